@@ -74,7 +74,7 @@ class Session:
         """Start or continue the run of `config`; return the number of rounds it has already.
 
         Raises:
-            DataError: if the images are not to be had, or are others than those of the rounds so far.
+            DataError: if the images are missing, or are others than those of the rounds so far.
             ConfigError: if the configuration does not fit the data, the folder is of another one, or the
                 rounds so far were made with something else that is not accepted.
             RunError: if the run's states cannot be used, or the storage cannot be written.

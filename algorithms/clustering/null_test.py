@@ -26,7 +26,7 @@ LEAST_DIMENSIONS, MOST_DIMENSIONS = 2, 20
 DRAWS = 200
 """Federations of noise that are clustered for a threshold."""
 MOST_CLIENTS = 100
-"""Larger federations take the threshold of so many: it falls with the number of clients."""
+"""Larger federations take the threshold of this many: it falls with the number of clients."""
 
 
 def score(cosines_MM: Matrix, groups: Groups) -> float | None:

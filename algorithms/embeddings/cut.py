@@ -77,7 +77,7 @@ class Tree:
         return Cut(np.asarray(labels, np.int64) - 1, threshold, self.index_after(num_merges))
 
     def into(self, count: int) -> Labels:
-        """Return so many clusters, shape (N,): fewer if there are fewer different vectors, or merges tie."""
+        """Return this many clusters, shape (N,): fewer if there are fewer different vectors, or merges tie."""
         from scipy.cluster import hierarchy
 
         different = 1 + np.count_nonzero(self.heights)
@@ -87,7 +87,7 @@ class Tree:
         return np.asarray(labels, np.int64) - 1
 
     def index_after(self, num_merges: int) -> float:
-        """Return the Calinski-Harabasz index after so many merges: infinite if nothing differs within.
+        """Return the Calinski-Harabasz index after this many merges: infinite if nothing differs within.
 
         NaN for one cluster and for N clusters.
         """

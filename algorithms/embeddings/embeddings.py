@@ -54,7 +54,7 @@ class EmbeddingsSettings(BeforeTrainingSettings):
     the negative index, between 1 and 100 (code); `widest-gap` (ours): where a merge is the most times higher
     than the one below it, which flips mislead less."""
     num_clusters: PositiveInt | None = None
-    """Ward's tree is cut into so many instead, whatever the members; None: at `threshold`."""
+    """Ward's tree is cut into this many clusters instead, whatever the members; None: at `threshold`."""
     least_clusters: PositiveInt = 2
     """Of a cut that is accepted, unless the threshold is a number. The release has 3."""
     least_members: PositiveInt = 2

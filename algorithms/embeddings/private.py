@@ -59,5 +59,5 @@ class PrivateMessage(Message, MessageNoise):
 
 
 def of_bits(count: int, flip: float) -> float:
-    """Return the squared distance of so many bits, each flipped with a probability in [0, 0.5]."""
+    """Return the squared distance of this many bits, each flipped with a probability in [0, 0.5]."""
     return count * 2 * (1 - 2 * flip) * log((1 - flip) / flip) if flip else inf

@@ -78,7 +78,7 @@ HeldImages = ImageSet | ImageView
 
 
 def check_memory(path: Path, num_bytes: int) -> None:
-    """Check that images of so many bytes can be held by this machine, before any of them is read.
+    """Check that images of this many bytes can be held by this machine, before any of them is read.
 
     Raises:
         DataError: they take more than its memory.

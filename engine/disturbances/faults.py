@@ -54,7 +54,7 @@ class Faults(Section):
         return ", ".join([*flips, *scales])
 
     def problem(self, num_clients: int) -> str | None:
-        """Return in one line why a federation of so many clients cannot have these attackers, or None."""
+        """Return in one line why a federation of this many clients cannot have these attackers, or None."""
         if missing := sorted(client for client in self.clients if client >= num_clients):
             return f"client {missing[0]} does not exist, the last one is {num_clients - 1}"
         if len(self.clients) == num_clients:

@@ -48,7 +48,7 @@ class Explaining(Section):
         return f"{self.on}-{sha256(text.encode()).hexdigest()[:12]}"
 
     def pixels(self, num_pixels: int) -> int:
-        """Return how many pixels of so many are exchanged at a time.
+        """Return how many of an image's pixels are exchanged at a time.
 
         Raises:
             ConfigError: more steps than pixels.

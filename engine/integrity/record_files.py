@@ -122,7 +122,7 @@ class RecordFiles:
         return {name_of(table, self._newest_start[table]): rows for table, rows in self._newest.items()}
 
     def join(self, rounds: int) -> tuple[list[str], list[str]]:
-        """Write every table of a run with so many rounds into its one file.
+        """Write every table of a run with this many rounds into its one file.
 
         Returns the names of these files, and of the segments, which can be deleted then; without segments
         nothing is written.

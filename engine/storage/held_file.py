@@ -66,7 +66,7 @@ class HeldFile:
     """One process's side of such a file. It is held if it contains the token of this object."""
 
     def __init__(self, path: Path, renew_every: float, token: str = "") -> None:
-        """Prepare to hold `path` and to renew it every so many seconds; nothing is written yet.
+        """Prepare to hold `path` and to renew it at an interval, in seconds; nothing is written yet.
 
         Without a `token` it gets a random one.
         """
@@ -146,7 +146,7 @@ class Observer:
     """Finds out whether the holders of files are gone, from what it sees of them."""
 
     def __init__(self, expires_after: float, clock: Clock = CLOCK) -> None:
-        """Observe files whose holders are gone after so many seconds without a change."""
+        """Observe files whose holders are gone after this many seconds without a change."""
         self._expires_after = expires_after
         self._clock = clock
         self._seen: dict[Path, tuple[object, float]] = {}

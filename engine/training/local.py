@@ -85,7 +85,7 @@ def train(
         rule: hooks into this loop.
         payload: the rule's arrays.
         reference: the server's reference images, uint8, for rules that predict on them.
-        max_steps: stop after so many optimizer steps; None: after the last epoch.
+        max_steps: stop after this many optimizer steps; None: after the last epoch.
 
     Raises:
         ConfigError: batches of one image for a model with BatchNorm.

@@ -171,7 +171,7 @@ class PrivacyLedger(Ledger):
         ]
 
     def _epsilon_after(self, client: int, distance: float) -> float:
-        """Return a client's epsilon once it has moved what is released by so many deviations."""
+        """Return a client's epsilon once it has moved what is released by this many deviations."""
         squared = float(self._spent_K[client]) + (self._accountant.scale * distance) ** 2
         return epsilon(squared, self._privacy.delta)
 

@@ -1,1 +1,1 @@
-"""Attacks on finished runs: what is the own of `fedgrid attack`."""
+"""Attacks on finished runs: what is particular to `fedgrid attack`."""

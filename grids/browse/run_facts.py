@@ -20,7 +20,7 @@ from fedgrid.tracking.records import Array, Records, RecordsError, read_records
 from fedgrid.tracking.scoring.scores import curves
 
 ROUNDS_SHOWN = 12
-"""Rows of the table of rounds, if so many tell all that happened."""
+"""Rows of the table of rounds, if this many tell all that happened."""
 LOG_LINES = 5
 """Lines of a run's log at most, beside those that say that it started and ended."""
 CURVES = ("temperature", "clusters", "ari", "personalised_accuracy", "generalised_accuracy", "bytes")
@@ -94,11 +94,11 @@ def _recorded(row: Row) -> dict[str, Any]:
 
 def events(records: Records, config: RunConfig) -> dict[int, str]:
     """Return round -> what happened in it, of the rounds in which something did."""
-    before, told = 1, _told(config)
+    before, scheduled = 1, _scheduled(config)
     found: dict[int, str] = {}
     for place, number in enumerate(records.round_R.tolist()):
         clusters = int(records.rounds["clusters"][place])
-        words = told.get(number, [])
+        words = scheduled.get(number, [])
         if clusters != before:
             words.append(f"{before} -> {clusters} clusters")
         elif records.rounds["clustered"][place] == 1:
@@ -111,7 +111,7 @@ def events(records: Records, config: RunConfig) -> dict[int, str]:
     return found
 
 
-def _told(config: RunConfig) -> dict[int, list[str]]:
+def _scheduled(config: RunConfig) -> dict[int, list[str]]:
     """Return round -> which clients the configuration has join in it, and whose data change."""
     found: dict[int, list[str]] = {}
     for number in sorted(set(config.joins.values())):
@@ -125,9 +125,9 @@ def _told(config: RunConfig) -> dict[int, list[str]]:
     return found
 
 
-def shown_rounds(round_R: Array, told: Mapping[int, str]) -> list[int]:
+def shown_rounds(round_R: Array, scheduled: Mapping[int, str]) -> list[int]:
     """Return the numbers of the rounds for a short table: first, last, eventful, some between."""
-    eventful = [number for number in round_R.tolist() if number in told][: ROUNDS_SHOWN - 2]
+    eventful = [number for number in round_R.tolist() if number in scheduled][: ROUNDS_SHOWN - 2]
     spaced = np.linspace(0, len(round_R) - 1, min(len(round_R), ROUNDS_SHOWN - len(eventful)))
     return sorted({*(int(round_R[round(place)]) for place in spaced), *eventful})
 

@@ -33,7 +33,7 @@ from fedgrid.grids.results.tally import Tally
 from fedgrid.redaction import redacted
 
 ROWS_SHOWN = 40
-"""Up to so many runs each has its own row."""
+"""Up to this many runs each has its own row."""
 
 LEGEND = (
     "pers.: each cluster's model on its clients' own test images; gen.: on the\n"

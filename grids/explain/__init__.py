@@ -1,1 +1,1 @@
-"""Explanations of finished runs: what is the own of `fedgrid explain`."""
+"""Explanations of finished runs: what is particular to `fedgrid explain`."""

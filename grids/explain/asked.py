@@ -68,7 +68,7 @@ def distributions(text: str | None) -> tuple[On, ...]:
     """Return the distributions that `members,server` names, in their order; None is all.
 
     Raises:
-        ConfigError: there is none of a name.
+        ConfigError: a name is unknown.
     """
     every: tuple[On, ...] = get_args(On)
     wanted = [part.strip() for part in text.split(",")] if text is not None else every

@@ -37,7 +37,7 @@ def few_processes() -> Iterator[None]:
 
 
 def system_config(cpus: float, gpus: float, workers: int) -> dict[str, Any]:
-    """Return Ray's settings for a machine on which the first runs need so many workers.
+    """Return Ray's settings for a machine on which the first runs need this many workers.
 
     Ray starts as many workers as there are CPUs, while the driver goes on. They import torch meanwhile,
     unless some of them will not be needed, or torch must not see the machine's GPUs before Ray has dealt

@@ -15,7 +15,7 @@ MARK = "mlflow.json"
 
 
 def is_logged(uri: str, folder: Path, rounds: int) -> bool:
-    """Return whether the store has a whole run of so many rounds, according to the run's folder.
+    """Return whether the store has a whole run of this many rounds, according to the run's folder.
 
     Raises:
         NewerFormat: a newer fedgrid wrote it.

@@ -106,7 +106,7 @@ class RunLog:
         self._written = 0
 
     def follow(self, records: Records, every: float) -> None:
-        """Take the records of runs under way from elsewhere, at most every so many seconds."""
+        """Take the records of runs under way from elsewhere, once in `every` seconds at most."""
         self._records = records
         self._pauses = replace(self._pauses, gather=every)
 

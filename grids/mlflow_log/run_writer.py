@@ -113,7 +113,7 @@ class Writer:
         return added
 
     def has(self, config: RunConfig, status: Status, rounds: int) -> bool:
-        """Return whether the store has a run with this status and so many rounds."""
+        """Return whether the store has a run with this status and this many rounds."""
         entry = self._connected().entries.get(config.run_id)
         return entry is not None and (entry.status, entry.rounds) == (status, rounds)
 

@@ -31,7 +31,7 @@ ENOUGH = 0.5
 """Seconds after which a measurement ends, once it has timed a whole batch."""
 
 GROWTH = 4.5
-"""A measurement takes up to so many times the one before."""
+"""A measurement takes up to this many times the one before."""
 
 SERVER_SECONDS = 0.05
 """Clustering, records and files of a round: a small part, except with the smallest models."""

@@ -105,7 +105,7 @@ def _initialised(place: str, workers: int) -> Iterator[None]:
 def placements(
     runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_shared_prefix: bool = False
 ) -> Mapping[int, Placement]:
-    """Return number of clients -> placement of a run with so many; `by_shared_prefix`: see `num_to_place`.
+    """Return number of clients -> placement of a run with that many; `by_shared_prefix`: see `num_to_place`.
 
     Raises:
         ConfigError: if a run cannot fit on the nodes.
@@ -129,7 +129,7 @@ def actors_at_once(
 
 
 def least_stacked(runs: Iterable[RunConfig]) -> Mapping[int, int]:
-    """Return number of clients -> the least number of clients in a stack, of the runs with so many clients.
+    """Return number of clients -> the least number of clients in a stack, of the runs with this many clients.
 
     Runs with as many clients share their actors, one run after the other; those with larger stacks leave
     some without clients.

@@ -32,7 +32,7 @@ class EncoderPlan:
     """The data set that the server trains it on, if that is one of its own."""
 
     def seconds(self, speeds: Mapping[Workload, Speed], workers: int) -> float:
-        """Return how long it takes: the server's training on one core or GPU, the clients' on so many."""
+        """Return how long it takes: the server's training on one core or GPU, the clients' on this many."""
         speed = speeds[self.workload]
         of_clients = self.turns * speed.turn + self.federated_images * speed.train
         return self.public_images * speed.train + of_clients / workers

@@ -47,7 +47,7 @@ class Range:
         return [self.rounded(self.low + self.step * index) for index in range(count)]
 
     def spread(self, count: int) -> list[Value]:
-        """Return so many evenly spaced values from end to end; fewer if there are fewer whole numbers."""
+        """Return this many evenly spaced values from end to end; fewer if there are fewer whole numbers."""
         shares = [index / max(1, count - 1) for index in range(count)]
         if self.log:
             first, last = log(self.low), log(self.high)

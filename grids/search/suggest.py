@@ -40,7 +40,7 @@ TrialResult: TypeAlias = float | StoppedEarly | None
 def suggestions(
     space: Space, searcher: Searcher, trials: int, start_order_key: StartOrderKey = lambda params: ()
 ) -> "GridPoints | OptunaSampler":
-    """Return a searcher that will be asked for at most so many trials.
+    """Return a searcher that will be asked for at most this many trials.
 
     The points of a grid come in the order of `start_order_key`, so that more rounds are cache hits
     (`grids.planning.start_order`).
@@ -111,7 +111,7 @@ class OptunaSampler:
 
 def grid_levels(space: Space, trials: int) -> dict[str, list[Value]]:
     """Return the values of each setting: all values of a list or of a range with a step, and of other ranges
-    as many as fit into so many trials.
+    as many as fit into this many trials.
 
     Raises:
         ConfigError: if there are too many points even with only the two ends of each range.

@@ -68,7 +68,7 @@ class ExplainedGrid:
     """What is missing, a sentence each."""
 
     def of_clients(self, clients: int) -> "ExplainedGrid":
-        """Return those of scenarios with so many clients."""
+        """Return those of scenarios with this many clients."""
         return ExplainedGrid(
             tuple(each for each in self.explained if each.scenario[1] == clients),
             tuple(each for each in self.bands if each.clients == clients),

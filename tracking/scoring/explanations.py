@@ -189,5 +189,5 @@ def verdict(by_gap: Comparison) -> str:
 
 
 def of_clients(explained: Sequence[Explained], clients: int) -> tuple[Explained, ...]:
-    """Return those of scenarios with so many clients."""
+    """Return those of scenarios with this many clients."""
     return tuple(each for each in explained if each.scenario[1] == clients)

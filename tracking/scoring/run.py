@@ -132,7 +132,7 @@ class RunResult:
     def mean(self, curve: str, *, last: int = 0) -> float:
         """Return the mean over the rounds that have a value, NaN if none has.
 
-        With `last`, those of the last so many rounds, or the last value if none of them has one.
+        With `last`, over that many last rounds; the last value if none of them has one.
         """
         if last and not np.isnan(self.curves[curve][-last:]).all():
             return float(np.nanmean(self.curves[curve][-last:]))

@@ -115,7 +115,7 @@ def number(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Ce
 
 
 def mean(value: float, spread: float | None, *, count: int, expected: int, seeds: int, digits: int) -> Cell:
-    """Return the cell of a mean of `count` out of `expected` values, of so many seeds."""
+    """Return the cell of a mean of `count` out of `expected` values, of this many seeds."""
     text = fixed(value, digits) + (f" ± {fixed(spread, digits)}" if spread is not None else "")
     return _counted(Cell(text, value, spread, count, seeds), count, expected)
 
