@@ -19,10 +19,11 @@ docs: .venv/installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# Modules are compiled when they are first imported: to compile all of torch, Ray and MLflow takes a minute.
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("fedgrid needs Python 3.11 or newer; make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
 constraints: .venv/installed

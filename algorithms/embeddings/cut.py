@@ -77,7 +77,7 @@ class Tree:
         return Cut(np.asarray(labels, np.int64) - 1, threshold, self.index_after(num_merges))
 
     def into(self, count: int) -> Labels:
-        """Return this many clusters, shape (N,): fewer if there are fewer different vectors, or merges tie."""
+        """Return this many clusters, shape (N,): fewer if fewer vectors differ, or merges tie."""
         from scipy.cluster import hierarchy
 
         different = 1 + np.count_nonzero(self.heights)

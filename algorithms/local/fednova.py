@@ -48,7 +48,7 @@ class _Counted(LocalSteps):
 
 
 def normaliser(num_steps: int, learning_rate: float, momentum: float, mu: float) -> float:
-    """Return a_i: the sum of the gradients' weights in an update of this many steps, over the learning rate."""
+    """Return a_i: the sum of the gradients' weights in an update of these steps, over the learning rate."""
     velocity = moved = 0.0
     for _ in range(num_steps):
         velocity = momentum * velocity + 1 - learning_rate * mu * moved

@@ -105,7 +105,7 @@ def auc(curve: Tensor) -> float:
 def _mixed(
     image_CHW: Tensor, baseline_CHW: Tensor, ranks: Tensor, wanted: Sequence[tuple[int, int, bool]]
 ) -> Tensor:
-    """Return the image with only, or without, a number of the first pixels of an order, shape (M, C, H, W)."""
+    """Return the image with only, or without, some of the first pixels of an order, shape (M, C, H, W)."""
     places, numbers, inserts = (
         torch.tensor(column, device=ranks.device) for column in zip(*wanted, strict=True)
     )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def run_trials(
     context: LaunchContext, watch: Watch, retries: int, deadlines: ServerDeadlines | None = None
 ) -> None:
-    """Run every run of a launch and pass their events to `watch`; a run that fails is retried this many times.
+    """Run every run of a launch and pass their events to `watch`; a run that fails is retried.
 
     A run whose server is silent beyond `deadlines` fails, and its server is killed.
 
@@ -60,7 +60,7 @@ def _give(
     retries: int,
     listener: _Listener,
 ) -> None:
-    """Give Tune the runs of these indices, which have been given this many times before; it may retry them."""
+    """Give Tune the runs of these indices, given that many times before; it may retry them."""
     with TemporaryDirectory(prefix="fedgrid-driver-") as folder:
         tune.run(
             tune.with_resources(
