@@ -23,10 +23,16 @@ def to_inputs(images: Tensor) -> Tensor:
     return images.to(torch.float32).div_(255)
 
 
+def set_mode(module: nn.Module, *, training: bool) -> None:
+    """Put the module into a mode unless it is in it: torch goes through all of its parts each time."""
+    if module.training is not training:
+        module.train(training)
+
+
 @torch.inference_mode()
 def predict(module: nn.Module, inputs: Tensor) -> NDArray[Any]:
     """Return the class probabilities of inputs, float32, shape (N, L); the module stays in `eval` mode."""
-    module.eval()
+    set_mode(module, training=False)
     parts = [module(part) for part in torch.split(inputs, TEST_BATCH)]
     return np.asarray(torch.cat(parts).softmax(dim=1).cpu().numpy())
 
@@ -44,7 +50,7 @@ def test(module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, ba
     """
     if not len(labels):
         return Counts(np.zeros((num_classes, num_classes), np.int64), 0.0)
-    module.eval()
+    set_mode(module, training=False)
     starts = range(0, len(labels), batch_size)
     logits = torch.cat([module(to_inputs(images[start : start + batch_size])) for start in starts])
     loss_sum = functional.cross_entropy(logits.double(), labels, reduction="sum")

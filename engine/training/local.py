@@ -24,7 +24,7 @@ from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.flat_vectors import FlatModule
 from fedgrid.engine.training import augmentation
-from fedgrid.engine.training.evaluation import predict, to_inputs
+from fedgrid.engine.training.evaluation import predict, set_mode, to_inputs
 from fedgrid.engine.training.masked_norm import MaskedNorm
 from fedgrid.engine.training.optimizers import OPTIMIZERS
 from fedgrid.engine.training.settings import LocalTraining
@@ -96,7 +96,7 @@ def train(
     steps = rule.start(local)
     if rule is not PLAIN:
         local.note_start()
-    flat.module.train()
+    set_mode(flat.module, training=True)
     pixels = images.permute(0, 2, 3, 1).contiguous()
     (moves,) = rng.spawn(1)
     logits: list[Tensor] = []
@@ -181,7 +181,7 @@ class Local:
     def predict(self, images: Tensor) -> np.ndarray:
         """Return class probabilities in inference mode; the module is left in training mode."""
         probabilities = predict(self._flat.module, images)
-        self._flat.module.train()
+        set_mode(self._flat.module, training=True)
         return probabilities
 
     def step(self, images: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:
