@@ -16,9 +16,9 @@ from fedgrid.engine.clients.placement import GPU_SHARE, SMALLEST_SHARE, Node, Re
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
-from fedgrid.engine.gpu.probe import TIMEOUT, Taken, Workload, measure
 from fedgrid.engine.plugins import active
 from fedgrid.grids.display.plain import warn
+from fedgrid.grids.planning.gpu_probe import TIMEOUT, Taken, Workload, measure
 from fedgrid.grids.planning.images import expected_images
 
 SPARE = 1.25

@@ -7,7 +7,7 @@ import pytest
 from fedgrid.engine.clients.placement import Node, Request
 from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import ConfigError, RunError
-from fedgrid.engine.gpu.probe import Taken
+from fedgrid.grids.planning.gpu_probe import Taken
 from fedgrid.grids.planning.gpu_share import with_measured_share, with_share_here
 
 NOWHERE = Path("nowhere")

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from fedgrid.engine.errors import ConfigError, RunError
-from fedgrid.engine.gpu import probe
-from fedgrid.engine.gpu.probe import Taken, Workload, measure
 from fedgrid.engine.training.settings import LocalTraining
+from fedgrid.grids.planning import gpu_probe as probe
+from fedgrid.grids.planning.gpu_probe import Taken, Workload, measure
 
 SETTINGS = LocalTraining(local_epochs=3, batch_size=4, optimizer="adam", learning_rate=0.01)
 DIGITS = Workload("digitnet", (1, 8, 8), 10, SETTINGS)

@@ -1,1 +1,0 @@
-"""What a GPU has to hold, measured on it."""
