@@ -62,6 +62,10 @@ def rounds_schema(columns: Collection[str] = NONE) -> pa.Schema:
     return pa.schema({"round": pa.int32(), **numbers, **counts, **further, **message})
 
 
+ROUND_NUMBERS = frozenset(rounds_schema({COUNTS, EPSILON, CENTRALISED, MESSAGE}).names)
+"""Every name that a column of some run's `rounds.parquet` has."""
+
+
 def clients_schema(global_model: bool = False, columns: Collection[str] = NONE) -> pa.Schema:
     """Return the columns of `clients.parquet`; arguments as of `schemas`."""
     tests = TESTS + GLOBAL_TESTS * global_model

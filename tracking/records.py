@@ -5,9 +5,10 @@ column that a file lacks is all NaN. A run that goes on may have more rounds in 
 `clients-000069.parquet` starts with round 69. Shapes: R rounds, K clients.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,22 @@ class RecordsError(ValueError):
 
 
 class Columns(dict[str, Array]):
-    """Arrays of one shape by name; a name that the records lack gives an array of NaN."""
+    """Arrays of one shape by name; a name that the records lack gives an array of NaN.
 
-    def __init__(self, shape: tuple[int, ...], columns: Mapping[str, Array]) -> None:
+    With `known`, the names that records may have, any other name is a `KeyError`.
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], columns: Mapping[str, Array], known: Collection[str] | None = None
+    ) -> None:
         super().__init__(columns)
-        self._shape = shape
+        self._shape, self._known = shape, known
 
     def __missing__(self, name: str) -> Array:
+        if self._known is not None and name not in self._known:
+            near = get_close_matches(name, {*self, *self._known}, 1)
+            hint = f"did you mean '{near[0]}'? " if near else ""
+            raise KeyError(f"no score '{name}'; {hint}there are {', '.join(sorted(self))}")
         return np.full(self._shape, np.nan)
 
 

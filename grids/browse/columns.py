@@ -6,14 +6,13 @@ from typing import Any
 
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError, hint
-from fedgrid.engine.format import unseal
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.tables import RESULT_COLUMNS
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_of
 from fedgrid.grids.presets.variants import variant_of, variant_settings
 from fedgrid.grids.results.axes import further_axes, name_of, naming_keys
-from fedgrid.grids.results.outcome import SCORES, damage, is_finished
+from fedgrid.grids.results.outcome import damage, is_finished, read_scores
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.tracking.records import RecordsError, read_records
 from fedgrid.tracking.scoring.scores import curves
@@ -53,7 +52,7 @@ class Row:
                 return known[column]
         if column in TIMES:
             return getattr(self._times, column) if self.is_finished else None
-        if column in axis_keys():
+        if column in axis_keys([self.config]):
             return value_of(self.config, column)
         return self.recorded.get(column)
 
@@ -78,11 +77,13 @@ class Row:
     @cached_property
     def scores(self) -> Mapping[str, Any]:
         """The final scores, none of a run that is not finished."""
-        return unseal(self.folder / SCORES) if self.is_finished else {}
+        return read_scores(self.folder, self.config.run_id) if self.is_finished else {}
 
     @cached_property
     def recorded(self) -> Mapping[str, float]:
-        """The last value of each number that is recorded by round; none before the first round."""
+        """The last value of each number that is recorded by round; none of a damaged run."""
+        if self.state == DAMAGED:
+            return {}
         self._storage.pull(self.folder.name, skip=("state-",))
         try:
             found = curves(read_records(self.folder))
@@ -117,7 +118,8 @@ def usual_columns(rows: Sequence[Row]) -> list[str]:
 def all_columns(rows: Sequence[Row]) -> list[str]:
     """Return every column of which some run has a value, without those of the records."""
     scores = {name: None for row in rows for name in row.scores}
-    settings = [key for key in axis_keys() if any(row.value(key) is not None for row in rows)]
+    keys = axis_keys(row.config for row in rows)
+    settings = [key for key in keys if any(row.value(key) is not None for row in rows)]
     return list(dict.fromkeys([*IDENTITY, *settings, *scores, *TIMES]))
 
 
@@ -127,7 +129,8 @@ def check_columns(columns: Sequence[str], rows: Sequence[Row], option: str) -> N
     Raises:
         ConfigError: if one is unknown; names the nearest, and how to see all.
     """
-    known = {*IDENTITY, *TIMES, *axis_keys(), *(name for row in rows for name in row.scores)}
+    keys = axis_keys(row.config for row in rows)
+    known = {*IDENTITY, *TIMES, *keys, *(name for row in rows for name in row.scores)}
     for column in columns:
         if column in known or any(column in row.recorded for row in rows):
             continue

@@ -15,7 +15,7 @@ from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.atomic import disk_errors, set_aside, write_text
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.results.outcome import SCORES, damage
+from fedgrid.grids.results.outcome import RUN_ID, SCORES, damage
 from fedgrid.tracking.scoring.scores import of_round, of_run
 
 
@@ -131,6 +131,6 @@ def write_scores(config: RunConfig, storage: Storage) -> Mapping[str, Any]:
         scores = of_run(folder, published_title(config.algorithm["name"]))
         if damage(storage, config):
             set_aside(folder, [SCORES])
-        write_text(folder / SCORES, seal(scores, indent=2))
+        write_text(folder / SCORES, seal({RUN_ID: config.run_id, **scores}, indent=2))
     storage.push(f"{folder.name}/{SCORES}")
     return scores

@@ -36,9 +36,16 @@ SETTING = f"{ALGORITHM}."
 """Prefix of the axes that are settings of an algorithm."""
 
 
-def axis_keys() -> tuple[str, ...]:
-    """Return every key that can be an axis, with dots: `dataset`, `training.rounds`, `algorithm.cooldown`."""
-    return _keys_with(tuple(ALGORITHMS.values()))
+def axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
+    """Return every key that can be an axis, with dots: `dataset`, `training.rounds`, `algorithm.cooldown`.
+
+    `configs` are finished or planned runs, which have all settings of their algorithms: those of an
+    algorithm that is not registered, because its plugin is not loaded, come last.
+    """
+    known = _keys_with(tuple(ALGORITHMS.values()))
+    strangers = {repr(run.algorithm): run for run in configs if run.algorithm["name"] not in ALGORITHMS}
+    found = (SETTING + key for run in strangers.values() for key in _leaves(run.algorithm) if key != "name")
+    return tuple(dict.fromkeys((*known, *found)))
 
 
 @lru_cache
@@ -149,10 +156,9 @@ def _walk(values: Any, key: str) -> tuple[Any] | None:
     return (values,)
 
 
-def _leaves(settings: BaseModel, prefix: str = "") -> Iterator[str]:
-    for name in type(settings).model_fields:
-        value = getattr(settings, name)
-        if isinstance(value, BaseModel):
+def _leaves(settings: BaseModel | Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in settings.items() if isinstance(settings, Mapping) else settings:
+        if isinstance(value, BaseModel | Mapping):
             yield from _leaves(value, f"{prefix}{name}.")
         else:
             yield prefix + name

@@ -107,7 +107,7 @@ def load_preset(
     description = replace(preset.description, axes=chosen, changes=tuple(nested))
     runs = expand(description, data_dir)
     named = {*chosen, *variant_settings(runs), *variant_settings(runs, f"{SPLIT}.")}
-    further = tuple(axis for axis in axis_keys() if axis in named and axis not in AXES)
+    further = tuple(axis for axis in axis_keys(runs) if axis in named and axis not in AXES)
     return Grid(name, runs, text, further)
 
 

@@ -16,13 +16,13 @@ def variant_settings(configs: Sequence[RunConfig], prefix: str = SETTING) -> tup
     groups: dict[str, list[RunConfig]] = {}
     for config in configs:
         groups.setdefault(config.name, []).append(config)
+    keys = [key for key in axis_keys(configs) if key.startswith(prefix)]
     differing: dict[str, None] = {}
     for group in groups.values():
         if len(group) > 1:
-            settings = (key for key in axis_keys() if key.startswith(prefix))
-            several = (key for key in settings if len({value_text(run, key) for run in group}) > 1)
+            several = (key for key in keys if len({value_text(run, key) for run in group}) > 1)
             differing |= dict.fromkeys(several)
-    return tuple(key for key in axis_keys() if key in differing)
+    return tuple(key for key in keys if key in differing)
 
 
 def variant_of(config: RunConfig, settings: Sequence[str]) -> str:

@@ -27,7 +27,7 @@ def further_axes(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     one too if two of them have the same short name, as `folder:a/data` and `folder:b/data`.
     """
     differing = _differing(configs)
-    keys = [key for key in axis_keys() if key.partition(".")[0] in differing]
+    keys = [key for key in axis_keys(configs) if key.partition(".")[0] in differing]
     settings = [key for key in keys if key.startswith(SETTING)]
     others = [key for key in keys if not key.startswith(SETTING) and key not in AXES]
     runs = [values_of(config, (*AXES, *others)) for config in configs] if others else []

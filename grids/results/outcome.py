@@ -18,6 +18,8 @@ from fedgrid.grids.results.times import Times, times_of
 
 SCORES = "scores.json"
 """The final scores of a run, in its folder. Written last; faster to read than the records."""
+RUN_ID = "run_id"
+"""Key of the run that they are of."""
 
 
 FILES = (DONE, SCORES, TIMES, TIMES_CHECKSUM, *LISTED)
@@ -73,6 +75,20 @@ def damage(storage: Storage, config: RunConfig) -> str | None:
     return state_of(storage, config)[1]
 
 
+def read_scores(folder: Path, run_id: str) -> dict[str, Any]:
+    """Return the final scores of a run.
+
+    Raises:
+        FileNotFoundError: there are none.
+        DamagedFile: they are not what was written, or those of another run.
+        NewerFormat: a newer fedgrid wrote them.
+    """
+    scores = unseal(folder / SCORES)
+    if (of := scores.pop(RUN_ID, None)) != run_id:
+        raise DamagedFile(folder / SCORES, f"it is of run {of}")
+    return scores
+
+
 @contextmanager
 def trusting_times(storage: Storage) -> Iterator[None]:
     """Within the block, take a run for undamaged if an earlier command found it so and no file has changed.
@@ -96,7 +112,7 @@ def _damage(storage: Storage, config: RunConfig, folder: Path, there: tuple[Stat
     trusted = _TRUSTED.get(storage.root)
     if trusted is not None and trusted.has(folder.name, there):
         return None
-    why = _damaged_scores(folder) or RunFolder(storage, config).damage()
+    why = _damaged_scores(folder, config.run_id) or RunFolder(storage, config).damage()
     _CHECKED[folder] = there, why
     if trusted is not None and why is None:
         trusted.add(folder.name, there)
@@ -109,9 +125,9 @@ _TRUSTED: dict[Path, Checked] = {}
 """Root of a storage -> what earlier commands found, while that is trusted."""
 
 
-def _damaged_scores(folder: Path) -> str | None:
+def _damaged_scores(folder: Path, run_id: str) -> str | None:
     try:
-        unseal(folder / SCORES)
+        read_scores(folder, run_id)
     except FileNotFoundError:
         return None
     except DamagedFile as error:
@@ -165,7 +181,7 @@ def finished(root: Path, config: RunConfig, scores: Mapping[str, Any] | None = N
     """
     folder = folder_of(root, config)
     if scores is None:
-        scores = unseal(folder / SCORES)
+        scores = read_scores(folder, config.run_id)
     return Outcome(config, folder, scores, _times(root, folder))
 
 

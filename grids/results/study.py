@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from fedgrid.algorithms import registry
 from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.format import unseal
+from fedgrid.engine.records import ROUND_NUMBERS
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.storage import Storage
@@ -21,7 +21,7 @@ from fedgrid.grids.results.axes import further_axes, name_of, naming_keys, pairs
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.model_sizes import model_bytes
 from fedgrid.grids.results.origin_notes import origin_notes
-from fedgrid.grids.results.outcome import SCORES, damage, is_finished
+from fedgrid.grids.results.outcome import damage, is_finished, read_scores
 from fedgrid.grids.results.titles import titles
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.run import Run, RunResult, read_result
@@ -69,6 +69,7 @@ def load(grid: str, storage: Storage | str = "runs", *, sizes: bool = False) -> 
 def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
     """Return what a report needs to know of each run, with names for its algorithm that tell it apart."""
     axes, keys = further_axes(configs), naming_keys(configs)
+    every = axis_keys(configs)
     return tuple(
         Run(
             run_id=config.run_id,
@@ -83,7 +84,7 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             rounds=config.training.rounds,
             method=registry.title(config.algorithm["name"]),
             axes=pairs_of(config, axes),
-            keys=dict(pairs_of(config, axis_keys())),
+            keys=dict(pairs_of(config, every)),
             is_archived=is_archived(config),
             is_reference=registry.is_reference(config.algorithm["name"]),
         )
@@ -98,7 +99,7 @@ def result_of(run: Run) -> RunResult:
         DamagedFile: its scores are damaged.
         RecordsError: it has no records.
     """
-    return read_result(run, unseal(run.folder / SCORES))
+    return read_result(run, read_scores(run.folder, run.run_id), ROUND_NUMBERS)
 
 
 def _how_far(storage: Storage, config: RunConfig) -> str:

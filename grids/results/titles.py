@@ -16,7 +16,7 @@ def titles(configs: Sequence[RunConfig], axes: Sequence[str]) -> list[str]:
 
     `axes` are the grid's further axes, as of `further_axes`. Several versions of a plugin show its digest.
     """
-    settings = [key for key in axis_keys() if key.startswith(SETTING)]
+    settings = [key for key in axis_keys(configs) if key.startswith(SETTING)]
     alike = (*AXES, *(axis for axis in axes if not axis.startswith(SETTING)))
     common = _common_plugins(configs)
     values = [

@@ -6,7 +6,7 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.format import seal
 from fedgrid.engine.integrity.done_mark import DONE, TIMES, TIMES_CHECKSUM, mark_of, times_mark_of
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.grids.results.outcome import SCORES
+from fedgrid.grids.results.outcome import RUN_ID, SCORES
 from fedgrid.tracking.scoring.scores import of_run
 
 
@@ -19,7 +19,7 @@ def mark_finished(storage: Path, config: RunConfig, scores: dict[str, float] | N
     folder.mkdir(parents=True, exist_ok=True)
     if scores is None:
         scores = of_run(folder) if (folder / "rounds.parquet").exists() else {}
-    (folder / SCORES).write_text(seal(scores))
+    (folder / SCORES).write_text(seal({RUN_ID: config.run_id, **scores}))
     if (folder / TIMES).exists():
         (folder / TIMES_CHECKSUM).write_text(times_mark_of(folder))
     (folder / DONE).write_text(mark_of(folder, config))

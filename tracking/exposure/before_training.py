@@ -37,7 +37,7 @@ def before_training(study: Study) -> Table:
     )
     rows = []
     for algorithm in study.algorithms:
-        part = study.where(algorithm=algorithm)
+        part = study.of(algorithm=algorithm)
         cells = (median([of(result) for result in part.finished], digits) for _, digits, of in columns)
         rows.append(Row(algorithm, tuple(cells), is_reference=algorithm in study.references))
     table = Table(

@@ -59,7 +59,7 @@ def over_epsilon(study: Study) -> Table:
 
 
 def _rows(study: Study, setting: tuple[tuple[str, str], ...], *, has_budgets: bool) -> list[Row]:
-    part = study.where(setting=setting)
+    part = study.of(setting=setting)
     title = ", ".join(setting_words(setting)) or "all runs"
     return [
         Row(
@@ -73,7 +73,7 @@ def _rows(study: Study, setting: tuple[tuple[str, str], ...], *, has_budgets: bo
             is_reference=name in part.references,
         )
         for name in part.algorithms
-        for own in [part.where(algorithm=name)]
+        for own in [part.of(algorithm=name)]
     ]
 
 

@@ -58,8 +58,7 @@ def over_axis(study: Study, axis: str) -> Figure:
         margins = Margins(gap=0.55, head=0.2, row_gap=0.6)
         figure, places = panels(len(shown), COLUMNS, 1.6, margins=margins, legend=entries(style))
         lines = {
-            name: [at(part.where(algorithm=name), axis, value) for value in values]
-            for name in part.algorithms
+            name: [at(part.of(algorithm=name), axis, value) for value in values] for name in part.algorithms
         }
         for axes, measure in zip(places, shown, strict=True):
             axes.set_title(TITLES[measure])
@@ -78,7 +77,7 @@ def over_epsilon(study: Study) -> Figure:
     """
     parts = [of_setting(study, setting) for setting in study.settings]
     points = {
-        name: [(_largest_epsilon(own), own) for own in (part.where(algorithm=name) for part in parts)]
+        name: [(_largest_epsilon(own), own) for own in (part.of(algorithm=name) for part in parts)]
         for name in study.algorithms
     }
     finite = [x for line in points.values() for x, _ in line if 0 < x < inf]
@@ -92,7 +91,7 @@ def over_epsilon(study: Study) -> Figure:
             axes.set_xscale("log")
             for position, (name, line) in enumerate(points.items()):
                 if any(x == 0 for x, _ in line):
-                    level, _, _ = _summary(study.where(algorithm=name), measure)
+                    level, _, _ = _summary(study.of(algorithm=name), measure)
                     axes.axhline(level, label=name, **{**style[name].of_line, "marker": ""})
                     continue
                 drawn = sorted(((edge if np.isnan(x) else x, own) for x, own in line), key=itemgetter(0))
@@ -137,7 +136,7 @@ def sweep(study: Study, axis: str, by: str) -> Figure:
         figure, places = panels(count, len(shown), 1.35, margins=margins, legend=entries(style))
         for start, algorithm in enumerate(algorithms):
             row = places[start * len(shown) : (start + 1) * len(shown)]
-            own = part.where(algorithm=algorithm)
+            own = part.of(algorithm=algorithm)
             lines = {
                 name: [at(at(own, by, other), axis, value) for value in values]
                 for name, other in names.items()

@@ -101,7 +101,7 @@ def per_round(study: Study, kind: str) -> Figure:
         for start, score in enumerate(rows):
             row = places[start * columns : (start + 1) * columns]
             for axes, split in zip(row, splits, strict=False):
-                _draw(axes, study.where(split=split), score, style)
+                _draw(axes, study.of(split=split), score, style)
             _scale(row, score, clients)
         for axes, split in zip(places, splits, strict=False):
             title(axes, split)
@@ -151,7 +151,7 @@ def band(axes: Axes, round_R: Array, low_R: Array, high_R: Array, colour: str) -
 
 def _draw(axes: Axes, study: Study, score: Score, style: Mapping[str, Style]) -> None:
     for position, (algorithm, own_style) in enumerate(style.items()):
-        results = study.where(algorithm=algorithm).finished
+        results = study.of(algorithm=algorithm).finished
         if not results:
             continue
         round_R, values_SR = by_round(results, score.curve)

@@ -82,7 +82,7 @@ def _segments(
             legend=_legend(ends.values()),
         )
         for axes, ((_, clients), split) in zip(places, product(study.blocks, splits), strict=False):
-            _draw(axes, study.where(clients=clients, split=split), style, list(ends), of, label)
+            _draw(axes, study.of(clients=clients, split=split), style, list(ends), of, label)
             if split == splits[0]:
                 axes.set_yticks(range(len(labels)), labels)
             if split == splits[-1]:
@@ -110,7 +110,7 @@ def _draw(
     ranges: list[tuple[tuple[float, int], tuple[float, int]]] = []
     colours: list[str] = []
     for row, (algorithm, own_style) in enumerate(style.items()):
-        results = study.where(algorithm=algorithm).finished
+        results = study.of(algorithm=algorithm).finished
         ends_ES = np.array([[of(result, curve) for result in results] for curve in curves])
         if np.isnan(ends_ES).all():
             continue

@@ -52,7 +52,7 @@ def temperatures(study: Study) -> Figure:
             _empty(row[0], NO_RUN)
         for axes, split in zip(row, splits, strict=False):
             title(axes, split)
-            results = study.where(split=split).finished
+            results = study.of(split=split).finished
             known = [result for result in results if not np.isnan(result.curves["temperature"]).all()]
             if known:
                 _draw_runs(axes, known, style)
@@ -128,7 +128,7 @@ def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalis
         low_R, high_R = _interval(values_SR)
         band(axes, round_R, low_R, high_R, INK)
     for position, (algorithm, own_style) in enumerate(style.items()):
-        found = [result.clustering.clustering_round for result in study.where(algorithm=algorithm).finished]
+        found = [result.clustering.clustering_round for result in study.of(algorithm=algorithm).finished]
         numbers = [number for number in found if number is not None]
         if numbers:
             where = float(np.mean(numbers))
@@ -148,8 +148,8 @@ def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalis
 def _parts(study: Study) -> dict[str, Study]:
     """Return title -> study: by data set, or by number of clients if there is one data set."""
     if len(study.datasets) > 1:
-        return {dataset: study.where(dataset=dataset) for dataset in study.datasets}
-    return {f"{name}, {clients} clients": study.where(clients=clients) for name, clients in study.blocks}
+        return {dataset: study.of(dataset=dataset) for dataset in study.datasets}
+    return {f"{name}, {clients} clients": study.of(clients=clients) for name, clients in study.blocks}
 
 
 def _with_temperatures(results: Sequence[RunResult]) -> tuple[list[RunResult], float]:

@@ -153,7 +153,7 @@ def of_dataset(study: Study, terms: Terms = AS_USUAL, *, published: bool = False
     With `published` the published conventions come first where there are others too.
     """
     (dataset,) = study.datasets
-    blocks = [study.where(clients=clients) for _, clients in study.blocks]
+    blocks = [study.of(clients=clients) for _, clients in study.blocks]
     whole = Section(
         f"{dataset}-all",
         f"{dataset}: all numbers of clients",
@@ -266,6 +266,6 @@ def _maps(study: Study, name: str, title: str) -> Iterator[tuple[str, Plate]]:
                 "The cluster of each client by round, for the first seed; lines separate the hidden groups. "
                 "A cluster has the colour of the group of the majority of its clients, and a shade of its "
                 "own; grey: no majority.",
-                partial(figures.cluster_maps, study.where(split=split)),
+                partial(figures.cluster_maps, study.of(split=split)),
             ),
         )

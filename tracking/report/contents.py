@@ -64,7 +64,7 @@ def report_page(
             section
             for dataset in study.datasets
             for section in _by_setting(
-                study.where(dataset=dataset),
+                study.of(dataset=dataset),
                 section_of,
             )
         ),
@@ -156,7 +156,7 @@ def _privacy(study: Study) -> Iterator[Section]:
 def _sweeps(study: Study) -> Iterator[Choice]:
     """Yield figures and tables over two axes, for each data set and pair: either may be the one along."""
     for dataset in study.datasets:
-        part = study.where(dataset=dataset)
+        part = study.of(dataset=dataset)
         for pair in combinations(axes_of(part), 2):
             orders = [(axis, by) for axis, by in (pair, pair[::-1]) if axes_of(along(along(part, axis), by))]
             yield Choice(

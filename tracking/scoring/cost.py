@@ -124,7 +124,7 @@ def costs(study: Study, terms: Terms) -> Mapping[str, tuple[Cost, ...]]:
     return {
         algorithm: tuple(
             cost(result, curve, goals.get(result.run.scenario, np.inf), terms.traffic)
-            for result in study.where(algorithm=algorithm).finished
+            for result in study.of(algorithm=algorithm).finished
             if is_known(result, curve)
         )
         for algorithm in study.algorithms

@@ -93,8 +93,8 @@ class Clustering:
     """First round, from 1, in which the algorithm decided on a partition, even an unchanged one."""
     last_change_round: int | None
     """Last round in which the partition changed; renamed clusters are no change."""
-    exactly_right: bool
-    """Whether the last partition equals the hidden groups."""
+    exactly_right: bool | None
+    """Whether the last partition equals the hidden groups, None if there is but one: nothing to find."""
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,11 @@ def clustering(labels_RK: ArrayLike, truth: ArrayLike, clustered_R: ArrayLike | 
     labels_RK = np.asarray(labels_RK)
     last_truth_K = np.broadcast_to(np.asarray(truth), labels_RK.shape)[-1]
     groups_RK = np.stack([_by_first_member(row_K) for row_K in labels_RK])
+    is_right = np.array_equal(groups_RK[-1], _by_first_member(last_truth_K))
     return Clustering(
         clustering_round=clustering_round(labels_RK, clustered_R),
         last_change_round=max(_rounds(_changes(groups_RK)), default=None),
-        exactly_right=np.array_equal(groups_RK[-1], _by_first_member(last_truth_K)),
+        exactly_right=is_right if len(np.unique(last_truth_K)) > 1 else None,
     )
 
 

@@ -1,8 +1,9 @@
-"""A run as tables know it, and the result of a finished one."""
+"""A run as tables know it, the result of a finished one, and which runs have given values."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -88,7 +89,8 @@ class RunResult:
     `tracking.scoring.scores.of_run`, which `scores.json` in the run's folder keeps."""
     round_R: Array
     curves: Mapping[str, Array]
-    """Name -> score of each round, shape (R,), NaN in rounds without it: `tracking.scoring.scores.curves`."""
+    """Name -> score of each round, shape (R,), NaN in rounds without it: `tracking.scoring.scores.curves`.
+    A name that is no score's is a `KeyError`."""
     labels_RK: Array
     truth_K: Array
     """The hidden groups of round 1."""
@@ -152,11 +154,94 @@ class RunResult:
         return np.asarray(values_R[~np.isnan(values_R)])
 
 
-def read_result(run: Run, scores: Mapping[str, Any]) -> RunResult:
+def read_result(run: Run, scores: Mapping[str, Any], known: Collection[str] | None = None) -> RunResult:
     """Return the result of a finished run with these final scores; the rest is computed from its records.
+
+    `known` are names of numbers that records may have, as in `tracking.scoring.scores.curves`.
 
     Raises:
         RecordsError: there are no records.
     """
     found = read_records(run.folder)
-    return RunResult(run, scores, found.round_R, curves(found), found.clients["cluster"], found.truth_K)
+    return RunResult(
+        run, scores, found.round_R, curves(found, known), found.clients["cluster"], found.truth_K
+    )
+
+
+FIELDS = {each.name: (each.name,) for each in fields(Run) if each.name not in ("axes", "keys", "folder")} | {
+    "algorithm": ("algorithm", "method", "published"),
+    "setting": ("setting",),
+    "scenario": ("scenario",),
+}
+"""Keyword -> the attributes of a run that it may stand for, beside a key of its configuration."""
+
+
+def matching(runs: Sequence[Run], wanted: Mapping[str, Any]) -> list[Run]:
+    """Return the runs that have all of these values, as `Study.where`.
+
+    Raises:
+        ValueError: there is no such keyword, or no run has such a value.
+    """
+    found = list(runs)
+    for keyword, value in wanted.items():
+        choices = list(value) if isinstance(value, list | set | frozenset | range) else [value]
+        key = _key(runs, keyword)
+        there = {run.run_id: _values(run, keyword, key) for run in runs}
+        for choice in choices:
+            if runs and not any(_is_among(choice, values) for values in there.values()):
+                raise ValueError(
+                    _unknown(f"no run has {keyword}={choice!r}", str(choice), _texts(there.values()))
+                )
+        found = [run for run in found if any(_is_among(choice, there[run.run_id]) for choice in choices)]
+    return found
+
+
+def _key(runs: Sequence[Run], keyword: str) -> str | None:
+    """Return the key of a configuration that a keyword names, None if it names a field of `Run` only.
+
+    Raises:
+        ValueError: it names neither, or several keys.
+    """
+    keys = dict.fromkeys(key for run in runs for key in run.keys)
+    if keyword in keys:
+        return keyword
+    if keyword in FIELDS or not runs:
+        return None
+    ending = [key for key in keys if key.endswith(f".{keyword}")]
+    if len(ending) == 1:
+        return ending[0]
+    if ending:
+        raise ValueError(
+            f"where: '{keyword}' is any of {', '.join(ending)}: give one as **{{'{ending[0]}': ...}}"
+        )
+    raise ValueError(_unknown(f"where: unknown keyword '{keyword}'", keyword, [*FIELDS, *keys]))
+
+
+def _values(run: Run, keyword: str, key: str | None) -> list[Any]:
+    of_key = [run.keys[key]] if key is not None and key in run.keys else []
+    return [*(getattr(run, name) for name in FIELDS.get(keyword, ())), *of_key]
+
+
+def _is_among(wanted: object, values: Collection[Any]) -> bool:
+    return any(wanted == value or _text(wanted) == _text(value) for value in values)
+
+
+def _text(value: object) -> str:
+    """Return a value as text, the same for the same number: 5, 5.0 and "5" are one."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    try:
+        return f"{float(str(value)):.12g}"
+    except ValueError:
+        return str(value)
+
+
+def _texts(there: Iterable[Sequence[Any]]) -> list[str]:
+    return [str(value) for values in there for value in values if value is not None]
+
+
+def _unknown(what: str, name: str, allowed: Sequence[str]) -> str:
+    names = list(dict.fromkeys(allowed))
+    near = get_close_matches(name, names, 1)
+    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    return f"{what}; {f'did you mean {near[0]!r}? ' if near else ''}there are {shown}"

@@ -4,7 +4,7 @@ Those of clients are declared in `tracking.scoring.client_scores`, those of part
 `tracking.scoring.partitions`. Shapes: R rounds, K clients.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from fedgrid.tracking.scoring.client_scores import (
     TRAINING,
     mean,
 )
-from fedgrid.tracking.scoring.disturbances import ATTACKER, FAULTS
+from fedgrid.tracking.scoring.disturbances import ATTACKER, DRIFT, FAULTS
 from fedgrid.tracking.scoring.group import computed, finite
 from fedgrid.tracking.scoring.partitions import (
     PARTITION,
@@ -34,10 +34,15 @@ from fedgrid.tracking.scoring.partitions import (
 
 OF_ROUNDS = (*PARTITION, *CLIENTS, *TRAINING)
 """Scores that every round has."""
+SOMETIMES = (*(score.name for score in (*FAULTS, *DRIFT)), *records.OF_MESSAGES)
+"""Names of what only some runs have."""
 
 
-def curves(found: Records) -> Columns:
-    """Score every round: name -> (R,), NaN in rounds without the score, and for names that do not exist.
+def curves(found: Records, known: Collection[str] | None = None) -> Columns:
+    """Score every round: name -> (R,), NaN in rounds without the score, and for names that it lacks.
+
+    With `known`, the names of numbers that records may have, a name that is neither theirs nor a score's is
+    a `KeyError`.
 
     The names are the columns of `rounds.parquet`, the scores of `CLIENTS`, `PARTITION`, `PUBLISHED_CLIENTS`
     (means over one round's clients), `TRAINING` and `LAST_MODELS`; of runs with attackers or moved clients
@@ -58,6 +63,7 @@ def curves(found: Records) -> Columns:
             "bytes": np.cumsum(sent_R),
             "seconds": np.cumsum(found.seconds_R),
         },
+        None if known is None else {*known, *SOMETIMES},
     )
 
 

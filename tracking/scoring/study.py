@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from fedgrid.tracking.scoring.run import AxisValue, Run, RunResult, Scenario
+from fedgrid.tracking.scoring.run import AxisValue, Run, RunResult, Scenario, matching
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -61,7 +61,19 @@ class Study:
         return _html(self.name, len(self.runs), self.finished)
 
     def where(self, **wanted: Any) -> "Study":
-        """Return the study of the runs that are all of this, by any of a `Run`'s names: `dataset="mnist"`."""
+        """Return the study of the runs that have all of these values: `where(dataset="mnist", seed=[0, 1])`.
+
+        A keyword is a field of `Run` or any key of a run's configuration: `split`, `rounds`,
+        `**{"training.rounds": 5}`, or its last part where no other key ends so: `lam` of `algorithm.lam`.
+        An algorithm goes by its id, its title, or its name in tables. Of a list, any value will do.
+
+        Raises:
+            ValueError: there is no such keyword, or no run of this study has such a value.
+        """
+        return self.only(matching(self.runs, wanted))
+
+    def of(self, **wanted: Any) -> "Study":
+        """Return the study of the runs whose fields have just these values; it may have no runs."""
         return self.only(run for run in self.runs if all(getattr(run, key) == wanted[key] for key in wanted))
 
     def only(self, runs: Iterable[Run]) -> "Study":

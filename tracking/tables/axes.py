@@ -24,7 +24,7 @@ def over_axis(study: Study, axis: str) -> Table:
     rows = [
         Row(
             name,
-            _cells(part.where(algorithm=name), axis, values, shown),
+            _cells(part.of(algorithm=name), axis, values, shown),
             is_reference=name in part.references,
         )
         for name in part.algorithms
@@ -45,7 +45,7 @@ def sweep(study: Study, axis: str, by: str) -> Table:
     part = along(along(study, axis), by)
     values, shown = values_of(part, axis), measures.swept(part)
     rows = [
-        Row(other, _cells(at(part.where(algorithm=name), by, other), axis, values, shown), name)
+        Row(other, _cells(at(part.of(algorithm=name), by, other), axis, values, shown), name)
         for name in part.algorithms
         for other in values_of(part, by)
     ]

@@ -73,7 +73,7 @@ def rows_of_algorithms(study: Study, measures: Sequence[Measure]) -> list[Row]:
     return [
         Row(
             name,
-            tuple(over_scenarios(study.where(algorithm=name), measure) for measure in measures),
+            tuple(over_scenarios(study.of(algorithm=name), measure) for measure in measures),
             is_reference=name in study.references,
         )
         for name in study.algorithms

@@ -14,7 +14,18 @@ from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.cells import block_of, dataset_of, explained, over_seeds, split_name, title_of
-from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns, dash, number, share
+from fedgrid.tracking.tables.table import (
+    ABSENT,
+    NONE,
+    Cell,
+    Column,
+    Row,
+    Table,
+    bold_columns,
+    dash,
+    number,
+    share,
+)
 
 CELL_OF = Callable[[Study, Measure], Cell]
 
@@ -84,7 +95,7 @@ def published_rounds(study: Study) -> Table:
         tuple(Column(split_name(split), f"{clients} clients") for clients, split in columns),
         _rows(
             study,
-            lambda cells: [published_round(cells.where(clients=n, split=split)) for n, split in columns],
+            lambda cells: [published_round(cells.of(clients=n, split=split)) for n, split in columns],
         ),
         corner="algorithm",
     )
@@ -106,7 +117,7 @@ def rounds(study: Study) -> Table:
 
     def cells_of(cells: Study) -> list[Cell]:
         return [
-            over_seeds(cells.where(clients=clients, split=split), replace(measure, digits=_digits(cells)))
+            over_seeds(cells.of(clients=clients, split=split), replace(measure, digits=_digits(cells)))
             for clients, split in columns
             for measure in ROUNDS.values()
         ]
@@ -131,17 +142,17 @@ def rounds(study: Study) -> Table:
 def exactly_right(study: Study) -> Table:
     """Return the numbers of runs whose last partition equals the hidden groups, by data set."""
     algorithms = study.algorithms
-    parts = [(dataset, study.where(dataset=dataset)) for dataset in study.datasets]
+    parts = [(dataset, study.of(dataset=dataset)) for dataset in study.datasets]
     if len(parts) > 1:
         parts.append(("total", study))
     table = Table(
         "exactly-right",
         "Runs whose last partition is exactly right",
         "Runs (scenarios x seeds) in whose last round the clusters equal the hidden groups, out of all "
-        "finished runs.",
+        "finished runs that have such groups; a dash where none has.",
         tuple(Column(algorithm) for algorithm in algorithms),
         tuple(
-            Row(name, tuple(right_share(part.where(algorithm=algorithm)) for algorithm in algorithms))
+            Row(name, tuple(right_share(part.of(algorithm=algorithm)) for algorithm in algorithms))
             for name, part in parts
         ),
         corner="data set",
@@ -150,11 +161,17 @@ def exactly_right(study: Study) -> Table:
 
 
 def right_share(study: Study) -> Cell:
-    """Return the cell of the number of runs whose last partition equals the hidden groups."""
+    """Return the cell of the number of runs whose last partition equals the hidden groups.
+
+    Runs without groups, as of the splits `iid` and `dirichlet`, do not count; a dash if there are no others.
+    """
     if not study.runs:
         return Cell(ABSENT)
-    right = sum(result.clustering.exactly_right for result in study.finished)
-    return share(right, len(study.finished), len(study.runs))
+    answers = [result.clustering.exactly_right for result in study.finished]
+    found = [answer for answer in answers if answer is not None]
+    if answers and not found:
+        return Cell(NONE)
+    return share(sum(found), len(found), len(found) + len(study.unfinished))
 
 
 def _by_split(
@@ -165,9 +182,7 @@ def _by_split(
     rows = _rows(
         study,
         lambda cells: [
-            cell_of(cells.where(split=split), measure)
-            for split in study.splits
-            for measure in headings.values()
+            cell_of(cells.of(split=split), measure) for split in study.splits for measure in headings.values()
         ],
     )
     return columns, bold_columns(rows, [True] * len(columns))
@@ -175,7 +190,7 @@ def _by_split(
 
 def _rows(study: Study, cells_of: Callable[[Study], Sequence[Cell]]) -> tuple[Row, ...]:
     return tuple(
-        Row(name, tuple(cells_of(study.where(algorithm=name))), is_reference=name in study.references)
+        Row(name, tuple(cells_of(study.of(algorithm=name))), is_reference=name in study.references)
         for name in study.algorithms
     )
 

@@ -39,7 +39,7 @@ def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
     )
     rows = []
     for algorithm, found in by_algorithm.items():
-        part = study.where(algorithm=algorithm)
+        part = study.of(algorithm=algorithm)
         reached = sum(np.isfinite(each.rounds) for each in found)
         cells = (
             share(int(reached), len(part.finished), len(part.runs)),

@@ -74,13 +74,13 @@ def _table(study: Study, curves: Mapping[str, str], name: str, title: str, capti
         (span, heading): measure_of(span, heading, curve)
         for span, (heading, curve) in product(SPANS, curves.items())
     }
-    parts = [(dataset, study.where(dataset=dataset)) for dataset in study.datasets]
+    parts = [(dataset, study.of(dataset=dataset)) for dataset in study.datasets]
     if len(parts) > 1:
         parts.append((EVERYTHING, study))
     rows = [
         Row(
             algorithm,
-            tuple(over_scenarios(part.where(algorithm=algorithm), measure) for measure in measures.values()),
+            tuple(over_scenarios(part.of(algorithm=algorithm), measure) for measure in measures.values()),
             section,
             is_reference=algorithm in study.references,
         )

@@ -23,7 +23,7 @@ def overview(study: Study) -> Table:
     ranked = f"mean rank by {pf1.name}, 1 is best, {comparison.where}" if ranks else "no ranks yet"
     rows = []
     for algorithm in study.algorithms:
-        part = study.where(algorithm=algorithm)
+        part = study.of(algorithm=algorithm)
         rank = ranks.get(algorithm)
         cells = (
             _finished(part),
@@ -35,9 +35,10 @@ def overview(study: Study) -> Table:
     table = Table(
         "overview",
         f"Overview of {study.name}",
-        "Finished runs; runs whose last partition equals the hidden groups; adjusted Rand index (ARI) of the "
-        "last partition; F1 of the last round, personalised (PF1) and generalised (GF1), as in the tables of "
-        f"personalisation (means over scenarios); {ranked}. Best of a column in bold.",
+        "Finished runs; runs whose last partition equals the hidden groups, of those that have groups; "
+        "adjusted Rand index (ARI) of the last partition; F1 of the last round, personalised (PF1) and "
+        f"generalised (GF1), as in the tables of personalisation (means over scenarios); {ranked}. Best of a "
+        "column in bold.",
         tuple(map(Column, ("finished", "exactly right", *(measure.name for measure in scores), "mean rank"))),
         bold_columns(rows, [None, True, True, True, True, False]),
         corner="algorithm",

@@ -1,11 +1,15 @@
 """Finished runs whose files have not changed are not read again by `status` and `run`; others are."""
 
+import shutil
+
 import pytest
 
+from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.integrity import checked
 from fedgrid.engine.integrity.made_with import MADE_WITH
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.browse.columns import rows_of
 from fedgrid.grids.results import outcome
 from fedgrid.grids.results.outcome import damage, finished, is_finished, trusting_times
 from tests.helpers.finished_runs import mark_finished
@@ -44,6 +48,37 @@ def reads(storage, monkeypatch):
         return count
 
     return since
+
+
+def test_scores_of_another_run_are_damage_and_no_numbers(storage):
+    """Copied by hand, undamaged and sealed. What knows the run says that it is damaged; no score is shown."""
+    other = config_of(1)
+    record(storage.root, other, ROUNDS)
+    mark_finished(storage.root, other)
+    [row] = rows_of([RUN], storage)
+    assert row.state == "finished"
+    assert row.value("ari") is not None
+    source, target = (RunFolder(storage, config).path / "scores.json" for config in (other, RUN))
+    target.write_bytes(source.read_bytes())
+    assert f"it is of run {other.run_id}" in damage(storage, RUN)
+    assert not is_finished(storage, RUN)
+    with pytest.raises(DamagedFile):
+        finished(storage.root, RUN)
+    [row] = rows_of([RUN], storage)
+    assert row.state == "damaged"
+    assert {name: row.value(name) for name in ("ari", "clusters", "temperature")} == {
+        "ari": None,
+        "clusters": None,
+        "temperature": None,
+    }
+
+
+def test_folder_of_another_run_shows_no_numbers(storage):
+    other = config_of(1)
+    shutil.copytree(RunFolder(storage, RUN).path, RunFolder(storage, other).path)
+    [row] = rows_of([other], storage)
+    assert row.state == "damaged"
+    assert row.value("ari") is row.value("temperature") is None
 
 
 def look(storage):

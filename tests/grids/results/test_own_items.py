@@ -8,6 +8,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.plugins import active
 from fedgrid.grids.results.own_items import own_items, with_own_items
 from fedgrid.tracking.report.page import Page
+from fedgrid.tracking.tables.fairness import fairness
 from tests.helpers.studies import WHOLE, result_of, run_of, study_of
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -29,6 +30,25 @@ def test_example_of_the_docs_makes_a_table_and_a_figure():
     assert plate.caption == "The first round with an ARI of 1; runs that never get there are left out."
     [axes] = plate.draw().axes
     assert [line.get_ydata().tolist() for line in axes.lines] == [[2]]
+
+
+def test_its_mean_and_deviation_are_those_of_the_report():
+    """Over seeds, of means over scenarios: not over scenarios, whose levels differ."""
+    levels = {(10, 0): 0.1, (10, 1): 0.2, (50, 0): 0.7, (50, 1): 0.9}
+    study = study_of(
+        [
+            result_of(
+                run_of("BNC", seed=seed, clients=clients),
+                WHOLE,
+                curves={"worst_client_accuracy": (0.0, level)},
+            )
+            for (clients, seed), level in levels.items()
+        ]
+    )
+    [section] = own_items([DOCS / "own_report.py"], study)
+    own, theirs = section.items[0].rows[0].cells[0], fairness(study).rows[0].cells[3]
+    assert (own.value, own.spread) == (theirs.value, theirs.spread)
+    assert own.spread == pytest.approx(0.15 / 2**0.5)
 
 
 def test_section_follows_the_first_one_of_the_report():

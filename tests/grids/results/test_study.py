@@ -1,5 +1,6 @@
 """A grid as a study: which runs have results, how far the others are, and what algorithms are called."""
 
+import numpy as np
 import pytest
 
 from fedgrid.engine.configuration.complete import complete
@@ -50,6 +51,19 @@ def test_study_has_results_of_finished_runs_and_reasons_for_the_others(storage):
         failed.run_id: "failed: no such image",
         waiting.run_id: "not started",
     }
+
+
+def test_a_score_that_does_not_exist_is_no_nan(storage):
+    done = config_of(0)
+    GridFolder(storage, "mine").keep([done], "")
+    finish(storage, done)
+    [result] = load("mine", storage).finished
+    assert np.isnan(result.last("epsilon")), "other runs have it"
+    assert np.isnan(result.curves["message_bytes"]).all()
+    with pytest.raises(KeyError, match="no score 'arri'; did you mean 'ari'"):
+        result.last("arri")
+    with pytest.raises(KeyError, match="no score 'acc'"):
+        result.curves["acc"]
 
 
 def test_references_and_archived_runs_are_known_by_their_configuration(storage):

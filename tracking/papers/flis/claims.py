@@ -76,7 +76,7 @@ def _fewest(study: Study) -> Iterator[Check]:
 
 
 def _four_times(study: Study) -> Iterator[Check]:
-    part = study.where(dataset="cifar100")
+    part = study.of(dataset="cifar100")
     one, other = _rounds(part, "Per-FedAvg"), _rounds(part, "FLIS-HC")
     ratios = {key: one[key] / other[key] for key in one if key in other}
     yield from alone("Per-FedAvg / FLIS-HC", ratios, low=3.5, high=4.5)

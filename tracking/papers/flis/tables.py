@@ -105,11 +105,9 @@ def scenario_of(run: Run) -> str:
 def _accuracy(study: Study, scenario: str) -> Table:
     rows = []
     for algorithm in study.algorithms:
-        part = study.where(algorithm=algorithm)
+        part = study.of(algorithm=algorithm)
         run = part.runs[0]
-        cells = tuple(
-            _cell(part.where(dataset=dataset), scenario, dataset, run) for dataset in study.datasets
-        )
+        cells = tuple(_cell(part.of(dataset=dataset), scenario, dataset, run) for dataset in study.datasets)
         rows.append(Row(algorithm, cells, notes=OF_ROWS.get(str(run.published), ())))
     table = Table(
         f"against-flis-{scenario.replace(' ', '-')}",
@@ -150,12 +148,12 @@ def _cost(study: Study) -> Table:
     columns = [(dataset, heading) for dataset in study.datasets if dataset in TARGETS for heading in parts]
     rows = []
     for algorithm in study.algorithms:
-        part = study.where(algorithm=algorithm)
+        part = study.of(algorithm=algorithm)
         known = [numbers.cost().get((dataset, str(part.runs[0].published))) for dataset, _ in columns]
         cells = []
         for (dataset, heading), printed in zip(columns, known, strict=True):
             scenario, place, of = parts[heading]
-            own = _of(part.where(dataset=dataset), scenario)
+            own = _of(part.of(dataset=dataset), scenario)
             spent = [cost(result, curve_of(result.run), TARGETS[dataset]) for result in own.finished]
             found = median([of(each) for each in spent], 2 * place, printed[place] if printed else None)
             cells.append(found if own.runs else Cell(ABSENT))

@@ -39,9 +39,9 @@ def against_published(study: Study) -> tuple[Table, ...]:
     known = replace(
         study, runs=tuple(run for run in study.runs if run.scenario in scenarios and run.published in rows)
     )
-    by_dataset = (known.where(dataset=dataset) for dataset in known.datasets)
+    by_dataset = (known.of(dataset=dataset) for dataset in known.datasets)
     return (
-        *(_clustering(known.where(dataset=dataset, clients=clients)) for dataset, clients in known.blocks),
+        *(_clustering(known.of(dataset=dataset, clients=clients)) for dataset, clients in known.blocks),
         *(table for part in by_dataset for table in (_rounds(part), _personalisation(part))),
     )
 
@@ -54,7 +54,7 @@ def _clustering(study: Study) -> Table:
     ((dataset, clients),) = study.blocks
     columns = [(split, heading) for split in study.splits for heading in PUBLISHED_CLUSTERING]
     known = reasons.sentences(dataset, "first-50", "runs", "cnn", archived=study.is_archived)
-    rows = _rows(study, lambda part: [_score(part.where(split=split), heading) for split, heading in columns])
+    rows = _rows(study, lambda part: [_score(part.of(split=split), heading) for split, heading in columns])
     table = Table(
         f"against-table1-{dataset}-{clients}",
         f"Table 1 beside the published one: {title_of(dataset, clients)}",
@@ -88,7 +88,7 @@ def _rounds(study: Study) -> Table:
     columns = [(clients, split) for _, clients, split, *_ in study.scenarios]
     known = reasons.sentences(dataset, "runs", "cnn", archived=study.is_archived)
     rows = _rows(
-        study, lambda part: [_round(part.where(clients=clients, split=split)) for clients, split in columns]
+        study, lambda part: [_round(part.of(clients=clients, split=split)) for clients, split in columns]
     )
     table = Table(
         f"against-table2-{dataset}",
@@ -145,7 +145,7 @@ def _personalisation(study: Study) -> Table:
 
 
 def _rows(study: Study, cells_of: Callable[[Study], Iterable[Cell]]) -> tuple[Row, ...]:
-    parts = (study.where(algorithm=algorithm) for algorithm in study.algorithms)
+    parts = (study.of(algorithm=algorithm) for algorithm in study.algorithms)
     return tuple(
         reasons.of_row(Row(part.runs[0].algorithm, tuple(cells_of(part))), part.runs[0]) for part in parts
     )

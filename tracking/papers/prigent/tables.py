@@ -47,9 +47,9 @@ def against_prigent(study: Study) -> tuple[Table, ...]:
     """Return a table for each data set of the paper that the study has in its setting, and one of flips."""
     known = study.only(run for run in study.runs if is_in_setting(run))
     trained = known.only(run for run in known.runs if run.rounds > 1)
-    tables = [_costs(trained.where(dataset=dataset), dataset) for dataset in trained.datasets]
+    tables = [_costs(trained.of(dataset=dataset), dataset) for dataset in trained.datasets]
     if len({run.keys.get(FLIP) for run in known.runs if encoder_of(run)} - {None}) > 1:
-        tables += [_flips(known.where(dataset=dataset), dataset) for dataset in known.datasets]
+        tables += [_flips(known.of(dataset=dataset), dataset) for dataset in known.datasets]
     return tuple(table for table in tables if table.rows)
 
 
@@ -106,7 +106,7 @@ def _costs(study: Study, dataset: str) -> Table:
 
 
 def _row(study: Study, dataset: str, algorithm: str, columns: Columns) -> Row:
-    part, published = study.where(algorithm=algorithm), numbers.tables()
+    part, published = study.of(algorithm=algorithm), numbers.tables()
     run = part.runs[0]
     printed = dict(published[dataset, row_of(run)])
     cells = []

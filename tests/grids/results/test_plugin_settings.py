@@ -1,0 +1,76 @@
+"""Settings of a plugin's algorithm in what is read of its runs, where the plugin is not loaded."""
+
+import pytest
+
+from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.plugins import active
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.browse.columns import all_columns, check_columns, rows_of
+from fedgrid.grids.presets.load import load_grid
+from fedgrid.grids.results.axes import further_axes, naming_keys
+from fedgrid.grids.results.study import describe
+from tests.helpers.small_grid import NOWHERE
+
+PLUGIN = """
+from fedgrid import AlgorithmEntry, FedOpt, FedOptSettings
+from fedgrid.algorithms.contract.section import Section
+
+class Inner(Section):
+    depth: int = 2
+
+class Settings(FedOptSettings):
+    lam: float = 0.1
+    inner: Inner = Inner()
+
+class Ditto(FedOpt):
+    settings: Settings
+
+ALGORITHMS = [AlgorithmEntry(name="ditto", title="Ditto", summary="a test", source="ours", algorithm=Ditto,
+                             settings=Settings())]
+"""
+GRID = """
+dataset: digits
+split: nonoverlapping-balanced
+clients: 4
+seed: [0, 1]
+algorithm: ditto
+axes: {algorithm.lam: [0.01, 0.1, 1.0]}
+"""
+
+
+@pytest.fixture
+def configs(tmp_path):
+    """Runs of an axis of the plugin, which is not loaded any more."""
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    (tmp_path / "mine.yaml").write_text(GRID)
+    active.use([tmp_path / "mine.py"])
+    found = load_grid(str(tmp_path / "mine.yaml"), {}, [], NOWHERE).runs
+    active.use()
+    assert "ditto" not in ALGORITHMS
+    return found
+
+
+@pytest.fixture
+def rows(configs, tmp_path):
+    return rows_of(configs, Storage(tmp_path / "runs"))
+
+
+def test_an_axis_of_a_plugin_is_an_axis_of_the_report(configs, tmp_path):
+    assert further_axes(configs) == naming_keys(configs) == ("algorithm.lam",)
+    runs = describe(configs, Storage(tmp_path))
+    assert {dict(run.axes)["algorithm.lam"] for run in runs} == {"0.01", "0.1", "1"}
+    assert {run.keys["algorithm.inner.depth"] for run in runs} == {"2"}
+    assert len({(run.algorithm, run.axes) for run in runs}) == 3
+    assert len({run.name for run in runs}) == 6
+
+
+def test_its_settings_are_columns(rows):
+    check_columns(["algorithm.lam", "algorithm.inner.depth"], rows, "--columns")
+    assert {"algorithm.lam", "algorithm.inner.depth"} <= set(all_columns(rows))
+    assert {row.value("algorithm.lam") for row in rows} == {0.01, 0.1, 1.0}
+
+
+def test_without_every_combination_they_are_variants_of_the_algorithm(configs, tmp_path):
+    """As in the report of a grid that lists each setting of an algorithm by hand."""
+    runs = describe([config for config in configs if config.seed == 0][:2], Storage(tmp_path))
+    assert len({(run.algorithm, run.axes) for run in runs}) == 2

@@ -1,0 +1,71 @@
+"""`study.where` as somebody types it, over the runs of a grid."""
+
+import pytest
+
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.presets.load import load_grid
+from fedgrid.grids.results.study import describe
+from fedgrid.tracking.scoring.study import Study
+from tests.helpers.small_grid import NOWHERE
+
+GRID = """
+dataset: digits
+split: [nonoverlapping-balanced, overlapping-balanced]
+clients: [4, 10]
+seed: [0, 1]
+algorithm: [fedavg, ocfl-kmeans, briggs]
+axes: {training.local_epochs: [1, 2]}
+training: {rounds: 30}
+"""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("where")
+    (folder / "mine.yaml").write_text(GRID)
+    runs = describe(load_grid(str(folder / "mine.yaml"), {}, [], NOWHERE).runs, Storage(folder / "runs"))
+    return Study("mine", runs, {}, {run.run_id: "not started" for run in runs})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "share"),
+    [
+        ({"algorithm": "ocfl-kmeans"}, 3),
+        ({"algorithm": "OCFL-KM"}, 3),
+        ({"clients": "10"}, 2),
+        ({"clients": 10}, 2),
+        ({"seed": 1}, 2),
+        ({"seed": [0, 1]}, 1),
+        ({"split": "overlapping-balanced"}, 2),
+        ({"dataset": "digits"}, 1),
+        ({"local_epochs": 2}, 2),
+        ({"training.local_epochs": 2.0}, 2),
+        ({"rounds": 30}, 1),
+        ({"algorithm": "fedavg", "clients": 4, "seed": 0}, 12),
+    ],
+)
+def test_ids_titles_numbers_as_text_and_every_axis(study, wanted, share):
+    found = study.where(**wanted)
+    assert len(found.runs) * share == len(study.runs) == 48
+    assert set(found.lacking) == {run.run_id for run in found.runs}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        ({"split": "overlapping"}, "no run has split='overlapping'; did you mean 'overlapping-balanced'"),
+        ({"algorithm": "ocfl-kmean"}, "did you mean 'ocfl-kmeans'"),
+        ({"algoritm": "fedavg"}, "unknown keyword 'algoritm'; did you mean 'algorithm'"),
+        ({"local_epoch": 1}, "unknown keyword 'local_epoch'; did you mean 'training.local_epochs'"),
+        ({"name": "x" * 300}, "no run has name="),
+        ({"seed": [0, 7]}, "no run has seed=7"),
+    ],
+)
+def test_what_is_no_name_or_value_of_the_study_is_refused(study, wanted, says):
+    with pytest.raises(ValueError, match=says) as caught:
+        study.where(**wanted)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_study_without_runs_has_none_of_anything():
+    assert Study("none", (), {}, {}).where(algorithm="x").runs == ()
