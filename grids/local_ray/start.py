@@ -76,7 +76,8 @@ def hide_session() -> None:
     with suppress(ImportError, AttributeError):
         from ray._private.worker import global_worker
 
-        Path(global_worker.node.get_session_dir_path()).chmod(0o700)
+        if global_worker.node is not None:
+            Path(global_worker.node.get_session_dir_path()).chmod(0o700)
 
 
 def _nothing(node: Any) -> None:
