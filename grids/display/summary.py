@@ -40,7 +40,7 @@ LEGEND = (
     "server's; F1 over a test set's own classes; gap: |pers. acc. - gen. acc.|; all\n"
     "are means over clients; –: none."
 )
-EXACT = "exact: runs whose final partition is exactly the hidden groups, of all"
+EXACT = "exact: runs whose final partition is exactly the hidden groups, of those that have groups"
 
 
 def show(

@@ -16,6 +16,7 @@ from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.titles import titles
 from fedgrid.redaction import printable
 from fedgrid.tracking.tables.cells import spread_over_seeds
+from fedgrid.tracking.tables.table import NONE
 from fedgrid.tracking.tables.table import Table as PageTable
 
 RESULT_COLUMNS = {
@@ -41,6 +42,8 @@ OWN_COLUMNS = {
     "moved": "rounds",
 }
 """The same of scores that only runs with attackers or moved clients have (docs/attacks.md)."""
+EXACTLY = "exactly_right"
+"""Score: whether the last partition is that of the hidden groups, None without several of these."""
 
 ROOMY = 100
 """From this many columns on, the results have two spaces between their columns."""
@@ -134,14 +137,15 @@ def _section_table(
 def summary_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Return a row for each data set and algorithm: number of runs, number of exact ones, mean scores.
 
-    A mean is over the runs that have the score; None if no run has it. `spread` has the standard deviations
-    of these means over seeds, as `spread_over_seeds`.
+    Only runs `with_groups` can be exact: their data have several hidden groups. A mean is over the runs that
+    have the score; None if no run has it. `spread` has the standard deviations of these means over seeds, as
+    `spread_over_seeds`.
     """
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     configs = [outcome.config for outcome in outcomes]
     axes = further_axes(configs)
     for title, outcome in zip(titles(configs, axes), outcomes, strict=True):
-        scores = {name: (outcome.scores or {}).get(name) for name in SUMMARY_COLUMNS}
+        scores = {name: (outcome.scores or {}).get(name) for name in (EXACTLY, *SUMMARY_COLUMNS)}
         at = ((outcome.config.scenario, setting_of(outcome.config, axes)), outcome.config.seed)
         groups.setdefault((outcome.config.dataset, title), []).append({**scores, "at": at})
     return [
@@ -150,7 +154,8 @@ def summary_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
             "algorithm": algorithm,
             "runs": len(rows),
             "seeds": len({row["at"][1] for row in rows}),
-            "exact": sum(row["ari"] == 1.0 for row in rows),
+            "exact": sum(row[EXACTLY] is True for row in rows),
+            "with_groups": sum(row[EXACTLY] is not None for row in rows),
             **{name: _mean([row[name] for row in rows]) for name in SUMMARY_COLUMNS},
             "spread": {
                 name: spread_over_seeds(
@@ -196,7 +201,7 @@ def _rows_table(title: str, rows: Sequence[Mapping[str, Any]], width: int, *, da
     for before, row in zip([None, *rows], rows, strict=False):
         if before is not None and before["dataset"] != row["dataset"]:
             table.add_section()
-        exact = f"{row['exact']}/{row['runs']}"
+        exact = f"{row['exact']}/{row['with_groups']}" if row["with_groups"] else NONE
         table.add_row(
             *([row["dataset"]] if datasets else []),
             row["algorithm"],

@@ -13,10 +13,13 @@ turns with and without):
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 PRELOAD = "fedgrid.grids.local_ray.preload"
 """Imported by workers before they are anybody's actor."""
+KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
+"""Variables that Tune passes on in the open."""
 KEPT_MS = 60_000
 """How long a worker waits for an actor: client actors start seconds after their server."""
 
@@ -49,20 +52,31 @@ def system_config(cpus: float, gpus: float, workers: int) -> dict[str, Any]:
 
 
 def light_tune() -> None:
-    """Let Ray Tune start without two things that take seconds.
+    """Let Ray Tune start without two things that take seconds, and without one that is not safe.
 
     Its actors, and those that they start, are any of Ray's workers that wait: it gives them an environment
     of their own, with a variable for PyTorch Lightning, for which Ray would start new processes. And it does
     not import MLflow and others to count for Ray's statistics which of their callbacks are in use.
+    Nor does it pass on the keys of S3, which Ray would write into its logs: workers of this machine inherit
+    them.
     """
     with suppress(ImportError, AttributeError):
         from ray.tune.execution import class_cache
 
         class_cache.DEFAULT_ENV_VARS.clear()
+        class_cache.ENV_VARS_TO_PROPAGATE.difference_update(KEYS)
     with suppress(ImportError):
         from ray.air._internal import usage
 
         usage.tag_callbacks = lambda callbacks: False
+
+
+def hide_session() -> None:
+    """Let no other user of the machine read the logs of the Ray that this process has started."""
+    with suppress(ImportError, AttributeError):
+        from ray._private.worker import global_worker
+
+        Path(global_worker.node.get_session_dir_path()).chmod(0o700)
 
 
 def _nothing(node: Any) -> None:

@@ -22,7 +22,7 @@ from fedgrid.engine.clients.placement import (
 )
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import RunError
-from fedgrid.grids.local_ray.start import few_processes, system_config
+from fedgrid.grids.local_ray.start import few_processes, hide_session, system_config
 from fedgrid.grids.planning.ray_token import check_accepted, make_private
 
 LOCAL = "local"
@@ -87,6 +87,7 @@ def _initialised(place: str, workers: int) -> Iterator[None]:
                 settings = system_config(node.cpus, node.gpus, workers)
                 with few_processes():
                     ray.init(address=LOCAL, include_dashboard=False, _system_config=settings, **quiet)
+                hide_session()
             else:
                 ray.init(address=place, **quiet)
     except Exception as error:

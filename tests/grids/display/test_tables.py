@@ -200,7 +200,8 @@ def test_duration_is_formatted_for_people(seconds, says):
 
 def scored(algorithm, ari, seed, **scores):
     found = outcome(algorithm, seed=seed)
-    return Outcome(found.config, found.folder, {**found.scores, "ari": ari, **scores}, found.times)
+    own = {**found.scores, "ari": ari, "exactly_right": ari == 1, **scores}
+    return Outcome(found.config, found.folder, own, found.times)
 
 
 def test_summary_rows_have_means_and_the_number_of_exact_runs():
@@ -216,6 +217,15 @@ def test_summary_rows_have_means_and_the_number_of_exact_runs():
         ("OCFL-KM", 2, 1, 0.75),
     ]
     assert rows[1]["personalised_accuracy"] == 0.5
+
+
+def test_run_without_groups_is_not_exact():
+    """As of the split `iid`, where one cluster has an ARI of 1."""
+    found = scored("fedavg", 1.0, 0, exactly_right=None)
+    assert summary_rows([found, scored("fedavg", 1.0, 1)])[0]["exact"] == 1
+    [row] = summary_rows([found])
+    assert (row["exact"], row["with_groups"]) == (0, 0)
+    assert "/1" not in printed(summary_table([row], 80), 80)
 
 
 def test_summary_of_several_seeds_has_their_number_and_the_deviation_of_each_mean():

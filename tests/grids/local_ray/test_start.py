@@ -5,15 +5,19 @@ import importlib
 import inspect
 import os
 import runpy
+import stat
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from ray._private.node import Node
+from ray._private.worker import global_worker
+from ray.tune.execution import class_cache
 
 from fedgrid.engine.storage.processes import NEW_OBJECTS
 from fedgrid.grids.local_ray import start
-from fedgrid.grids.local_ray.start import few_processes, light_tune, system_config
+from fedgrid.grids.local_ray.start import few_processes, hide_session, light_tune, system_config
 
 
 def test_ray_has_the_methods_for_which_others_stand_in():
@@ -27,6 +31,24 @@ def test_methods_of_ray_are_replaced_within_the_block_only():
     with few_processes():
         assert {name: getattr(Node, name) for name in start.STAND_INS} == start.STAND_INS
     assert {name: getattr(Node, name) for name in start.STAND_INS} == before
+
+
+def test_keys_of_the_storage_are_not_passed_on_to_logs(monkeypatch):
+    """Ray writes the environment of an actor into runtime_env_agent.log; workers inherit it anyway."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "s3cr3t-W0rd")
+    light_tune()
+    actor = class_cache._ActorClassCache().get(type("Trainable", (), {}))
+    assert "s3cr3t-W0rd" not in str(actor._default_options)
+    assert not [name for name in class_cache.ENV_VARS_TO_PROPAGATE if "AWS" in name], "Tune has new ones"
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("ray_session")
+def test_no_other_user_reads_the_logs():
+    hide_session()
+    folder = Path(global_worker.node.get_session_dir_path())
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_method_that_another_version_of_ray_lacks_stays_away(monkeypatch):
