@@ -13,6 +13,8 @@ from fedgrid.tracking.mlflow.store import TrackingError, database_file, one_line
 
 RUN = re.compile("[0-9a-f]{32}")
 """An MLflow run id, which is the name of a folder too."""
+SERVED = re.compile(r"mlflow-artifacts:/\d+(/[0-9a-f]{32}/artifacts)?")
+"""An address below the folder that a server of this store has, which is the same one."""
 TABLES = {"experiments", "runs"}
 
 
@@ -45,10 +47,15 @@ def _set_anew(database: sqlite3.Connection, root: str) -> int:
     for run_id, address in database.execute("SELECT run_uuid, artifact_uri FROM runs"):
         if not RUN.fullmatch(str(run_id)):
             raise TrackingError(f"the store of {root} has a run {str(run_id)[:80]!r}: no id of MLflow's")
-        if address != (inside := f"{root}/{run_id}/artifacts"):
+        inside = f"{root}/{run_id}/artifacts"
+        if address != inside and not SERVED.fullmatch(str(address)):
             runs.append((inside, run_id))
     if runs:
         database.executemany("UPDATE runs SET artifact_uri = ? WHERE run_uuid = ?", runs)
-    if database.execute("SELECT 1 FROM experiments WHERE artifact_location IS NOT ?", [root]).fetchone():
-        database.execute("UPDATE experiments SET artifact_location = ?", [root])
+    places = database.execute("SELECT experiment_id, artifact_location FROM experiments").fetchall()
+    foreign = [
+        (root, number) for number, place in places if place != root and not SERVED.fullmatch(str(place))
+    ]
+    if foreign:
+        database.executemany("UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?", foreign)
     return len(runs)

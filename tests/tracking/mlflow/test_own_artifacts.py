@@ -64,6 +64,15 @@ def test_run_whose_id_is_a_path_is_refused(tmp_path):
         keep(storage(tmp_path / "runs", run="../../outside"))
 
 
+@pytest.mark.parametrize(
+    ("address", "is_inside"), [("mlflow-artifacts:/1", True), ("mlflow-artifacts:/..", False)]
+)
+def test_address_that_a_server_of_the_store_gave_is_below_its_folder(address, is_inside, tmp_path):
+    served = storage(tmp_path / "runs", address)
+    assert keep(served) == 1 - is_inside
+    assert addresses(served) == ([address] * 2 if is_inside else inside(served))
+
+
 @pytest.mark.parametrize("name", ["mlflow.db", "mlartifacts"])
 def test_link_to_another_place_is_refused(name, tmp_path):
     linked = storage(tmp_path / "runs")
