@@ -14,6 +14,7 @@ from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource, digest_of
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.regular_files import check_regular
 
 FOLDER, INDEX = "plugins", "plugins.json"
 
@@ -102,11 +103,12 @@ def _source(path: Path, digest: str, name: str | None) -> PluginSource:
     if name is not None and not path.exists():
         return PluginSource(name, digest, None)
     try:
+        check_regular(path)
         code = path.read_bytes()
     except OSError as error:
+        why = error.strerror or error
         raise ConfigError(
-            f"plugin {path} of this grid cannot be read: {error.strerror}; name the file, as it was, with "
-            "--plugin"
+            f"plugin {path} of this grid cannot be read: {why}; name the file, as it was, with --plugin"
         ) from error
     if digest_of(code) != digest:
         raise ConfigError(
