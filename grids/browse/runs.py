@@ -9,7 +9,6 @@ from typing import Any
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.storage import Storage
@@ -108,7 +107,7 @@ def _print(rows: Sequence[Row], columns: Sequence[str], console: Console) -> Non
     for heading, is_number in zip(headings, are_numbers, strict=True):
         table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     for row in zip(*cells, strict=True):
-        table.add_row(*map(Text, row))
+        table.add_row(*row)
     console.print(table)
 
 
@@ -117,7 +116,7 @@ def _lines(
 ) -> Iterator[str]:
     """Yield the lines of a table as rich has them; for thousands of runs it takes ten seconds, and wraps."""
     columns = [
-        [heading, *(text.translate(ON_ONE_LINE) for text in column)]
+        [printable(heading), *(text.translate(ON_ONE_LINE) for text in column)]
         for heading, column in zip(headings, cells, strict=True)
     ]
     for column, is_number in zip(columns, are_numbers, strict=True):

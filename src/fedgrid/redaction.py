@@ -50,6 +50,8 @@ def printable(text: str) -> str:
 
     What another user has written may move the cursor, colour the screen, or reverse the text's direction.
     """
+    if text.isprintable():
+        return text
     return "".join(
         character
         if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
