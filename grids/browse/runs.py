@@ -18,7 +18,7 @@ from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import RESULT_COLUMNS
 from fedgrid.grids.presets.axis_keys import text_of
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.redaction import printable
+from fedgrid.redaction import in_csv, printable
 
 ON_ONE_LINE = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
@@ -91,7 +91,7 @@ def _write_csv(rows: Sequence[Row], columns: Sequence[str]) -> None:
 
 def _plain(value: Any) -> Any:
     """Return a value for a cell of a CSV file; nothing is an empty cell."""
-    return value if value is None or isinstance(value, int | float) else text_of(value)
+    return value if value is None or isinstance(value, int | float) else in_csv(text_of(value))
 
 
 def _print(rows: Sequence[Row], columns: Sequence[str], console: Console) -> None:
