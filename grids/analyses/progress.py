@@ -15,10 +15,10 @@ from fedgrid.grids.display.tables import duration
 from fedgrid.grids.results.axes import name_of, naming_keys
 
 COLUMNS = (
-    TextColumn("{task.description}"),
+    TextColumn("{task.description}", markup=False),
     BarColumn(),
     MofNCompleteColumn(),
-    TextColumn("{task.fields[unit]}"),
+    TextColumn("{task.fields[unit]}", markup=False),
     TimeRemainingColumn(),
     TextColumn("left"),
 )

@@ -13,6 +13,7 @@ from fedgrid.grids.attack.compute import attack
 from fedgrid.grids.attack.show import COLUMNS, LEVEL, Summary, summary_of, table_of
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import result_of
+from fedgrid.redaction import in_csv
 from fedgrid.tracking.papers.prigent.tables import against_attack
 from fedgrid.tracking.report.page import Section
 from fedgrid.tracking.tables.table import Table
@@ -139,5 +140,5 @@ def _csv(found: Sequence[Found]) -> str:
     columns = dict.fromkeys(name for row in rows for name in row)
     writer = csv.DictWriter(text, list(columns), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: in_csv(value) for name, value in row.items()} for row in rows)
     return text.getvalue()

@@ -44,7 +44,7 @@ def drawn(pictures: Sequence[Picture], title: str) -> bytes:
                         ha="right",
                         transform=place.transAxes,
                     )
-    figure.suptitle(title, fontsize=8)
+    figure.suptitle(title, fontsize=8, parse_math=False)
     data = BytesIO()
     figure.savefig(data, format="png", dpi=120, metadata={"Software": None})
     return data.getvalue()

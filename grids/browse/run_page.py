@@ -15,7 +15,6 @@ from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import RESULT_COLUMNS, choice_table, duration
 from fedgrid.grids.presets.axis_keys import text_of
 from fedgrid.grids.round_cache.table import readable_size
-from fedgrid.redaction import printable
 
 HEADINGS = {
     "temperature": "temp.",
@@ -50,7 +49,7 @@ def print_run(facts: Mapping[str, Any], console: Console) -> None:
             console.print(line, soft_wrap=True)
     if facts["scores"]:
         say()
-        scores = [printable(cell(facts["scores"][name])) for name in RESULT_COLUMNS]
+        scores = [cell(facts["scores"][name]) for name in RESULT_COLUMNS]
         console.print(choice_table(list(RESULT_COLUMNS.values()), [scores]))
     for note in facts["notes"]:
         say(f"log: {note}")

@@ -9,7 +9,6 @@ from typing import Any
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.storage import Storage
@@ -19,7 +18,7 @@ from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import RESULT_COLUMNS
 from fedgrid.grids.presets.axis_keys import text_of
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.redaction import printable
+from fedgrid.redaction import in_csv, printable
 
 ON_ONE_LINE = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
@@ -92,7 +91,7 @@ def _write_csv(rows: Sequence[Row], columns: Sequence[str]) -> None:
 
 def _plain(value: Any) -> Any:
     """Return a value for a cell of a CSV file; nothing is an empty cell."""
-    return value if value is None or isinstance(value, int | float) else text_of(value)
+    return value if value is None or isinstance(value, int | float) else in_csv(text_of(value))
 
 
 def _print(rows: Sequence[Row], columns: Sequence[str], console: Console) -> None:
@@ -108,7 +107,7 @@ def _print(rows: Sequence[Row], columns: Sequence[str], console: Console) -> Non
     for heading, is_number in zip(headings, are_numbers, strict=True):
         table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     for row in zip(*cells, strict=True):
-        table.add_row(*map(Text, row))
+        table.add_row(*row)
     console.print(table)
 
 
@@ -117,7 +116,7 @@ def _lines(
 ) -> Iterator[str]:
     """Yield the lines of a table as rich has them; for thousands of runs it takes ten seconds, and wraps."""
     columns = [
-        [heading, *(text.translate(ON_ONE_LINE) for text in column)]
+        [printable(heading), *(text.translate(ON_ONE_LINE) for text in column)]
         for heading, column in zip(headings, cells, strict=True)
     ]
     for column, is_number in zip(columns, are_numbers, strict=True):

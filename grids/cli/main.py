@@ -14,8 +14,6 @@ from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from typer.exceptions import TyperException
 
 from fedgrid.engine.errors import ConfigError, DataError, FedgridError
@@ -33,6 +31,7 @@ from fedgrid.grids.cli.commands import (
     tools,
 )
 from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED
+from fedgrid.grids.display.plain import print_marked
 from fedgrid.redaction import printable, redacted
 
 SELECTING = ("--filter", "--where")
@@ -159,6 +158,5 @@ def _fail(message: str, code: int) -> NoReturn:
     shown = printable(redacted(" ".join(message.split())))
     if len(shown) > LONGEST:
         shown = f"{shown[: LONGEST // 2]} ... {shown[-LONGEST // 2 :]}"
-    line = f"[bold red]fedgrid:[/] {escape(shown)}"
-    Console(stderr=True).print(line, highlight=False, soft_wrap=True, emoji=False)
+    print_marked("fedgrid:", "bold red", shown)
     sys.exit(code)

@@ -53,7 +53,7 @@ class Bars(View):
             ),
             BarColumn(bar_width=20 if console.width >= ROOMY else 10),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[scores]}"),
+            TextColumn("{task.fields[scores]}", markup=False),
             console=console,
         )
         self._headline = Text()
@@ -89,33 +89,33 @@ class Bars(View):
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
         """Remove the run's bar until it starts again."""
-        self._end(config, "[yellow]retry[/]  ", f" {self._name(config)}: {cause}")
+        self._end(config, "retry  ", "yellow", f" {self._name(config)}: {cause}")
 
     def finish(self, outcome: Outcome) -> None:
         """List the run above, as finished or failed."""
         name = self._name(outcome.config)
         if outcome.error:
-            self._end(outcome.config, "[red]failed[/] ", f" {name}: {outcome.error}")
+            self._end(outcome.config, "failed ", "red", f" {name}: {outcome.error}")
         else:
-            self._end(outcome.config, "[green]done[/]   ", f" {name}  {_final(outcome)}")
+            self._end(outcome.config, "done   ", "green", f" {name}  {_final(outcome)}")
 
     def stop(self, config: RunConfig) -> None:
         """List the run above, as stopped."""
-        self._end(config, "[yellow]stopped[/]", f" {self._name(config)}")
+        self._end(config, "stopped", "yellow", f" {self._name(config)}")
 
     def stopping(self) -> None:
         """Announce that the grid stops after the rounds under way."""
-        self._live.console.print(f"[yellow]{STOPPING}[/]", highlight=False)
+        self._live.console.print(Text(STOPPING, "yellow"))
 
     def tally(self, tally: Tally) -> None:
         """Update the line for the whole grid."""
         self._headline.plain = headline(tally)
 
-    def _end(self, config: RunConfig, mark: str, text: str) -> None:
+    def _end(self, config: RunConfig, mark: str, style: str, text: str) -> None:
         task = self._tasks.pop(config.run_id, None)
         if task is not None:
             self._progress.remove_task(task)
-        self._live.console.print(Text.from_markup(mark) + Text(printable(text)), highlight=False)
+        self._live.console.print(Text.assemble((mark, style), printable(text)))
 
 
 class Lines(View):

@@ -7,7 +7,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
@@ -19,7 +18,6 @@ from fedgrid.grids.display.tables import choice_table, duration
 from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.outcome import state_of, trusting_times
-from fedgrid.redaction import printable
 
 COUNTS = ("total", "done", "running", "waiting", "failed")
 STOPPED = "stopped_early"
@@ -41,7 +39,7 @@ def show_status(name: str, storage: Storage, as_json: bool, console: Console) ->
     say(f"{name}: {_driver(found)}")
     say(f"{found['total']} runs: {counts_of(found)}{_pace(found)}")
     if found["runs"]:
-        rows = [(printable(run["run"]), f"{run['round']}/{run['rounds']}") for run in found["runs"]]
+        rows = [(run["run"], f"{run['round']}/{run['rounds']}") for run in found["runs"]]
         console.print(choice_table(("run", "round"), rows))
     for why in found["damaged"].values():
         say(f"{why}: the next launch sets it aside, and runs its run again")
@@ -79,7 +77,7 @@ def show_all(storage: Storage, as_json: bool, console: Console) -> None:
     for one in found:
         counts = (one.get(kind) for kind in kinds)
         cells = ("–" if count is None else str(count) for count in counts)
-        table.add_row(Text(printable(one["grid"])), *cells, Text(printable(one["state"])))
+        table.add_row(one["grid"], *cells, one["state"])
     console.print(table)
     print_plain(console, f"{storage}; more of one:  fedgrid show GRID")
 
@@ -177,6 +175,6 @@ def _pace(found: Mapping[str, Any]) -> str:
 def _failures(failures: Sequence[Mapping[str, Any]]) -> Table:
     table = Table("run", "attempts", "cause", title="Failed", title_justify="left", header_style="bold")
     for failure in failures:
-        name = Text(printable(f"{failure['run']}, {failure['run_id']}"))
-        table.add_row(name, str(failure["attempts"]), Text(printable(failure["cause"])))
+        name = f"{failure['run']}, {failure['run_id']}"
+        table.add_row(name, str(failure["attempts"]), failure["cause"])
     return table

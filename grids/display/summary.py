@@ -30,7 +30,7 @@ from fedgrid.grids.presets.variants import variant_of, variant_settings
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.outcome import Outcome, finished, is_finished
 from fedgrid.grids.results.tally import Tally
-from fedgrid.redaction import redacted
+from fedgrid.redaction import in_csv, redacted
 
 ROWS_SHOWN = 40
 """Up to this many runs each has its own row."""
@@ -109,7 +109,7 @@ def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> 
         writer = csv.DictWriter(file, columns)
         if rows:
             writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: in_csv(value) for name, value in row.items()} for row in rows)
     return path
 
 

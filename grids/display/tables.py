@@ -14,7 +14,6 @@ from fedgrid.engine.partition.blueprint import Blueprint
 from fedgrid.grids.results.axes import further_axes, setting_of, values_of
 from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.titles import titles
-from fedgrid.redaction import printable
 from fedgrid.tracking.tables.cells import spread_over_seeds
 from fedgrid.tracking.tables.table import NONE
 from fedgrid.tracking.tables.table import Table as PageTable
@@ -70,7 +69,7 @@ def duration(seconds: float) -> str:
 def titled_table(title: str, width: int) -> Table:
     """Return an empty table under its title, its columns close together on a narrow terminal."""
     return Table(
-        title=Text(title),
+        title=title,
         title_justify="left",
         title_style="bold",
         header_style="bold",
@@ -218,7 +217,7 @@ def failure_table(outcomes: Sequence[Outcome]) -> Table:
     table.add_column("cause", overflow="fold")
     for outcome in outcomes:
         if outcome.error:
-            table.add_row(Text(outcome.folder.name), Text(printable(outcome.error)))
+            table.add_row(outcome.folder.name, outcome.error)
     return table
 
 
@@ -251,7 +250,7 @@ def page_table(table: PageTable, width: int) -> Table:
         if before is not None and before.section != row.section:
             shown.add_section()
         cells = [Text(cell.text, "bold" if cell.bold else "") for cell in row.cells]
-        shown.add_row(Text(f"{row.section} {row.name}".strip()), *cells)
+        shown.add_row(f"{row.section} {row.name}".strip(), *cells)
     return shown
 
 

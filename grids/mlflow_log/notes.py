@@ -13,6 +13,7 @@ from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.integrity.made_with import IMAGES, MADE_WITH, Parts, parts_of
 from fedgrid.grids.mlflow_log.tags import described
+from fedgrid.redaction import in_markdown
 from fedgrid.tracking.mlflow.dataset_input import DatasetInput
 from fedgrid.tracking.mlflow.view import VIEW_KEY
 
@@ -22,8 +23,8 @@ ScoresAsDict: TypeAlias = Mapping[str, Any]
 
 def of_grid(name: str, experiment_id: str) -> str:
     """Return the description of a grid's experiment: what it is, how to read it, the commands."""
-    grid = quote(name)
-    return f"""**The runs of the grid `{name}`.** A run is one scenario, one algorithm and one seed.
+    grid, shown = quote(name), in_markdown(name)
+    return f"""**The runs of the grid `{shown}`.** A run is one scenario, one algorithm and one seed.
 
 - [The prepared view](#/experiments/{experiment_id}/runs?viewStateShareKey={VIEW_KEY}) groups the runs by \
 algorithm; the icon of a chart above the list shows curves. `fedgrid ui {grid}` opens it.
@@ -69,15 +70,16 @@ def dataset_of(config: RunConfig, folder: Path) -> DatasetInput:
 
 def what(config: RunConfig) -> str:
     """Return what a run is, in a sentence."""
-    title = registry.title(config.algorithm["name"])
+    name, dataset, model = map(in_markdown, (config.algorithm["name"], config.short_dataset, config.model))
+    title = in_markdown(registry.title(config.algorithm["name"]))
     return (
-        f"**{title}** (`{config.algorithm['name']}`) on {config.short_dataset}, {config.clients} clients, "
+        f"**{title}** (`{name}`) on {dataset}, {config.clients} clients, "
         f"{config.split.kind}; seed {config.seed}, {config.training.rounds} rounds, "
-        f"{config.training.local_epochs} local epochs, model {config.model}."
+        f"{config.training.local_epochs} local epochs, model {model}."
     )
 
 
 def _figure(path: Path, mlflow_run_id: str) -> str:
     """Return an image from the run's artifacts; the address is relative, for any server."""
     at = in_address(f"figures/{path.name}", safe="")
-    return f"![{path.stem}](get-artifact?path={at}&run_uuid={mlflow_run_id})"
+    return f"![{in_markdown(path.stem)}](get-artifact?path={at}&run_uuid={mlflow_run_id})"

@@ -11,7 +11,6 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from fedgrid.engine.clients.placement import Node, Request, describe
 from fedgrid.engine.run_folder import RunFolder
@@ -154,7 +153,7 @@ def _dataset_table(name: str, rows: Sequence[DatasetRow], total: Mapping[str, An
     )
     for row in rows:
         clients = ", ".join(map(str, row.clients))
-        table.add_row(Text(row.dataset), *_cells(asdict(row), clients), end_section=row is rows[-1])
+        table.add_row(row.dataset, *_cells(asdict(row), clients), end_section=row is rows[-1])
     table.add_row("total", *_cells(total, ""), style="bold")
     return table
 
@@ -168,7 +167,7 @@ def _capacity_table(capacities: Sequence[Capacity]) -> Table:
 
 def _table(title: str, *headings: str) -> Table:
     table = Table(
-        title=Text(title),
+        title=title,
         title_justify="left",
         title_style="bold",
         header_style="bold",

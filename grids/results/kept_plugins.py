@@ -14,6 +14,7 @@ from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource, digest_of
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.redaction import printable
 from fedgrid.regular_files import check_regular
 
 FOLDER, INDEX = "plugins", "plugins.json"
@@ -60,7 +61,7 @@ def read_index(folder: Path) -> dict[str, Any]:
 def titles(folder: Path) -> dict[str, str]:
     """Return what tables call the algorithms of a grid's plugins: name -> title."""
     return {
-        str(name): str(title)
+        str(name): " ".join(printable(str(title)).split())
         for plugin in read_index(folder).values()
         for name, title in plugin.get("titles", {}).items()
     }

@@ -5,7 +5,6 @@ from textwrap import fill
 
 from pydantic import ByteSize
 from rich.table import Table
-from rich.text import Text
 
 from fedgrid.grids.display.tables import duration, titled_table
 from fedgrid.grids.round_cache.usage import Usage
@@ -28,7 +27,7 @@ def cache_table(title: str, rows: Sequence[Usage], total: Usage, width: int) -> 
     for heading in HEADINGS:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(Text(fill(row.name, 50 if width >= WIDE else 15)), *_cells(row))
+        table.add_row(fill(row.name, 50 if width >= WIDE else 15), *_cells(row))
     if len(rows) > 1:
         table.add_section()
         table.add_row(total.name, *_cells(total))

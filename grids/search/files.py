@@ -20,6 +20,7 @@ from fedgrid.grids.search.definition import Search
 from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
 from fedgrid.grids.search.space import Range
 from fedgrid.grids.search.suggest import BATCH, SEED
+from fedgrid.redaction import in_csv
 
 TABLE, FIGURES = "search.csv", "figures"
 FREE_TO_CHANGE = ("trials",)
@@ -137,7 +138,8 @@ def _table(search: Search, trials: Sequence[Trial]) -> str:
         params = [trial.params[key] for key in search.space]
         found = [(trial.scores or {}).get(name) for name in OBJECTIVES]
         runs = " ".join(trial.run_ids)
-        writer.writerow([trial.number, *params, *found, trial.stopped_at, trial.failed, runs])
+        line = [trial.number, *params, *found, trial.stopped_at, trial.failed, runs]
+        writer.writerow(map(in_csv, line))
     return text.getvalue()
 
 

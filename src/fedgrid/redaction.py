@@ -6,6 +6,7 @@ that every package can use it.
 
 import re
 import unicodedata
+from typing import Any
 
 HIDDEN = "***"
 
@@ -32,6 +33,8 @@ _PAIR = re.compile(
     rf"""(?P<name>(?<![\w.-])[\w.-]+)(?P<equals>\s?=\s?){_VALUE}"""
     rf"""|(?P<quoted>["'][\w.-]+["'])(?P<colon>\s{{0,4}}:\s{{0,4}}){_VALUE}"""
 )
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_HTML = re.compile(r"<(?=[a-z/!?])", re.IGNORECASE)
 _HEADER = re.compile(r"(?P<kind>\b(?:bearer|basic)\s)\s{0,4}(?=\S{8})[\w.~+/=-]+", re.IGNORECASE)
 
 
@@ -50,12 +53,34 @@ def printable(text: str) -> str:
 
     What another user has written may move the cursor, colour the screen, or reverse the text's direction.
     """
+    if text.isprintable():
+        return text
     return "".join(
         character
         if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
         else character.encode("unicode_escape").decode()
         for character in text
     )
+
+
+def in_csv(value: Any) -> Any:
+    """Return a value for a cell of a csv file, which no spreadsheet takes for a formula.
+
+    A text that begins like one is preceded by an apostrophe. Numbers stay, also those given as text.
+    """
+    if not isinstance(value, str) or not value.startswith(_FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
+def in_markdown(text: str) -> str:
+    """Return text for a cell or a sentence of Markdown: on one line, without HTML, links and images."""
+    text = printable(text.replace("\n", " ").replace("\t", " "))
+    return _HTML.sub("&lt;", text).replace("|", r"\|").replace("](", r"]\(")
 
 
 def _without_value(found: re.Match[str]) -> str:

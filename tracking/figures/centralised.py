@@ -47,4 +47,5 @@ def update_norms(epochs: Mapping[str, Array], *, epsilon_1: float, epsilon_2: fl
 
 def _mark(axes: Axes, name: str, epsilon: float) -> None:
     axes.axhline(epsilon, color=INK, linewidth=0.8, linestyle=DASHES, zorder=1.5)
-    axes.text(1.02, epsilon, name, transform=axes.get_yaxis_transform(), va="center", fontsize=SMALL + 1)
+    beside = axes.get_yaxis_transform()
+    axes.text(1.02, epsilon, name, transform=beside, va="center", fontsize=SMALL + 1, parse_math=True)

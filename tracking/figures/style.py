@@ -47,6 +47,8 @@ SETTINGS = {
     "savefig.dpi": 200,
     "svg.fonttype": "none",
     "text.color": INK,
+    # Names may have dollars.
+    "text.parse_math": False,
     "xtick.color": INK,
     "xtick.labelsize": 7,
     "xtick.major.size": 2.5,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
+from fedgrid.redaction import in_csv, in_markdown, printable
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table
 
 LATEX = {
@@ -27,13 +28,16 @@ LATEX = {
 
 def to_markdown(table: Table) -> str:
     """Return a GitHub Markdown table below its caption, sections as bold rows, notes as a list below."""
-    heading = [table.corner, *(_marked(heading_of(column), column.notes, _raise) for column in table.columns)]
+    heading = [
+        in_markdown(table.corner),
+        *(_marked(in_markdown(heading_of(column)), column.notes, _raise) for column in table.columns),
+    ]
     lines: list[Sequence[str]] = []
     for section, rows in _sections(table):
         if section:
-            lines.append([f"**{_piped(section)}**", *[""] * len(table.columns)])
+            lines.append([f"**{in_markdown(section)}**", *[""] * len(table.columns)])
         for row in rows:
-            name = _marked(_piped(row.name), row.notes, _raise)
+            name = _marked(in_markdown(row.name), row.notes, _raise)
             lines.append([name, *(_markdown_cell(cell) for cell in row.cells)])
     widths = [max(3, *(len(line[index]) for line in [heading, *lines])) for index in range(len(heading))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
@@ -41,8 +45,10 @@ def to_markdown(table: Table) -> str:
         "| " + " | ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) + " |"
         for line in [heading, rule, *lines]
     )
-    notes = "".join(f"- {_raise(key)} {text}\n" for key, text in table.notes.items())
-    return f"**{table.title}.** {table.caption}\n\n{grid}\n" + (f"\n{notes}" if notes else "")
+    notes = "".join(f"- {_raise(key)} {in_markdown(text)}\n" for key, text in table.notes.items())
+    return f"**{in_markdown(table.title)}.** {in_markdown(table.caption)}\n\n{grid}\n" + (
+        f"\n{notes}" if notes else ""
+    )
 
 
 def to_latex(table: Table) -> str:
@@ -95,9 +101,9 @@ def to_csv(table: Table) -> str:
     ]
     names = [[row.section, row.name] if has_sections else [row.name] for row in table.rows]
     corner = [table.part, table.corner] if has_sections else [table.corner]
-    writer.writerow([*corner, *(heading for heading, _ in parts)])
+    writer.writerow(map(in_csv, [*corner, *(heading for heading, _ in parts)]))
     for index, name in enumerate(names):
-        writer.writerow([*name, *(values[index] for _, values in parts)])
+        writer.writerow(map(in_csv, [*name, *(values[index] for _, values in parts)]))
     return file.getvalue()
 
 
@@ -137,12 +143,8 @@ def _marked(text: str, notes: Sequence[str], raised: Callable[[str], str]) -> st
 
 
 def _markdown_cell(cell: Cell) -> str:
-    text = _piped(cell.text)
+    text = in_markdown(cell.text)
     return _marked(f"**{text}**" if cell.bold else text, cell.notes, _raise)
-
-
-def _piped(text: str) -> str:
-    return text.replace("|", r"\|")
 
 
 def _raise(keys: str) -> str:
@@ -176,7 +178,9 @@ def _multicolumn(width: int, align: str, text: str) -> str:
 
 
 def _line(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
+    # After the end of a row, LaTeX takes [ and * for its argument.
+    guard = "{}" if cells[0].startswith(("[", "*")) else ""
+    return guard + " & ".join(cells) + r" \\"
 
 
 def _superscript(keys: str) -> str:
@@ -184,4 +188,4 @@ def _superscript(keys: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(LATEX.get(char, char) for char in text)
+    return "".join(LATEX.get(char, char) for char in printable(text.replace("\n", " ")))

@@ -8,8 +8,8 @@ from pathlib import Path
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
@@ -68,7 +68,7 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
     console.print(
         "\nYour own images: folder:PATH (train/<class>/*, test/<class>/*) or npz:PATH (MedMNIST's keys)."
     )
-    console.print(f"Data folder: {escape(str(data_dir))}", soft_wrap=True)
+    console.print(f"Data folder: {data_dir}", soft_wrap=True)
 
 
 def convert_femnist(source: Path, data_dir: Path, console: Console) -> None:
@@ -79,11 +79,10 @@ def convert_femnist(source: Path, data_dir: Path, console: Console) -> None:
         StorageError: the data folder cannot be written.
     """
     target = data_dir / DATASETS["femnist"].location
-    with console.status(f"Reading {escape(str(source))} ..."):
+    with console.status(Text(f"Reading {source} ...")):
         made = convert(source, target)
     console.print(
-        f"{made.writers:,} writers, {made.pool:,} training images and {made.test:,} for the server: "
-        f"{escape(str(target))}",
+        f"{made.writers:,} writers, {made.pool:,} training images and {made.test:,} for the server: {target}",
         soft_wrap=True,
     )
 
@@ -118,11 +117,11 @@ def show_scenario(
         ]
         print(json.dumps({"scenario": config.scenario, "seed": config.seed, "clients": clients}, indent=2))
         return
-    console.print(f"[bold]{escape(config.scenario)}[/], seed {config.seed}: images per class")
+    console.print(Text.assemble((config.scenario, "bold"), f", seed {config.seed}: images per class"))
     console.print(class_count_table(blueprint, groups_K.tolist()))
     for path in (csv, figure):
         if path is not None:
-            console.print(f"Written to {escape(str(path))}", soft_wrap=True)
+            console.print(f"Written to {path}", soft_wrap=True)
 
 
 def _draw(blueprint: Blueprint, groups_K: Labels, path: Path) -> None:
@@ -175,7 +174,7 @@ def _as_json(entry: AlgorithmEntry) -> dict[str, object]:
 
 def _show_algorithm(entry: AlgorithmEntry, console: Console) -> None:
     """Print an algorithm's settings: defaults, allowed values, meaning."""
-    console.print(f"[bold]{entry.name}[/] ({entry.title}): {entry.summary}")
+    console.print(Text.assemble((entry.name, "bold"), f" ({entry.title}): {entry.summary}"))
     console.print(f"Source: {entry.source}\n")
     rows = list(_settings_rows(entry.settings))
     if not rows:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.text import Text
 
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.storage.atomic import disk_errors
@@ -145,7 +146,7 @@ def _check_known(storage: Storage, *names: str) -> None:
 
 
 def _read(name: str, storage: Storage, console: Console, *, sizes: bool = False) -> Study:
-    with console.status(f"Reading the runs of {name} ..."):
+    with console.status(Text(f"Reading the runs of {name} ...")):
         study = load(name, storage, sizes=sizes)
     if not study.finished:
         raise ConfigError(

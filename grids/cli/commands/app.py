@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_type_hints
 
 import typer
-from rich.console import Console
+
+from fedgrid.grids.display.plain import PlainConsole
 
 if TYPE_CHECKING:
     from fedgrid.engine.storage.storage import Storage
@@ -21,10 +22,10 @@ PLAIN_WIDTH = 132
 """Columns to print if the output is not a terminal."""
 
 
-def console() -> Console:
+def console() -> PlainConsole:
     """Return a console for standard output."""
-    found = Console()
-    return found if found.is_terminal else Console(width=PLAIN_WIDTH)
+    found = PlainConsole()
+    return found if found.is_terminal else PlainConsole(width=PLAIN_WIDTH)
 
 
 def use_plugins(files: Sequence[Path] | None) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.partition.blueprint import Blueprint
+from fedgrid.grids.display.plain import PlainConsole
 from fedgrid.grids.display.tables import (
     RESULT_COLUMNS,
     class_count_table,
@@ -59,7 +59,7 @@ def outcome(
 
 def printed(table, width):
     text = io.StringIO()
-    Console(file=text, width=width).print(table)
+    PlainConsole(file=text, width=width).print(table)
     return text.getvalue()
 
 

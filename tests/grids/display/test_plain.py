@@ -1,0 +1,67 @@
+"""Names on the terminal: no markup, no emoji codes, no control characters."""
+
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.table import Table
+from rich.text import Text
+
+import fedgrid.grids
+from fedgrid.algorithms import registry
+from fedgrid.grids.display.plain import PlainConsole, warn
+from fedgrid.grids.display.progress import Bars
+from fedgrid.grids.results.outcome import Outcome
+from fedgrid.grids.results.times import Times
+from tests.helpers.small_grid import config
+
+NAMES = ["OCFL [v2]", "run [/b]", "[red]LS", ":bomb: [link=x]", "\x1b]0;title\x1b[2J\u202efile"]
+SHOWN = [*NAMES[:4], "\\x1b]0;title\\x1b[2J\\u202efile"]
+
+
+def console(**settings):
+    return PlainConsole(file=io.StringIO(), width=200, color_system=None, **settings)
+
+
+@pytest.mark.parametrize(("name", "shown"), list(zip(NAMES, SHOWN, strict=True)))
+def test_names_are_shown_as_they_are(name, shown):
+    screen = console()
+    table = Table(name, title=name)
+    table.add_row(name)
+    table.add_row(Text(name, "bold"))
+    screen.print(name)
+    screen.print(table)
+    assert screen.file.getvalue().count(shown) == 5
+    assert not {"\x1b", "\u202e"} & set(screen.file.getvalue())
+
+
+@pytest.mark.parametrize(("name", "shown"), list(zip(NAMES, SHOWN, strict=True)))
+def test_title_of_a_plugin_is_shown_while_it_runs(tmp_path, name, shown, monkeypatch):
+    run = config(seed=1)
+    algorithm = run.algorithm["name"]
+    entry = replace(registry.ALGORITHMS[algorithm], title=name)
+    monkeypatch.setitem(registry.ALGORITHMS, algorithm, entry)
+    screen = console(force_terminal=True)
+    with Bars(screen, [run]) as view:
+        view.prepare(run, name)
+        view.start(run, 0)
+        view.retry(run, name, 1)
+        view.start(run, 0)
+        view.finish(Outcome(run, tmp_path, None, Times(), name))
+    lines = screen.file.getvalue()
+    assert f"retry   {shown}: {shown}" in lines
+    assert f"failed  {shown}: {shown}" in lines
+
+
+def test_warning_is_no_markup(capsys):
+    warn("run [/b]: \x1b[2J")
+    assert capsys.readouterr().err == "warning: run [/b]: \\x1b[2J\n"
+
+
+def test_no_other_console_is_made():
+    """A console of rich itself reads names as markup."""
+    root = Path(fedgrid.grids.__file__).parent
+    made = {path.name for path in root.rglob("*.py") if re.search(r"(?<!Plain)Console\(", path.read_text())}
+    assert not made
