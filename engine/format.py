@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.regular_files import check_regular
 
 FORMAT = 1
 METADATA = "fedgrid_format"
@@ -65,7 +66,10 @@ def unseal(path: Path, text: str | bytes | None = None) -> dict[str, Any]:
         DamagedFile: it is not what was written.
     """
     try:
-        values = json.loads(path.read_bytes() if text is None else text)
+        if text is None:
+            check_regular(path)
+            text = path.read_bytes()
+        values = json.loads(text)
     except FileNotFoundError:
         raise
     except (OSError, ValueError, RecursionError) as error:

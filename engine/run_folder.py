@@ -5,6 +5,7 @@ newer fedgrid is refused, and nothing is changed.
 """
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -26,16 +27,23 @@ from fedgrid.engine.records import RoundRecord, schemas
 from fedgrid.engine.storage.atomic import ASIDE, delete_partial, disk_errors, set_aside, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.redaction import redacted
+from fedgrid.regular_files import check_regular
 
 FAILED, LOG = "failed.json", "log.txt"
 
 
 def folder_of(root: Path, config: RunConfig) -> Path:
-    """Return the folder of a run under a storage's `root`; a ConfigError if its name leads elsewhere."""
+    """Return the folder of a run under a storage's `root`.
+
+    Raises:
+        ConfigError: its name, or a link, leads elsewhere.
+    """
     name = f"{config.name}-{config.run_id}"
     if "/" in name or "\0" in name:
         raise ConfigError(f"a run named {name!r}: expected no / in the names of data set and algorithm")
-    return root / name
+    if os.path.islink(folder := root / name):
+        raise ConfigError(f"{folder} is a link: what belongs to a storage lies in its folder")
+    return folder
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class RunFolder:
             ConfigError: it is another one.
         """
         stored = self.path / CONFIG
-        if stored.exists() and stored.read_bytes() != self._config_text().encode():
+        if os.path.lexists(stored) and not _is(stored, self._config_text().encode()):
             raise ConfigError(
                 f"{stored} is damaged, or of another fedgrid; update fedgrid, or move {self.path} away"
             )
@@ -269,3 +277,12 @@ class RunFolder:
 
     def _push(self, *names: str) -> None:
         self._storage.push(*(f"{self.path.name}/{name}" for name in names))
+
+
+def _is(path: Path, data: bytes) -> bool:
+    """Return whether a file has these bytes; a link, or what is no file, has not."""
+    try:
+        check_regular(path)
+    except OSError:
+        return False
+    return path.read_bytes() == data

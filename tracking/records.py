@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from fedgrid.regular_files import check_regular
+
 TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
 """Model (the client's after local training; its cluster's) and test set (the client's own; the server's)."""
 GLOBAL = ("global_own_accuracy", "global_server_accuracy")
@@ -224,6 +226,7 @@ def num_rounds(run_folder: Path) -> int:
 
 def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.Table:
     try:
+        check_regular(path)
         there = pq.read_schema(path).names
         wanted = there if columns is None else [name for name in columns if name in there]
         names = [*dict.fromkeys((*keys, *wanted))]

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fedgrid.engine.format import FORMAT, METADATA, DamagedFile, NewerFormat, check_format
+from fedgrid.regular_files import check_regular
 
 COLUMNS = "fedgrid_columns"
 """Checksum of the columns' names: Parquet's own checksums do not cover them."""
@@ -28,6 +29,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         DamagedFile: it is not what was written.
     """
     try:
+        check_regular(path)
         # Not `pq.read_table`, which takes twice as long for the short tables of most runs.
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             table = file.read(use_threads=False)
@@ -84,6 +86,7 @@ def checksum(path: Path) -> str:
     Raises:
         OSError: it cannot be read.
     """
+    check_regular(path)
     digest = sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):

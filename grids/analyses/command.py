@@ -39,6 +39,8 @@ class How:
     in_process: bool = False
     dry_run: bool = False
     as_json: bool = False
+    trust: bool = False
+    """Whether it may execute the code of plugins that is kept in the storage."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def analyse(
     storage.pull_marks()
     grid_name, runs = find_runs(name, storage, filters)
     grid = GridFolder(storage, grid_name)
-    kept_plugins.restore(grid.path, storage, runs)
+    kept_plugins.restore(grid.path, storage, runs, trust=how.trust)
     finished, waiting = finished_of(name, runs, storage, analysis.verb)
     context = Context(storage, data_dir, described(grid.runs(), storage))
     jobs = analysis.jobs(finished, asked, context)

@@ -45,11 +45,13 @@ def retry(
     options: LaunchOptions,
     console: Console,
     plugins: Sequence[Path] = (),
+    *,
+    trust: bool = False,
 ) -> LaunchResult:
     """Run the failed runs of a grid again, and no others.
 
-    Their plugins are `plugins`, which must be what the runs were launched with. If none are given, they are
-    taken from the grid's folder, if what is there has the digests that the runs name.
+    Their plugins are `plugins`, which must be what the runs were launched with. If none are given, and with
+    `trust`, they are taken from the grid's folder, if what is there has the digests that the runs name.
 
     Raises:
         ConfigError: if there is no such grid, none of its runs failed, or a plugin of theirs is missing.
@@ -62,7 +64,7 @@ def retry(
     if plugins:
         _check_given(failed)
     else:
-        kept_plugins.restore(GridFolder(storage, name).path, storage, failed)
+        kept_plugins.restore(GridFolder(storage, name).path, storage, failed, trust=trust)
     return run_grid(grid, storage, options, console, only=failed)
 
 

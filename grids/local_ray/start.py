@@ -11,15 +11,20 @@ turns with and without):
 - `tag_callbacks` of Tune, 2 s.
 """
 
+import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 PRELOAD = "fedgrid.grids.local_ray.preload"
 """Imported by workers before they are anybody's actor."""
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 """Variables that Tune passes on in the open."""
+LONGEST = 35
+"""Characters of the folder before the names of Ray's session and socket."""
 KEPT_MS = 60_000
 """How long a worker waits for an actor: client actors start seconds after their server."""
 
@@ -71,12 +76,20 @@ def light_tune() -> None:
         usage.tag_callbacks = lambda callbacks: False
 
 
-def hide_session() -> None:
-    """Let no other user of the machine read the logs of the Ray that this process has started."""
-    with suppress(ImportError, AttributeError):
-        from ray._private.worker import global_worker
+def private_folder() -> Path | None:
+    """Return a folder of this user alone for the logs and sockets of a local Ray, which makes its own public.
 
-        Path(global_worker.node.get_session_dir_path()).chmod(0o700)
+    None if RAY_TMPDIR names one, or if there is no such folder: a stranger's, or on a long path, since Linux
+    has room for 107 characters in the name of a socket.
+    """
+    folder = Path(gettempdir()) / f"fedgrid-ray-{os.getuid()}"
+    if "RAY_TMPDIR" in os.environ or len(str(folder)) > LONGEST:
+        return None
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    about = folder.lstat()
+    is_own = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
+    return folder if is_own and stat.S_IMODE(about.st_mode) == 0o700 else None
 
 
 def _nothing(node: Any) -> None:

@@ -15,8 +15,8 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import write_text
 from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.mlflow_log import notes
-from fedgrid.grids.mlflow_log.empty_store import ensure_file
 from fedgrid.grids.mlflow_log.mark import MARK
+from fedgrid.grids.mlflow_log.own_store import make_ready
 from fedgrid.grids.mlflow_log.tags import described, metrics, origin, run_name, source, tags, totals
 from fedgrid.grids.results.times import round_ends, started_ms
 from fedgrid.redaction import redacted
@@ -191,7 +191,7 @@ class Writer:
     def _connected(self) -> Experiment:
         if self._experiment is None:
             key = id_of(self._storage)
-            ensure_file(self._uri)
+            make_ready(self._uri, self._artifacts)
             self._experiment = Experiment.open(self._uri, self._grid_name, self._artifacts, key)
         return self._experiment
 
@@ -245,7 +245,7 @@ def _artifacts(config: RunConfig, folder: Path) -> Iterator[list[Path]]:
         with suppress(FileNotFoundError, DamagedFile):  # As they are: the next launch says what is wrong.
             columns = schemas(config.evaluation.global_model, own_columns(config))
             found |= {path.name: path for path in write_joined(folder, Path(scratch), columns)}
-        yield [path for path in found.values() if path.exists()]
+        yield [path for path in found.values() if path.is_file() and not path.is_symlink()]
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.mlflow_log.own_store import keep_artifacts
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.mlflow import ui
@@ -28,9 +29,11 @@ def serve_ui(grid: str | None, storage: Storage, port: int, console: Console) ->
         )
     runs = () if grid is None else GridFolder(storage, grid).runs()
     try:
+        uri, artifacts = tracking_uri(storage.root), artifact_root(storage.root)
+        keep_artifacts(uri, artifacts)
         return ui.serve(
-            tracking_uri(storage.root),
-            artifact_root(storage.root),
+            uri,
+            artifacts,
             port,
             lambda: _announce(grid, runs, storage.root, port, console),
         )

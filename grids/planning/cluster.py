@@ -22,7 +22,7 @@ from fedgrid.engine.clients.placement import (
 )
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import RunError
-from fedgrid.grids.local_ray.start import few_processes, hide_session, system_config
+from fedgrid.grids.local_ray.start import few_processes, private_folder, system_config
 from fedgrid.grids.planning.ray_token import check_accepted, make_private
 
 LOCAL = "local"
@@ -85,9 +85,10 @@ def _initialised(place: str, workers: int) -> Iterator[None]:
             if place == LOCAL:
                 [node] = local_nodes()
                 settings = system_config(node.cpus, node.gpus, workers)
+                folder = private_folder()
+                quiet |= {"_temp_dir": str(folder / "ray")} if folder else {}
                 with few_processes():
                     ray.init(address=LOCAL, include_dashboard=False, _system_config=settings, **quiet)
-                hide_session()
             else:
                 ray.init(address=place, **quiet)
     except Exception as error:

@@ -19,6 +19,7 @@ from fedgrid.engine.storage.atomic import disk_errors, write_bytes
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import kept_plugins
+from fedgrid.regular_files import check_regular
 
 GRIDS = "grids"
 RUNS, PRESET, PROGRESS, STOP = "runs.jsonl", "preset.yaml", "progress.json", "stop"
@@ -59,7 +60,7 @@ class GridFolder:
         """Name a grid of `storage`; nothing is read or written yet.
 
         Raises:
-            ConfigError: if `name` is not a plain file name.
+            ConfigError: if `name` is not a plain file name, or leads out of the storage by a link.
         """
         if not PLAIN_NAME.fullmatch(name):
             raise ConfigError(
@@ -67,6 +68,9 @@ class GridFolder:
                 "the first a letter or digit; rename its file"
             )
         self.path = storage.root / GRIDS / name
+        for folder in (self.path.parent, self.path):
+            if folder.is_symlink():
+                raise ConfigError(f"{folder} is a link: what belongs to a storage lies in its folder")
         self.name = name
         self._storage = storage
         self._asked_at: float | None = None
@@ -128,9 +132,12 @@ class GridFolder:
         """Return the source, and the runs, a line each."""
         path = self.path / RUNS
         try:
+            check_regular(path)
             head, _, lines = path.read_bytes().partition(b"\n")
         except FileNotFoundError as error:
             raise self._missing() from error
+        except OSError as error:
+            raise ConfigError(f"{path} is not read: {error}") from error
         try:
             about = unseal(path, head)
             if about.get("runs") != sha256(lines).hexdigest():

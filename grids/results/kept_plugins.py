@@ -1,7 +1,7 @@
 """The plugins of a grid's runs, kept in its folder as `plugins/<digest>.py`, with an index `plugins.json`.
 
-With these a grid can be retried when the user's file has changed or is gone, and reported on without
-executing any of it.
+With these a grid can be retried when the user's file has changed or is gone, if the user trusts the storage,
+and reported on without executing any of it.
 """
 
 from collections.abc import Iterable
@@ -15,6 +15,7 @@ from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource, digest_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.redaction import printable
+from fedgrid.regular_files import check_regular
 
 FOLDER, INDEX = "plugins", "plugins.json"
 
@@ -71,13 +72,14 @@ def references(folder: Path) -> list[str]:
     return [str(name) for plugin in read_index(folder).values() for name in plugin.get("references", [])]
 
 
-def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig]) -> None:
+def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig], *, trust: bool) -> None:
     """Let this process use the plugins of `runs`: those in use already, the others as kept in `folder`.
 
-    A file is executed only if its bytes have the digest that the run names.
+    A kept file is executed only if the user has said so with `trust`, and if its bytes have the digest that
+    the run names. The digest is no proof: somebody who sends a storage has written both.
 
     Raises:
-        ConfigError: if a plugin is neither in use nor kept, or its file has changed.
+        ConfigError: if a plugin is neither in use nor kept, its file has changed, or is not trusted.
     """
     runs = list(runs)
     wanted = sorted({digest for run in runs for digest in run.plugin_digests})
@@ -87,7 +89,13 @@ def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig]) -> None:
         if digest not in known:
             path = folder / _name(digest)
             storage.refresh(path.relative_to(storage.root).as_posix())
-            active.know([_source(path, digest, index.get(digest, {}).get("plugin"))])
+            source = _source(path, digest, index.get(digest, {}).get("plugin"))
+            if source.code is not None and not trust:
+                raise ConfigError(
+                    f"these runs need a plugin, which the storage has as {path} (digest {digest[:12]}) and "
+                    "which was not executed: read it, then add --trust, or name your own copy with --plugin"
+                )
+            active.know([source])
     for run in runs:
         active.activate(run.plugin_digests)
 
@@ -96,11 +104,12 @@ def _source(path: Path, digest: str, name: str | None) -> PluginSource:
     if name is not None and not path.exists():
         return PluginSource(name, digest, None)
     try:
+        check_regular(path)
         code = path.read_bytes()
     except OSError as error:
+        why = error.strerror or error
         raise ConfigError(
-            f"plugin {path} of this grid cannot be read: {error.strerror}; name the file, as it was, with "
-            "--plugin"
+            f"plugin {path} of this grid cannot be read: {why}; name the file, as it was, with --plugin"
         ) from error
     if digest_of(code) != digest:
         raise ConfigError(

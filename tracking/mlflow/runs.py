@@ -88,7 +88,7 @@ class Experiment:
         with one_line(uri):
             found = client.get_experiment_by_name(name)
             if found is None:
-                location = None if uri.startswith("http") else artifact_root.absolute().as_uri()
+                location = None if uri.startswith("http") else artifact_root.resolve().as_uri()
                 created = client.create_experiment(name, artifact_location=location)
                 return cls(uri, client, str(created), storage_id, {})
             if found.lifecycle_stage == "deleted":

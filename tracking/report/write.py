@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from fedgrid.regular_files import check_regular
 from fedgrid.tracking.report import draw, html
 from fedgrid.tracking.report.page import Page, Section
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
@@ -16,6 +17,8 @@ INDEX = "index.html"
 TEMPORARY = ".writing-"
 """Prefix of the temporary folder in which a report is written."""
 WRITERS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
+LARGEST = 1 << 28
+"""Bytes of a document that is read for the files of the report before."""
 NAME = r"\w[\w.+-]*"
 LISTED = re.compile(rf'href="((?:tables|figures)/{NAME})"')
 
@@ -54,7 +57,8 @@ def write(page: Page, folder: Path, drawn: Callable[[int], object] = lambda numb
     )
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(f"{TEMPORARY}*"):
-        shutil.rmtree(leftover)
+        if not leftover.is_symlink():
+            shutil.rmtree(leftover)
     with TemporaryDirectory(prefix=TEMPORARY, dir=folder) as name:
         temporary = Path(name)
         draw.draw(plates, temporary / "figures", drawn)
@@ -95,8 +99,17 @@ def _all(sections: tuple[Section, ...]) -> Iterator[Section]:
 
 
 def _listed(index: Path) -> set[str]:
-    """Return the files that the document of an earlier report links to."""
-    return set(LISTED.findall(index.read_text(encoding="utf-8"))) if index.exists() else set()
+    """Return the files of an earlier report, which its document links to; none of other kinds.
+
+    What is no document is replaced, and names no files.
+    """
+    try:
+        check_regular(index, LARGEST)
+    except OSError:
+        return set()
+    kinds = {*WRITERS, *draw.FORMATS}
+    found = LISTED.findall(index.read_text(encoding="utf-8", errors="replace"))
+    return {file for file in found if file.rpartition(".")[2] in kinds}
 
 
 def _write_text(path: Path, pieces: Iterable[str]) -> None:

@@ -86,7 +86,7 @@ def write_report(
     )
     page = with_own_items(page, own_items(plugins, study))
     folder = to or grid.path / "report"
-    written = _write(page, folder, console)
+    written = _write(page, folder, console, to)
     if to is None:
         _push(storage, folder, written)
     is_logged = _log(name, storage, folder)
@@ -123,7 +123,7 @@ def write_comparison(
         raise ConfigError(f"{one} and {other} have no scenario, or no algorithm, in common: nothing to pair")
     page = comparison_page(*studies)
     folder = to or GridFolder(storage, one).path / f"against-{other}"
-    written = _write(page, folder, console)
+    written = _write(page, folder, console, to)
     if to is None:
         _push(storage, folder, written)
     if as_json:
@@ -156,7 +156,10 @@ def _read(name: str, storage: Storage, console: Console, *, sizes: bool = False)
     return study
 
 
-def _write(page: Page, folder: Path, console: Console) -> Written:
+def _write(page: Page, folder: Path, console: Console, to: Path | None) -> Written:
+    for part in (folder / "tables", folder / "figures", *(() if to else (folder,))):
+        if part.is_symlink():
+            raise ConfigError(f"{part} is a link, and nothing is written behind it; remove it, or name --to")
     with console.status("Drawing ..."), disk_errors(folder):
         return write(page, folder)
 

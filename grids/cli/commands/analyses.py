@@ -22,6 +22,7 @@ from fedgrid.grids.cli.commands.options import (
     InProcess,
     Plugins,
     StorageAt,
+    Trust,
 )
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def explain(
         ),
     ] = False,
     plugins: Plugins = None,
+    trust: Trust = False,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
     in_process: InProcess = False,
@@ -86,7 +88,7 @@ def explain(
 
     use_plugins(plugins)
     asked = Asked(distributions(on), images, steps, round_, baseline, as_published)
-    _analyse(EXPLAIN, what, asked, filters, storage, data_dir, How(in_process, dry_run, as_json))
+    _analyse(EXPLAIN, what, asked, filters, storage, data_dir, How(in_process, dry_run, as_json, trust))
 
 
 @app.command(epilog="Example: `fedgrid attack quickstart --kind membership`")
@@ -115,6 +117,7 @@ def attack(
         ),
     ] = None,
     plugins: Plugins = None,
+    trust: Trust = False,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
     in_process: InProcess = False,
@@ -130,7 +133,7 @@ def attack(
 
     use_plugins(plugins)
     asked = settings_of(kind, clients, steps, round_)
-    _analyse(ATTACK, grid, asked, filters, storage, data_dir, How(in_process, dry_run, as_json))
+    _analyse(ATTACK, grid, asked, filters, storage, data_dir, How(in_process, dry_run, as_json, trust))
 
 
 @app.command(epilog="Example: `fedgrid analyse quickstart spread --plugin my_analysis.py`")
@@ -144,6 +147,7 @@ def analyse(
         list[str] | None, typer.Option("--set", help="Set one of the analysis's settings: KEY=VALUE.")
     ] = None,
     plugins: Plugins = None,
+    trust: Trust = False,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
     in_process: InProcess = False,
@@ -160,7 +164,7 @@ def analyse(
     use_plugins(plugins)
     analysis = analysis_named(name)
     asked = settings_of(analysis, changes or [])
-    _analyse(analysis, what, asked, filters, storage, data_dir, How(in_process, dry_run, as_json))
+    _analyse(analysis, what, asked, filters, storage, data_dir, How(in_process, dry_run, as_json, trust))
 
 
 def _analyse(

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, with_groups
-from fedgrid.grids.cli.commands.options import AnyGridName, AsJson, GridName, Launch, StorageAt
+from fedgrid.grids.cli.commands.options import AnyGridName, AsJson, GridName, Launch, StorageAt, Trust
 
 app = typer.Typer()
 
@@ -39,12 +39,12 @@ def cache(
 
 @app.command(epilog="Example: `fedgrid retry paper`")
 @with_groups
-def retry(grid: GridName, launch: Launch) -> None:
+def retry(grid: GridName, launch: Launch, trust: Trust = False) -> None:
     """Run a grid's failed runs again, from their last rounds, and no other run."""
     from fedgrid.grids.execution.relaunch import retry as run_failed
 
     options, storage = launch.options(), open_storage(launch.storage)
-    exit_with(run_failed(grid, storage, options, console(), launch.plugins or []))
+    exit_with(run_failed(grid, storage, options, console(), launch.plugins or [], trust=trust))
 
 
 @app.command(epilog="Example: `fedgrid stop paper`")

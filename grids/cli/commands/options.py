@@ -80,6 +80,10 @@ Plugins = Annotated[
         help="A Python file with algorithms, clusterers, models or analyses of your own; may be repeated.",
     ),
 ]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Execute the code of plugins that the storage keeps of these runs."),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(envvar="FEDGRID_DATA", help="Folder of the images. [default: the user's cache]"),

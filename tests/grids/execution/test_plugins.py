@@ -1,6 +1,7 @@
 """Grids with plugins, as a user runs them: on Ray's actors, after a change, and when the file is gone."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -187,15 +188,50 @@ def test_algorithm_and_model_of_plugins_on_actors_and_retry_without_the_files(ra
     active._sources.clear()
     active._loaded.clear()
     kept.write_text(f"{text}raise SystemExit('executed')\n")
-    refused = fedgrid("retry", "grid", *options)
+    refused = fedgrid("retry", "grid", *options, "--trust")
     assert refused.code == 2
     assert kept.name in refused.err
     kept.write_text(text)
-    again = fedgrid("retry", "grid", *options)
+    untrusted = fedgrid("retry", "grid", *options)
+    assert untrusted.code == 2
+    assert "--trust" in untrusted.err
+    again = fedgrid("retry", "grid", *options, "--trust")
     assert again.code == 0, again.err
     for name in ("rounds.parquet", "clients.parquet"):
         [here], [there] = (root.glob(f"*fragile*/{name}") for root in (alone, on_ray))
         assert here.read_bytes() == there.read_bytes()
+
+
+def test_no_command_executes_code_of_a_storage_unless_it_is_trusted(tmp_path, storage, grid):
+    """A storage that came by mail: the sender has written the plugin and its digest."""
+    trace = tmp_path / "executed"
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(f"{plugin.read_text()}\nopen({str(trace)!r}, 'a').close()\n")
+    assert run(grid, storage).code == 0
+    active.use()
+    active._sources.clear()
+    active._loaded.clear()
+    for module in [name for name in sys.modules if name.startswith("fedgrid_plugin_")]:
+        del sys.modules[module]
+    trace.unlink()
+    [kept] = (path for path in plugins_of(storage) if str(trace) in path.read_text())
+    at = ("--storage", storage)
+    for command in (
+        ("explain", "grid", "--dry-run"),
+        ("explain", "grid", "--in-process"),
+        ("attack", "grid", "--kind", "membership", "--in-process"),
+        ("analyse", "grid", "epsilons"),
+    ):
+        refused = fedgrid(*command, *at)
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert str(storage / "grids" / "grid" / "plugins") in refused.err
+        assert "(digest " in refused.err
+        assert "add --trust" in refused.err
+    for command in ("status", "runs", "show", "report"):
+        assert fedgrid(command, "grid", *at).code == 0
+    assert not trace.exists()
+    assert fedgrid("attack", "grid", "--kind", "membership", "--dry-run", "--trust", *at).code == 0
+    assert trace.exists()
 
 
 def test_retry_takes_named_files_if_they_are_what_failed(tmp_path, storage):

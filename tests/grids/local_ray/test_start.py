@@ -8,16 +8,14 @@ import runpy
 import stat
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 from ray._private.node import Node
-from ray._private.worker import global_worker
 from ray.tune.execution import class_cache
 
 from fedgrid.engine.storage.processes import NEW_OBJECTS
 from fedgrid.grids.local_ray import start
-from fedgrid.grids.local_ray.start import few_processes, hide_session, light_tune, system_config
+from fedgrid.grids.local_ray.start import few_processes, light_tune, private_folder, system_config
 
 
 def test_ray_has_the_methods_for_which_others_stand_in():
@@ -43,12 +41,21 @@ def test_keys_of_the_storage_are_not_passed_on_to_logs(monkeypatch):
     assert not [name for name in class_cache.ENV_VARS_TO_PROPAGATE if "AWS" in name], "Tune has new ones"
 
 
-@pytest.mark.ray
-@pytest.mark.usefixtures("ray_session")
-def test_no_other_user_reads_the_logs():
-    hide_session()
-    folder = Path(global_worker.node.get_session_dir_path())
+def test_logs_and_sockets_lie_in_a_folder_of_this_user_alone(monkeypatch, tmp_path):
+    """Ray makes its own folder one for everybody, again with each worker that it starts."""
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    monkeypatch.setattr(start, "LONGEST", 1000)
+    monkeypatch.setattr(start, "gettempdir", lambda: str(tmp_path))
+    folder = private_folder()
+    assert folder == private_folder() == tmp_path / f"fedgrid-ray-{os.getuid()}"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.chmod(0o755)
+    assert private_folder() is None
+    folder.rmdir()
+    folder.symlink_to(tmp_path)
+    assert private_folder() is None
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    assert private_folder() is None
 
 
 def test_method_that_another_version_of_ray_lacks_stays_away(monkeypatch):

@@ -279,3 +279,20 @@ def test_moved_storage_goes_on_with_its_runs(tmp_path):
     record(there, CONFIG, ROUNDS)
     assert Writer(uri, "mine", there, tmp_path / "artifacts").write(CONFIG, "FINISHED") == ROUNDS - 2
     assert Store(uri).steps(CONFIG) == [1, 2, 3, 4]
+
+
+def test_work_on_a_copy_of_a_storage_leaves_the_original_alone(storage, writer, tmp_path, capsys):
+    def files():
+        return {path: path.read_bytes() for path in storage.rglob("*") if path.is_file()}
+
+    record(storage, CONFIG, ROUNDS)
+    writer.connect()
+    writer.write(CONFIG, "FINISHED")
+    before, copy = files(), shutil.copytree(storage, tmp_path / "copy")
+    # Another run: MLflow remembers addresses by run as long as a process lives.
+    record(copy, config_of(1), ROUNDS)
+    new_writer(copy).write(config_of(1), "FINISHED")
+    assert files() == before
+    assert len(list(copy.glob("mlartifacts/*/artifacts/config.json"))) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "artifacts of 2 runs" in line and str(copy) in line] == lines

@@ -1,0 +1,30 @@
+"""The storage's own MLflow store, made ready: it is there, and its artifacts are the storage's."""
+
+from pathlib import Path
+
+from fedgrid.grids.display.plain import warn
+from fedgrid.grids.mlflow_log.empty_store import ensure_file
+from fedgrid.tracking.mlflow.own_artifacts import keep_inside
+
+
+def make_ready(uri: str, artifacts: Path) -> None:
+    """Create a SQLite store that is missing, and see to its artifacts.
+
+    Raises:
+        TrackingError: as `keep_artifacts`, or the store's folder cannot be written.
+    """
+    ensure_file(uri)
+    keep_artifacts(uri, artifacts)
+
+
+def keep_artifacts(uri: str, artifacts: Path) -> None:
+    """Set the addresses of artifacts to the storage's folder of them, and say so if runs had others.
+
+    Raises:
+        TrackingError: the store or the folder is a link to another place, or the store fails.
+    """
+    if moved := keep_inside(uri, artifacts):
+        warn(
+            f"MLflow's store named another place for the artifacts of {moved} runs, as in a storage that was "
+            f"moved or copied; from now on they are in {artifacts.resolve()}"
+        )

@@ -1,0 +1,137 @@
+"""A storage that came by mail: to look at it reads, writes and deletes nothing outside, and never hangs."""
+
+import os
+import shutil
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results.grid_folder import GridFolder
+from tests.helpers.command_line import fedgrid, new_storage
+from tests.helpers.finished_runs import mark_finished
+from tests.helpers.logged_runs import ROUNDS, config_of, record
+
+pytestmark = pytest.mark.usefixtures("drawn_here")
+RUN = config_of(0)
+NAME = f"{RUN.name}-{RUN.run_id}"
+LOOKING = (
+    ("status", "mine"),
+    ("status",),
+    ("runs", "mine"),
+    ("show", "mine"),
+    ("show", RUN.run_id),
+    ("report", "mine"),
+    ("sync", "mine"),
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A storage with a finished run in a grid."""
+    root = new_storage(tmp_path_factory.mktemp("made") / "runs")
+    record(root, RUN, ROUNDS)
+    mark_finished(root, RUN)
+    GridFolder(Storage(root), "mine").keep([RUN], "dataset: digits\n")
+    return root
+
+
+@pytest.fixture
+def place(made, tmp_path):
+    """A folder with the storage, and with what is not the storage's."""
+    shutil.copytree(made, tmp_path / "runs")
+    outside = tmp_path / "outside"
+    (outside / "tables").mkdir(parents=True)
+    for name in ("id_rsa", "tables/id_rsa", "secret.json"):
+        (outside / name).write_text("SECRET-OF-MINE")
+    return tmp_path
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path): sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def linked(path: Path, target: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(target)
+
+
+def piped(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
+
+
+def look(place: Path, commands=LOOKING):
+    """Give each command; check that it ends with 0 or 2, in few lines, and changes nothing outside."""
+    before = digests(place / "outside")
+    for command in commands:
+        result = fedgrid(*command, "--storage", place / "runs")
+        assert result.code in (0, 2), (command, result.err)
+        assert "Traceback" not in result.err
+        assert result.err.count("\n") <= 3, result.err
+        assert "SECRET-OF-MINE" not in result.out + result.err
+        assert digests(place / "outside") == before, command
+    kept = [path for path in (place / "runs").rglob("*") if path.is_file() and not path.is_symlink()]
+    assert not [path for path in kept if b"SECRET-OF-MINE" in path.read_bytes()]
+
+
+@pytest.mark.parametrize("name", ["tables", ""])
+def test_report_writes_and_deletes_nothing_behind_a_link(place, name):
+    folder = place / "runs" / "grids" / "mine" / "report"
+    folder.mkdir(parents=True)
+    (folder / "index.html").write_text('<a href="tables/id_rsa">')
+    linked(folder / name if name else folder, place / "outside")
+    look(place, [("report", "mine")])
+
+
+def test_old_report_names_no_file_of_another_kind(place):
+    folder = place / "runs" / "grids" / "mine" / "report"
+    (folder / "tables").mkdir(parents=True)
+    (folder / "tables" / "id_rsa").write_text("mine")
+    (folder / "index.html").write_text('<a href="tables/id_rsa">')
+    look(place, [("report", "mine")])
+    assert (folder / "tables" / "id_rsa").exists()
+
+
+@pytest.mark.parametrize("name", ["grids", "grids/mine", NAME])
+def test_folder_that_is_a_link_is_not_followed(place, name):
+    target = place / "outside" / Path(name).name
+    shutil.move(place / "runs" / name, target)
+    linked(place / "runs" / name, target)
+    look(place, [*LOOKING, ("delete", "mine", "--yes")])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("log.txt", "link"),
+        ("log.txt", "pipe"),
+        ("config.json", "endless"),
+        ("done.json", "pipe"),
+        ("rounds.parquet", "link"),
+        ("rounds.parquet", "pipe"),
+        ("clients.parquet", "endless"),
+        ("scores.json", "link"),
+        ("scores.json", "pipe"),
+        ("timings.sha256", "endless"),
+    ],
+)
+def test_file_that_is_none_is_neither_read_nor_waited_for(place, name, kind):
+    path = place / "runs" / NAME / name
+    if kind == "pipe":
+        piped(path)
+    else:
+        linked(path, place / "outside" / "secret.json" if kind == "link" else Path("/dev/zero"))
+    look(place, LOOKING if name == "log.txt" else LOOKING[1:-1])
+
+
+@pytest.mark.parametrize("name", ["runs.jsonl", "preset.yaml", "report/index.html"])
+def test_file_of_a_grid_that_is_a_pipe_is_not_waited_for(place, name):
+    piped(place / "runs" / "grids" / "mine" / name)
+    look(place, [("show", "mine"), ("report", "mine")])
