@@ -17,7 +17,9 @@ from fedgrid.engine.plugins.source import PluginSource
 
 LISTS = ("ALGORITHMS", "CLUSTERERS", "MODELS", "ANALYSES", "FIGURES", "TABLES")
 """The names in a plugin's file under which it lists what it adds."""
-PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+TITLE_LENGTH = 60
+"""Characters of an algorithm's title at most: it stands in every table and figure."""
 
 
 def _is_algorithm(entry: object) -> bool:
@@ -126,9 +128,20 @@ def of_listed(
     for kind, name in plugin.names:
         if not PLAIN_NAME.fullmatch(name):
             raise ConfigError(
-                f"plugin {source.name}: {kind} {name!r}: expected small letters, digits, - and _ in its name"
+                f"plugin {source.name}: {kind} {name!r}: expected small letters, digits, - and _ in its "
+                "name, 64 of them at most"
+            )
+    for entry in plugin.algorithms:
+        if not _is_title(entry.title):
+            raise ConfigError(
+                f"plugin {source.name}: algorithm {entry.name!r} has the title {entry.title!r}; "
+                f"expected 1 to {TITLE_LENGTH} printable characters on one line"
             )
     return plugin
+
+
+def _is_title(title: object) -> bool:
+    return isinstance(title, str) and 0 < len(title.strip()) <= TITLE_LENGTH and title.isprintable()
 
 
 def clusterer_name(clusterer: type[Clusterer]) -> str:

@@ -102,6 +102,17 @@ class TestLoading:
             active.use([write(text)])
         assert [part for part in named if part not in str(caught.value)] == []
 
+    @pytest.mark.parametrize("title", ["", " ", "a\nb", "\x1b[2J", "x" * 61, None])
+    def test_title_that_cannot_be_shown_is_refused(self, write, title):
+        with pytest.raises(ConfigError) as caught:
+            active.use([write(ALGORITHM.replace('"OWN"', repr(title)))])
+        for part in ("mine.py", "'own'", repr(title), "60"):
+            assert part in str(caught.value)
+
+    def test_title_with_brackets_is_accepted(self, write):
+        active.use([write(ALGORITHM.replace("OWN", "OWN [v2] $\\\\alpha$"))])
+        assert ALGORITHMS["own"].title == "OWN [v2] $\\alpha$"
+
     def test_missing_file_is_named(self):
         with pytest.raises(ConfigError, match=r"nowhere\.py"):
             active.use(["nowhere.py"])
