@@ -1,5 +1,7 @@
 """The storage's own MLflow store, made ready: it is there, and its artifacts are the storage's."""
 
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 from fedgrid.grids.display.plain import warn
@@ -23,8 +25,15 @@ def keep_artifacts(uri: str, artifacts: Path) -> None:
     Raises:
         TrackingError: the store or the folder is a link to another place, or the store fails.
     """
+    _forget_places()
     if moved := keep_inside(uri, artifacts):
         warn(
             f"MLflow's store named another place for the artifacts of {moved} runs, as in a storage that was "
             f"moved or copied; from now on they are in {artifacts.resolve()}"
         )
+
+
+def _forget_places() -> None:
+    """Let MLflow ask the store anew: it remembers by run, for all stores, and a copy has the same runs."""
+    with suppress(KeyError, AttributeError):
+        sys.modules["mlflow.tracking._tracking_service.utils"]._artifact_repos_cache.clear()
