@@ -22,6 +22,7 @@ from fedgrid.engine.models.normalisation import Normalised
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.confusion import Counts
 from fedgrid.engine.training.local import NOTHING, LocalResult
+from fedgrid.engine.training.own_draws import draws
 from fedgrid.engine.training.stacked import Member, Stack, train_together
 
 
@@ -101,3 +102,17 @@ class StackTraining:
         begun = perf_counter()
         results = train_together(self._stack, members, self._setup.training)
         return [results[slot] for slot in slots], (perf_counter() - begun) / len(tasks)
+
+
+def stacks_of(setup: Setup, device: str) -> StackTraining | None:
+    """Return where clients train by stacks; None if they train one after the other.
+
+    So do those of a model that draws random numbers itself: `vmap` would draw others than for a client alone.
+    """
+    if setup.training.stacked == 1:
+        return None
+    _, channels, height, width = setup.server_set.images.shape
+    shape = channels, height, width
+    return (
+        None if draws(blank(setup.model, shape, setup.num_classes), shape) else StackTraining(setup, device)
+    )

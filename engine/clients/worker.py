@@ -30,7 +30,7 @@ from fedgrid.engine.clients.messages import (
     TrainTask,
 )
 from fedgrid.engine.clients.peak_memory import own_peak
-from fedgrid.engine.clients.stacks import StackTraining, Turn, module_of, tasks_by_stack
+from fedgrid.engine.clients.stacks import StackTraining, Turn, module_of, stacks_of, tasks_by_stack
 from fedgrid.engine.encoders.encoder import Codec, Encoder
 from fedgrid.engine.errors import of_client
 from fedgrid.engine.models.flat_vectors import FlatModule, squared_norm
@@ -51,7 +51,7 @@ class ClientWorker:
         """
         keep_freed_memory()
         self._flat = FlatModule(module_of(setup, device))
-        self._stacks = StackTraining(setup, device) if setup.training.stacked > 1 else None
+        self._stacks = stacks_of(setup, device)
         self._setup, self._device, self._holdings = setup, device, Holdings(setup, device)
         self._factors = {data.client: data.factor for data in setup.clients}
         self._server_set = DeviceSet.of(setup.server_set, device)

@@ -27,6 +27,7 @@ from fedgrid.engine.training import augmentation
 from fedgrid.engine.training.evaluation import predict, set_mode, to_inputs
 from fedgrid.engine.training.masked_norm import MaskedNorm
 from fedgrid.engine.training.optimizers import OPTIMIZERS
+from fedgrid.engine.training.own_draws import seeded
 from fedgrid.engine.training.settings import LocalTraining
 
 Memory = Mapping[str, NDArray[Any]]
@@ -80,7 +81,8 @@ def train(
         images: uint8, shape (N, channels, height, width), best with channels last, on the module's device.
         labels: int64, shape (N,), on the same device.
         training: the settings.
-        rng: draws one permutation of the images an epoch; a child of it draws crops and flips.
+        rng: draws one permutation of the images an epoch; children of it draw crops and flips,
+            and what the model draws itself, such as dropout.
         memory: `LocalResult.memory` of the client's last round; without it the optimizer starts fresh.
         rule: hooks into this loop.
         payload: the rule's arrays.
@@ -91,29 +93,30 @@ def train(
         ConfigError: batches of one image for a model with BatchNorm.
     """
     smallest = smallest_batch(flat.module, training.batch_size)
-    flat.write(_with_own_entries(start, rule, memory))
-    local = Local(flat, training, memory, payload, reference)
-    steps = rule.start(local)
-    if rule is not PLAIN:
-        local.note_start()
-    set_mode(flat.module, training=True)
-    pixels = images.permute(0, 2, 3, 1).contiguous()
-    (moves,) = rng.spawn(1)
-    logits: list[Tensor] = []
-    targets: list[Tensor] = []
-    for _ in range(training.local_epochs if max_steps is None else max_steps):
-        if len(logits) == max_steps:
-            break
-        order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device, non_blocking=True)
-        moved = augmentation.gather(pixels, order, training.augment, moves)
-        epoch_inputs, epoch_labels = to_inputs(moved).permute(0, 3, 1, 2), labels[order]
-        for begin in range(0, len(labels) - smallest + 1, training.batch_size):
+    moves, own = rng.spawn(2)
+    with seeded(flat.weights.device, own):
+        flat.write(_with_own_entries(start, rule, memory))
+        local = Local(flat, training, memory, payload, reference)
+        steps = rule.start(local)
+        if rule is not PLAIN:
+            local.note_start()
+        set_mode(flat.module, training=True)
+        pixels = images.permute(0, 2, 3, 1).contiguous()
+        logits: list[Tensor] = []
+        targets: list[Tensor] = []
+        for _ in range(training.local_epochs if max_steps is None else max_steps):
             if len(logits) == max_steps:
                 break
-            batch = slice(begin, begin + training.batch_size)
-            logits.append(steps.step(local, epoch_inputs[batch], epoch_labels[batch]))
-            targets.append(epoch_labels[batch])
-    finished = steps.finish(local, len(logits))
+            order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device, non_blocking=True)
+            moved = augmentation.gather(pixels, order, training.augment, moves)
+            epoch_inputs, epoch_labels = to_inputs(moved).permute(0, 3, 1, 2), labels[order]
+            for begin in range(0, len(labels) - smallest + 1, training.batch_size):
+                if len(logits) == max_steps:
+                    break
+                batch = slice(begin, begin + training.batch_size)
+                logits.append(steps.step(local, epoch_inputs[batch], epoch_labels[batch]))
+                targets.append(epoch_labels[batch])
+        finished = steps.finish(local, len(logits))
     model = flat.read()
     losses, accuracies = _running(logits, targets, training.local_epochs if max_steps is None else 1)
     return LocalResult(

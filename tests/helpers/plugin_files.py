@@ -39,6 +39,34 @@ def build(channels, height, width, num_classes):
 MODELS = [ModelEntry("own-model", "one linear layer", "ours", build=build)]
 """
 
+DROPOUT = """
+from torch import nn
+from torch.nn import functional
+from fedgrid import ModelEntry
+
+class Dropped(nn.Module):
+    # Dropout without a layer of that name.
+
+    def __init__(self, size, num_classes):
+        super().__init__()
+        self.last = nn.Linear(size, num_classes)
+
+    def forward(self, images):
+        return self.last(functional.dropout(images.flatten(1), 0.5, self.training))
+
+def layers(channels, height, width, num_classes):
+    size = channels * height * width
+    return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(size, num_classes))
+
+def function(channels, height, width, num_classes):
+    return Dropped(channels * height * width, num_classes)
+
+MODELS = [
+    ModelEntry("dropout-layer", "one linear layer", "ours", build=layers),
+    ModelEntry("dropout-function", "one linear layer", "ours", build=function),
+]
+"""
+
 
 def renamed(text: str) -> str:
     """Return the same plugin with the same names and another digest."""
