@@ -28,7 +28,7 @@ from fedgrid.grids.mlflow_log.mark import push_marks
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.claims import of_import
 from fedgrid.grids.results.archived import is_archived
-from fedgrid.grids.results.grid_folder import RUNS, GridFolder
+from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.redaction import redacted
 
@@ -127,7 +127,7 @@ def _check_is_archived(name: str, storage: Storage) -> None:
 
 
 def _runs_before(folder: GridFolder) -> tuple[RunConfig, ...]:
-    return folder.runs() if (folder.path / RUNS).exists() else ()
+    return folder.every() if folder.is_there else ()
 
 
 def _import(found: Found, grid: Imported, path: Path, storage: Storage, *, published_truth: bool) -> str:

@@ -1,6 +1,6 @@
 """What is known of a run, by column: its name, settings, scores, times, and last recorded values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.tables import RESULT_COLUMNS
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_of
 from fedgrid.grids.presets.variants import variant_of, variant_settings
+from fedgrid.grids.results.asked import SUPERSEDED
 from fedgrid.grids.results.axes import further_axes, name_of, naming_keys
 from fedgrid.grids.results.outcome import damage, is_finished, read_scores
 from fedgrid.grids.results.times import Times, times_of
@@ -20,20 +21,23 @@ from fedgrid.tracking.scoring.scores import curves
 FINISHED, FAILED, DAMAGED, WAITING = "finished", "failed", "damaged", "not started"
 ALL = "all"
 """Stands for every column whose value is known without reading a run's records."""
-IDENTITY = ("run", "run_id", "state", "scenario", "variant", "folder")
+IDENTITY = ("run", "run_id", "state", SUPERSEDED, "scenario", "variant", "folder")
 TIMES = ("seconds", "uncached_seconds", "rounds_computed", "peak_memory_mb")
 
 
 class Row:
     """A run of a grid and its values. Files are read when a value of theirs is asked for."""
 
-    def __init__(self, config: RunConfig, name: str, variant: str, storage: Storage) -> None:
+    def __init__(
+        self, config: RunConfig, name: str, variant: str, storage: Storage, *, is_superseded: bool = False
+    ) -> None:
         self.config = config
         self.folder = folder_of(storage.root, config)
         self._storage = storage
         self._identity = {
             "run": name,
             "run_id": config.run_id,
+            SUPERSEDED: is_superseded,
             "scenario": config.scenario,
             "variant": variant or None,
             "folder": self.folder.name,
@@ -98,10 +102,23 @@ class Row:
         return times_of(self.folder)
 
 
-def rows_of(runs: Sequence[RunConfig], storage: Storage) -> list[Row]:
-    """Return the runs of a grid, in its order, each with a name that tells it from the others."""
+def rows_of(runs: Sequence[RunConfig], storage: Storage, old: Collection[RunConfig] = ()) -> list[Row]:
+    """Return the runs of a grid, in its order, each with a name that tells it from the others.
+
+    Those of them that are in `old` are superseded.
+    """
     settings, naming = variant_settings(runs), naming_keys(runs)
-    return [Row(run, name_of(run, naming), variant_of(run, settings), storage) for run in runs]
+    superseded = {run.run_id for run in old}
+    return [
+        Row(
+            run,
+            name_of(run, naming),
+            variant_of(run, settings),
+            storage,
+            is_superseded=run.run_id in superseded,
+        )
+        for run in runs
+    ]
 
 
 def usual_columns(rows: Sequence[Row]) -> list[str]:
@@ -112,7 +129,8 @@ def usual_columns(rows: Sequence[Row]) -> list[str]:
         axis for axis in axes if len({str(row.value(axis)) for row in rows}) > 1 or axis == ALGORITHM
     ]
     variant = ["variant"] if any(row.value("variant") for row in rows) else []
-    return [*differing, *variant, "state", *RESULT_COLUMNS, "seconds", "run_id"]
+    superseded = [SUPERSEDED] if any(row.value(SUPERSEDED) for row in rows) else []
+    return [*differing, *variant, *superseded, "state", *RESULT_COLUMNS, "seconds", "run_id"]
 
 
 def all_columns(rows: Sequence[Row]) -> list[str]:

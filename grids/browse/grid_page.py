@@ -13,6 +13,7 @@ from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.status import COUNTS, STOPPED, status
 from fedgrid.grids.display.tables import summary_rows, summary_table
 from fedgrid.grids.presets.axis_keys import AXES, value_text
+from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import finished, trusting_times
@@ -40,7 +41,7 @@ def grid_facts(name: str, storage: Storage) -> dict[str, Any]:
         "grid": name,
         "source": folder.source(),
         "folder": f"{storage}/{folder.path.relative_to(storage.root)}",
-        **{key: now[key] for key in ("driver", *COUNTS, STOPPED, "failures")},
+        **{key: now[key] for key in ("driver", *COUNTS, STOPPED, SUPERSEDED, "failures")},
         "axes": {key: [one for one in dict.fromkeys(values[key]) if one is not None] for key in keys},
         "scores": summary_rows(done) if done else [],
         "runs": [{"run": row.value("run"), "run_id": row.config.run_id, "state": row.state} for row in rows],
@@ -56,7 +57,10 @@ def print_grid(facts: Mapping[str, Any], storage: Storage, console: Console) -> 
     state = f"{facts['done']} of {facts['total']} runs finished" + (f", {counts}" if counts else "")
     is_complete = facts["done"] + facts[STOPPED] == facts["total"]
     say(f"{facts['grid']}: {state}; {'complete' if is_complete else where}")
-    say(f"From {facts['source'] or 'a file or preset that --name named'}")
+    if facts[SUPERSEDED]:
+        say(superseded_line(facts["grid"], facts[SUPERSEDED]))
+    if facts["source"]:
+        say(f"From {facts['source']}")
     width = max(map(len, facts["axes"]))
     for key, values in facts["axes"].items():
         say(f"  {key:<{width}}  {_listed(values)}")

@@ -17,6 +17,7 @@ from fedgrid.grids.browse.selection import Condition, in_order, read_conditions
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import RESULT_COLUMNS
 from fedgrid.grids.presets.axis_keys import text_of
+from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.redaction import in_csv, printable
 
@@ -32,10 +33,11 @@ def show_runs(
     sort: str | None,
     reverse: bool,
     columns: str | None,
+    superseded: bool,
     as_csv: bool,
     as_json: bool,
 ) -> None:
-    """Print the runs of a grid.
+    """Print the runs of a grid, the `superseded` ones if asked for, which a column tells apart then.
 
     Raises:
         ConfigError: if there is no such grid or column, or a condition is malformed.
@@ -44,7 +46,9 @@ def show_runs(
     if as_csv and as_json:
         raise ConfigError("choose one of --csv and --json")
     storage.pull_marks()
-    every = rows_of(GridFolder(storage, grid).runs(), storage)
+    folder = GridFolder(storage, grid)
+    current, old = folder.divided()
+    every = rows_of((*current, *old) if superseded else current, storage, old)
     conditions = read_conditions(where)
     shown = _columns(columns, every)
     check_columns([condition.column for condition in conditions], every, "--where")
@@ -63,6 +67,8 @@ def show_runs(
         print_plain(
             console, f"{len(rows)} of {len(every)} runs of {grid}; more: --columns all, --csv, --json"
         )
+        if old and not superseded:
+            print_plain(console, superseded_line(grid, len(old)))
 
 
 def _columns(given: str | None, rows: Sequence[Row]) -> list[str]:

@@ -15,6 +15,7 @@ from fedgrid.engine.storage.driver import driver_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import choice_table, duration
+from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
 from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.outcome import state_of, trusting_times
@@ -43,6 +44,8 @@ def show_status(name: str, storage: Storage, as_json: bool, console: Console) ->
         console.print(choice_table(("run", "round"), rows))
     for why in found["damaged"].values():
         say(f"{why}: the next launch sets it aside, and runs its run again")
+    if found[SUPERSEDED]:
+        say(superseded_line(name, found[SUPERSEDED]))
     if found["failures"]:
         console.print(_failures(found["failures"]))
         say(f"`fedgrid retry {name}` runs them again from their last rounds.")
@@ -96,7 +99,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     """Return the state of a grid: counts, runs under way, failures with their causes, pace."""
     storage.pull_marks()
     grid = GridFolder(storage, name)
-    runs = grid.runs()
+    runs, superseded = grid.divided()
     driver = driver_of(storage, name)
     is_running = driver is not None and driver.what == name
     progress: Mapping[str, Any] = (grid.read_progress() or {}) if is_running else {}
@@ -124,6 +127,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
         "waiting": len(runs) - done - len(under_way) - len(failures) - len(stopped),
         STOPPED: len(stopped),
         "failed": len(failures),
+        SUPERSEDED: len(superseded),
         "rounds_per_second": progress.get("rounds_per_second"),
         "seconds_left": progress.get("seconds_left"),
         "runs": under_way,

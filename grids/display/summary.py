@@ -27,7 +27,9 @@ from fedgrid.grids.display.tables import (
 )
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.variants import variant_of, variant_settings
+from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.axes import naming_keys
+from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import Outcome, finished, is_finished
 from fedgrid.grids.results.tally import Tally
 from fedgrid.redaction import in_csv, redacted
@@ -75,6 +77,9 @@ def show(
         say(f"`fedgrid retry {quote(grid.name)}` runs them again from their last round.")
         say()
     say(_counts(grid, len(done), len(failures), tally))
+    folder = GridFolder(storage, grid.name)
+    if folder.is_there and (old := folder.superseded()):
+        say(superseded_line(grid.name, len(old)))
     say(f"Written to {storage} (a folder a run: config.json, *.parquet)")
     say(f"MLflow store: {redacted(uri)}")
     say(f"See it:  fedgrid ui {quote(grid.name)} --storage {quote(str(storage))}")

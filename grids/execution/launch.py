@@ -134,7 +134,7 @@ class _Runs:
         left = unfinished(grown.runs, self.storage, grown.until)
         todo = [run for run in left if run.run_id not in failed]
         self.watch.lease.extend(of_launch(grown.runs, todo, cached=self.retention is not None))
-        self.folder.keep(grown.runs, grown.text, grown.source)
+        self.folder.keep(grown.runs, grown.text, grown.source, grown.asks)
         _count_new(grid, grown, self.storage, self.watch.tally)
         if todo:
             self.executor.place(todo)
@@ -144,7 +144,7 @@ class _Runs:
 def _begin(grid: Grid, storage: Storage, lease: Lease) -> None:
     """Write the grid's folder, and clean up what killed drivers left."""
     folder = GridFolder(storage, grid.name)
-    folder.keep(grid.runs, grid.text, grid.source)
+    folder.keep(grid.runs, grid.text, grid.source, grid.asks)
     folder.withdraw_stop()
     sweep(storage, grid.name, lease)
     claim(storage)

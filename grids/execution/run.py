@@ -94,7 +94,7 @@ def launch_remaining(
             "--in-process has no actors: leave out either --in-process or the options about clients per actor"
         )
     unlogged = [run for run in done if not log.is_logged(run)]
-    if not (todo or unlogged) and GridFolder(storage, grid.name).lists(grid.runs):
+    if not (todo or unlogged) and GridFolder(storage, grid.name).is_launched(grid):
         return LaunchResult()
     if todo:
         check_storage(grid.runs, storage)

@@ -5,6 +5,21 @@ from dataclasses import dataclass, field
 
 from fedgrid.engine.configuration.run_config import RunConfig
 
+OPTIONS = "options"
+"""The source of a grid without a file. Its axes are options, and so add to each other."""
+
+
+@dataclass(frozen=True)
+class Asks:
+    """What a launch asks for."""
+
+    source: str
+    """The file, the preset, or `OPTIONS`."""
+    digest: str
+    """Of what the file says, as `asks.digest_of`."""
+    run_ids: frozenset[str]
+    """All runs of the file, those that `--filter` leaves out too."""
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -20,4 +35,8 @@ class Grid:
     until: Mapping[str, int] = field(default_factory=dict)
     """Run id -> the round after which it stops and keeps its state; runs not listed run to their end."""
     source: str = ""
-    """Where the preset comes from: a file, a built-in preset, options; empty if the user named the grid."""
+    """Where the preset comes from: a file, a built-in preset, options."""
+    is_named: bool = False
+    """Whether the user gave its name: launches of several files then add to one grid."""
+    asks: Asks | None = None
+    """None: its runs join those of earlier launches."""

@@ -11,11 +11,12 @@ import yaml
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.scenarios import SCENARIOS
+from fedgrid.grids.presets.asks import digest_of
 from fedgrid.grids.presets.axes import Axes, choose, extend, filter_of, items, keep
 from fedgrid.grids.presets.axis_keys import AXES, SPLIT, axis_keys
 from fedgrid.grids.presets.changes import Change
 from fedgrid.grids.presets.expand import Description, expand
-from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.presets.grid import OPTIONS, Asks, Grid
 from fedgrid.grids.presets.overrides import Override
 from fedgrid.grids.presets.preset_files import (
     Preset,
@@ -77,8 +78,9 @@ def load_grid(
         filters,
         seeds,
         extends,
+        source,
     )
-    return replace(grid, source="" if name else source)
+    return replace(grid, is_named=name is not None)
 
 
 def load_preset(
@@ -91,8 +93,9 @@ def load_preset(
     filters: Sequence[str] = (),
     seeds: str | None = None,
     extends: Sequence[str] = (),
+    source: str = "",
 ) -> Grid:
-    """Return the grid that a preset and a command line describe; as `load_grid`."""
+    """Return the grid that a preset and a command line describe; as `load_grid`. `source` is as in `Grid`."""
     axes = dict(keep(preset.description.axes, preset.filter))
     axes |= {axis: items(axis, value) for axis, value in options.items()}
     nested: list[Change] = []
@@ -103,12 +106,23 @@ def load_preset(
             nested = [earlier for earlier in nested if earlier.keys[: len(change.keys)] != change.keys]
         else:
             nested.append(change)
-    chosen = _narrow(_widen(axes, seeds, extends), filters)
-    description = replace(preset.description, axes=chosen, changes=tuple(nested))
-    runs = expand(description, data_dir)
+    described = replace(preset.description, changes=tuple(nested))
+    whole = replace(described, axes=_widen(axes, seeds, extends))
+    chosen = _narrow(whole.axes, filters)
+    runs = expand(replace(described, axes=chosen), data_dir)
     named = {*chosen, *variant_settings(runs), *variant_settings(runs, f"{SPLIT}.")}
     further = tuple(axis for axis in axis_keys(runs) if axis in named and axis not in AXES)
-    return Grid(name, runs, text, further)
+    ids = frozenset(run.run_id for run in runs) | (_ids(whole, data_dir) if filters else set())
+    asks = Asks(source, digest_of(described, preset.filter, source), ids)
+    return Grid(name, runs, text, further, source=source, asks=asks)
+
+
+def _ids(whole: Description, data_dir: Path) -> set[str]:
+    """Return the ids of all runs of a file; none if one that a filter leaves out is invalid here."""
+    try:
+        return {run.run_id for run in expand(whole, data_dir)}
+    except ConfigError:
+        return set()
 
 
 def is_scenario(name: str) -> bool:
@@ -140,7 +154,7 @@ def _read(what: str | None, options: Mapping[str, Any]) -> tuple[str, Preset, st
     values = scenario_values(what) if what else {}
     axes = {**defaults(), **{axis: items(axis, value) for axis, value in values.items()}}
     text = yaml.safe_dump({**values, **options}, sort_keys=False)
-    return "runs", Preset(Description(axes, {}), {}), text, "options"
+    return "runs", Preset(Description(axes, {}), {}), text, OPTIONS
 
 
 def _path(file: str) -> str:

@@ -1,8 +1,11 @@
 """A grid's folder, `grids/<name>`: its runs, its progress, and whether it is asked to stop."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import compress
+from operator import not_
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -17,8 +20,9 @@ from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors, write_bytes
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.presets.grid import Asks, Grid
 from fedgrid.grids.results import kept_plugins
+from fedgrid.grids.results.asked import Asked
 from fedgrid.regular_files import check_regular
 
 GRIDS = "grids"
@@ -30,6 +34,16 @@ ASK_EVERY = 5.0
 """Seconds between two requests to a URI for the file `stop`."""
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What `runs.jsonl` says."""
+
+    runs: tuple[RunConfig, ...] = ()
+    asked: Asked = field(default_factory=Asked)
+    source: str = ""
+    """As in `Grid`, of the last launch."""
+
+
 def check_source(grid: Grid, storage: Storage) -> None:
     """Check that a grid of that name, if there is one, comes from the same preset.
 
@@ -37,7 +51,7 @@ def check_source(grid: Grid, storage: Storage) -> None:
         ConfigError: it comes from another file with another content, or it cannot be read.
     """
     folder = GridFolder(storage, grid.name)
-    if not (grid.source and (folder.path / RUNS).exists()):
+    if grid.is_named or not folder.is_there:
         return
     before = folder.source()
     if before in ("", grid.source) or (folder.path / PRESET).read_bytes() == grid.text.encode():
@@ -75,50 +89,95 @@ class GridFolder:
         self._storage = storage
         self._asked_at: float | None = None
 
-    def keep(self, runs: Sequence[RunConfig], text: str, source: str = "") -> None:
+    @property
+    def is_there(self) -> bool:
+        """Whether such a grid was launched or imported."""
+        return (self.path / RUNS).exists()
+
+    def keep(self, runs: Sequence[RunConfig], text: str, source: str = "", asks: Asks | None = None) -> None:
         """Store the preset's `text`, its runs, their plugins, and those earlier runs that have a folder.
 
-        `source` is where the preset comes from, as in `Grid`.
+        `source` and `asks` are as in `Grid`.
 
         Raises:
             ConfigError: if what is there cannot be read.
             RunError: if they cannot be written.
         """
+        before = self._read() if self.is_there else Kept()
         ids = {run.run_id for run in runs}
-        earlier = self.runs() if (self.path / RUNS).exists() else ()
         still_there = [
-            run for run in earlier if run.run_id not in ids and folder_of(self._storage.root, run).exists()
+            run
+            for run in before.runs
+            if run.run_id not in ids and folder_of(self._storage.root, run).exists()
         ]
         for name, plugin in kept_plugins.files(self.path, runs).items():
             self.write(name, plugin)
         if images := own_images.sealed(name for run in (*runs, *still_there) for name in run.own_images):
             self.write(own_images.PLACES, images)
         self.write(PRESET, text)
-        lines = "".join(f"{run.canonical_json()}\n" for run in (*runs, *still_there))
-        head = seal({"source": source, "runs": sha256(lines.encode()).hexdigest()})
-        self.write(RUNS, head + lines)
+        asked = before.asked.after(runs, asks, kept_plugins.names(self.path), still_there)
+        self._write_runs(Kept((*runs, *still_there), asked, source))
+
+    def drop(self, run_ids: Collection[str]) -> None:
+        """Let some superseded runs be no runs of the grid any longer.
+
+        Raises:
+            ConfigError: if what is there cannot be read.
+            RunError: if it cannot be written.
+        """
+        kept = self._read()
+        self._write_runs(replace(kept, runs=tuple(run for run in kept.runs if run.run_id not in run_ids)))
+
+    def _write_runs(self, kept: Kept) -> None:
+        lines = "".join(f"{run.canonical_json()}\n" for run in kept.runs)
+        head = {
+            "source": kept.source,
+            "asked": kept.asked.as_dict(),
+            "runs": sha256(lines.encode()).hexdigest(),
+        }
+        self.write(RUNS, seal(head) + lines)
 
     def runs(self) -> tuple[RunConfig, ...]:
-        """Return the runs of the grid, those of its last launch first; notes the titles of their plugins.
+        """Return the runs that the grid's files ask for, those of its last launch first.
+
+        Raises:
+            ConfigError: as `every`.
+        """
+        return self.divided()[0]
+
+    def superseded(self) -> tuple[RunConfig, ...]:
+        """Return the runs of earlier launches that the grid's files no longer ask for.
+
+        Raises:
+            ConfigError: as `every`.
+        """
+        return self.divided()[1]
+
+    def divided(self) -> tuple[tuple[RunConfig, ...], tuple[RunConfig, ...]]:
+        """Return `runs` and `superseded`, read once.
+
+        Raises:
+            ConfigError: as `every`.
+        """
+        kept = self._read()
+        asked = [run.run_id in kept.asked.ids for run in kept.runs]
+        current = tuple(compress(kept.runs, asked))
+        return current, tuple(compress(kept.runs, map(not_, asked)))
+
+    def every(self) -> tuple[RunConfig, ...]:
+        """Return all runs, superseded ones too.
 
         Raises:
             ConfigError: if there is no such grid, it is damaged, or it is of another version.
         """
-        _, lines = self._read()
-        note_titles(kept_plugins.titles(self.path), kept_plugins.references(self.path))
-        own_images.know_from(self.path)
-        try:
-            return tuple(map(RunConfig.model_validate_json, lines.splitlines()))
-        except ValidationError as error:
-            raise ConfigError(
-                f"{self.path / RUNS} was written by another version of fedgrid; move {self.path} away"
-            ) from error
+        return self._read().runs
 
-    def lists(self, runs: Sequence[RunConfig]) -> bool:
-        """Return whether the grid was launched before, with these runs among its own."""
-        if not (self.path / RUNS).exists():
+    def is_launched(self, grid: Grid) -> bool:
+        """Return whether the grid was launched before, and a launch of `grid` asks for nothing else."""
+        if not self.is_there:
             return False
-        return {run.run_id for run in runs} <= {run.run_id for run in self.runs()}
+        kept = self._read()
+        return kept.asked.after(grid.runs, grid.asks, {}, kept.runs) == kept.asked
 
     def source(self) -> str:
         """Return where the preset of the last launch came from, as `keep` got it.
@@ -126,11 +185,24 @@ class GridFolder:
         Raises:
             ConfigError: as `runs`.
         """
-        return self._read()[0]
+        return self._read().source
 
-    def _read(self) -> tuple[str, bytes]:
-        """Return the source, and the runs, a line each."""
+    def _read(self) -> Kept:
+        """Return what is kept; notes the titles of the runs' plugins, and where their images are."""
         path = self.path / RUNS
+        about, lines = self._checked(path)
+        note_titles(kept_plugins.titles(self.path), kept_plugins.references(self.path))
+        own_images.know_from(self.path)
+        try:
+            runs = tuple(map(RunConfig.model_validate_json, lines.splitlines()))
+            return Kept(runs, Asked.of(about.get("asked")), str(about.get("source", "")))
+        except ValidationError as error:
+            raise ConfigError(
+                f"{path} was written by another version of fedgrid; move {self.path} away"
+            ) from error
+
+    def _checked(self, path: Path) -> tuple[dict[str, Any], bytes]:
+        """Return the head of a file, and its other lines, which are those that were written."""
         try:
             check_regular(path)
             head, _, lines = path.read_bytes().partition(b"\n")
@@ -144,7 +216,7 @@ class GridFolder:
                 raise DamagedFile(path, "its runs are not those that were written")
         except DamagedFile as error:
             raise ConfigError(f"{error}; move {self.path} away: its runs stay where they are") from error
-        return str(about.get("source", "")), lines
+        return about, lines
 
     def stopped_early(self) -> frozenset[str]:
         """Return the ids of the runs that a search has stopped early; none of another grid.
@@ -169,7 +241,7 @@ class GridFolder:
             ConfigError: if there is no such grid.
             RunError: if it cannot be written.
         """
-        if not (self.path / RUNS).exists():
+        if not self.is_there:
             raise self._missing()
         self.write(STOP, "")
 
@@ -200,6 +272,11 @@ class GridFolder:
             return unseal(self.path / PROGRESS)
         except (FileNotFoundError, DamagedFile):
             return None
+
+    def _of_another_version(self) -> ConfigError:
+        return ConfigError(
+            f"{self.path / RUNS} was written by another version of fedgrid; move {self.path} away"
+        )
 
     def _missing(self) -> ConfigError:
         grids = list_grids(self._storage)

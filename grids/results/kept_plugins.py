@@ -67,6 +67,15 @@ def titles(folder: Path) -> dict[str, str]:
     }
 
 
+def names(folder: Path) -> dict[str, str]:
+    """Return digest -> the name of a grid's plugin, without the folder of a file or a package's version."""
+    return {digest: _plain_name(str(plugin["plugin"])) for digest, plugin in read_index(folder).items()}
+
+
+def _plain_name(name: str) -> str:
+    return Path(name).name if name.endswith(".py") else name.rpartition(" ")[0] or name
+
+
 def references(folder: Path) -> list[str]:
     """Return the names of the algorithms of a grid's plugins that are references."""
     return [str(name) for plugin in read_index(folder).values() for name in plugin.get("references", [])]

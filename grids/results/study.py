@@ -6,7 +6,7 @@ from fedgrid.tracking import figures
 figures.segments(load("paper").where(dataset="mnist")).savefig("segments.pdf")
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from fedgrid.algorithms import registry
@@ -17,6 +17,7 @@ from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.axis_keys import axis_keys
 from fedgrid.grids.results.archived import is_archived
+from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
 from fedgrid.grids.results.axes import further_axes, name_of, naming_keys, pairs_of
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.model_sizes import model_bytes
@@ -28,10 +29,16 @@ from fedgrid.tracking.scoring.run import Run, RunResult, read_result
 from fedgrid.tracking.scoring.study import Study, plain
 
 
-def load(grid: str, storage: Storage | str = "runs", *, sizes: bool = False) -> Study:
+def load(
+    grid: str, storage: Storage | str = "runs", *, sizes: bool = False, superseded: bool = False
+) -> Study:
     """Read the results of a grid that was launched or imported: the records of each run, by column.
 
-    With `sizes` runs have the size of their model, for which it is built.
+    Args:
+        grid: its name.
+        storage: the storage that has it.
+        sizes: give runs the size of their model, for which it is built.
+        superseded: add the runs that the grid's file no longer asks for; their algorithm's title says so.
 
     Raises:
         ConfigError: if there is no such grid.
@@ -39,7 +46,8 @@ def load(grid: str, storage: Storage | str = "runs", *, sizes: bool = False) -> 
     """
     store = Storage.of(storage) if isinstance(storage, str) else storage
     store.pull_marks()
-    configs = GridFolder(store, grid).runs()
+    current, old = GridFolder(store, grid).divided()
+    configs = (*current, *old) if superseded else current
     results: dict[str, RunResult] = {}
     lacking: dict[str, str] = {}
     runs = describe(configs, store)
@@ -48,6 +56,8 @@ def load(grid: str, storage: Storage | str = "runs", *, sizes: bool = False) -> 
             run if run.is_archived else replace(run, model_bytes=model_bytes(config))
             for run, config in zip(runs, configs, strict=True)
         )
+    if superseded:
+        runs = _marked(runs, {config.run_id for config in old})
     for config, run in zip(configs, runs, strict=True):
         if not is_finished(store, config):
             lacking[run.run_id] = _how_far(store, config)
@@ -63,7 +73,10 @@ def load(grid: str, storage: Storage | str = "runs", *, sizes: bool = False) -> 
             lacking[run.run_id] = str(error)
     folders = {run.name: run.folder for run in runs if run.run_id in results}
     algorithms = {run.name: config.algorithm for run, config in zip(runs, configs, strict=True)}
-    return Study(grid, runs, results, lacking, origin_notes(folders, algorithms))
+    notes = origin_notes(folders, algorithms)
+    left_out = 0 if superseded else len(old)
+    said = (superseded_line(grid, left_out),) if left_out else ()
+    return Study(grid, runs, results, lacking, (*said, *notes), left_out)
 
 
 def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
@@ -89,6 +102,14 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             is_reference=registry.is_reference(config.algorithm["name"]),
         )
         for config, title in zip(configs, titles(configs, axes), strict=True)
+    )
+
+
+def _marked(runs: Iterable[Run], superseded: Collection[str]) -> tuple[Run, ...]:
+    """Return the runs, with titles that keep superseded ones out of the means of the others."""
+    return tuple(
+        replace(run, algorithm=f"{run.algorithm} ({SUPERSEDED})") if run.run_id in superseded else run
+        for run in runs
     )
 
 

@@ -70,8 +70,8 @@ class Retention:
 
     def begin(self) -> None:
         """Find the unfinished runs of the grid; evict what earlier launches left."""
-        runs = self._folder.runs()
-        pending = unfinished(runs, self._storage)
+        runs = self._folder.every()
+        pending = unfinished(self._folder.runs(), self._storage)
         for run in pending:
             self._pending.setdefault(run.shared_prefix, set()).add(run.run_id)
         if not self._grows:
@@ -90,8 +90,8 @@ class Retention:
         `until` maps run ids to the round at which a run was stopped early; such a run counts as finished.
         """
         if self._grows:
-            runs = self._folder.runs()
-            self._drop(idle_shared_prefixes(runs, unfinished(runs, self._storage, until)))
+            pending = unfinished(self._folder.runs(), self._storage, until)
+            self._drop(idle_shared_prefixes(self._folder.every(), pending))
 
     def _drop(self, shared_prefixes: Collection[str]) -> None:
         """Evict the states of these shared prefixes, with one listing: of the one, or of the whole cache."""

@@ -1,1 +1,1 @@
-"""Looking after an installation and its storage: `fedgrid doctor` and `fedgrid delete`."""
+"""Looking after an installation and its storage: `fedgrid doctor`, `delete` and `prune`."""

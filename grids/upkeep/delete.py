@@ -1,10 +1,11 @@
-"""`fedgrid delete`: a grid's folder, and the folders of its runs that no other grid has."""
+"""`fedgrid delete` and `fedgrid prune`: a grid, or its superseded runs; what other grids have stays."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from functools import partial
+from pathlib import Path
 from shutil import rmtree
+from typing import TypeAlias
 
 from rich.console import Console
 
@@ -23,10 +24,12 @@ from fedgrid.redaction import printable, redacted
 from fedgrid.tracking.mlflow.runs import delete_runs
 from fedgrid.tracking.mlflow.store import TrackingError, database_file, tracking_uri
 
+Ask: TypeAlias = Callable[[str], bool]
+
 
 @dataclass(frozen=True)
 class Doomed:
-    """What goes with a grid."""
+    """What goes."""
 
     runs: tuple[RunConfig, ...]
     """Runs of this grid alone that have a folder."""
@@ -38,13 +41,12 @@ class Doomed:
     @property
     def words(self) -> str:
         """What goes and what stays, in words."""
+        count = len(self.runs)
         stays = f"; {self.shared} more stay, other grids have them" if self.shared else ""
-        return f"{len(self.runs)} runs, {readable_size(self.size)}{stays}"
+        return f"{count} {'run' if count == 1 else 'runs'}, {readable_size(self.size)}{stays}"
 
 
-def delete_grid(
-    name: str, storage: Storage, console: Console, ask: Callable[[str], bool] | None = None
-) -> None:
+def delete_grid(name: str, storage: Storage, console: Console, ask: Ask | None = None) -> None:
     """Delete a grid once `ask`, called with a question, agrees; without `ask` at once.
 
     An interrupted call is completed by the same one: the grid's own folder goes last.
@@ -53,32 +55,44 @@ def delete_grid(
         ConfigError: if there is no such grid, another driver needs it, or nobody can be asked.
         RunError: if the storage cannot be read or written.
     """
-    say = partial(print_plain, console)
     storage.pull_marks()
     doomed = find_doomed(name, storage)
-    if ask is not None:
-        if not sys.stdin.isatty():
-            raise ConfigError(
-                f"delete {name} ({doomed.words})? there is no terminal to confirm on: add --yes"
-            )
-        if not ask(printable(redacted(f"Delete the grid {name} in {storage}: {doomed.words}?"))):
-            say("Nothing was deleted.")
-            return
+    if ask is not None and not _agreed(ask, f"Delete the grid {name} in {storage}", doomed, console):
+        return
     with Lease(storage, name, of_deletion(doomed.runs), warn), disk_errors(storage.root):
-        # Another grid may have got some of them since.
-        now = find_doomed(name, storage)
-        doomed = replace(now, runs=tuple(run for run in now.runs if run in doomed.runs))
-        logged = _forget(name, storage)
-        for folder in (
-            *(folder_of(storage.root, run) for run in doomed.runs),
-            GridFolder(storage, name).path,
-        ):
-            storage.remove(folder.relative_to(storage.root).as_posix())
-            if folder.exists():
-                rmtree(folder)
-    say(f"Deleted {name}: {doomed.words}.")
-    if logged:
-        say(f"MLflow: {logged} runs marked as deleted; `mlflow gc` removes such runs for good.")
+        doomed = _still(doomed, find_doomed(name, storage))
+        logged = _forget(name, storage, None)
+        _remove([*_folders(doomed, storage), GridFolder(storage, name).path], storage)
+    print_plain(console, f"Deleted {name}: {doomed.words}.")
+    _say_logged(logged, console)
+
+
+def prune_grid(name: str, storage: Storage, console: Console, ask: Ask | None = None) -> None:
+    """Delete the superseded runs of a grid; `ask` is as for `delete_grid`.
+
+    An interrupted call is completed by the same one: the grid's list of runs is written last.
+
+    Raises:
+        ConfigError: if there is no such grid, another driver needs these runs, or nobody can be asked.
+        RunError: if the storage cannot be read or written.
+    """
+    storage.pull_marks()
+    superseded = GridFolder(storage, name).superseded()
+    if not superseded:
+        print_plain(console, f"No run of {name} is superseded.")
+        return
+    doomed = find_superseded(name, storage)
+    if ask is not None and not _agreed(ask, f"Delete the superseded runs of {name}", doomed, console):
+        return
+    with Lease(storage, name, of_deletion(doomed.runs), warn), disk_errors(storage.root):
+        doomed = _still(doomed, find_superseded(name, storage))
+        # A launch that has just ended may ask for some of them again.
+        still = {run.run_id for run in GridFolder(storage, name).superseded() if run in superseded}
+        logged = _forget(name, storage, still)
+        _remove(_folders(doomed, storage), storage)
+        GridFolder(storage, name).drop(still)
+    print_plain(console, f"Deleted of {name}: {doomed.words}.")
+    _say_logged(logged, console)
 
 
 def find_doomed(name: str, storage: Storage) -> Doomed:
@@ -87,25 +101,77 @@ def find_doomed(name: str, storage: Storage) -> Doomed:
     Raises:
         ConfigError: if there is no such grid, or another one cannot be read: its runs might go too.
     """
-    runs = GridFolder(storage, name).runs()
+    found = _alone(GridFolder(storage, name).every(), name, storage)
+    return replace(found, size=found.size + _size(GridFolder(storage, name).path, storage))
+
+
+def find_superseded(name: str, storage: Storage) -> Doomed:
+    """Return what would go with a grid's superseded runs.
+
+    Raises:
+        ConfigError: as `find_doomed`.
+    """
+    return _alone(GridFolder(storage, name).superseded(), name, storage)
+
+
+def _alone(runs: Collection[RunConfig], name: str, storage: Storage) -> Doomed:
+    """Return which of some runs of a grid no other grid has."""
     others = {
-        run.run_id for grid in list_grids(storage) if grid != name for run in GridFolder(storage, grid).runs()
+        run.run_id
+        for grid in list_grids(storage)
+        if grid != name
+        for run in GridFolder(storage, grid).every()
     }
-    own = tuple(run for run in runs if run.run_id not in others)
+    own = [run for run in runs if run.run_id not in others]
     there = tuple(run for run in own if folder_of(storage.root, run).exists())
-    folders = [*(folder_of(storage.root, run) for run in there), GridFolder(storage, name).path]
-    sizes = (storage.sizes(folder.relative_to(storage.root).as_posix()) for folder in folders)
-    return Doomed(there, len(runs) - len(own), sum(size for found in sizes for size in found.values()))
+    size = sum(_size(folder_of(storage.root, run), storage) for run in there)
+    return Doomed(there, len(runs) - len(own), size)
 
 
-def _forget(name: str, storage: Storage) -> int:
-    """Mark the grid's runs in MLflow as deleted and return their number; a store that fails is a warning."""
+def _size(folder: Path, storage: Storage) -> int:
+    return sum(storage.sizes(folder.relative_to(storage.root).as_posix()).values())
+
+
+def _agreed(ask: Ask, question: str, doomed: Doomed, console: Console) -> bool:
+    question = printable(redacted(f"{question}: {doomed.words}?"))
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{question} There is no terminal to confirm on: add --yes")
+    if ask(question):
+        return True
+    print_plain(console, "Nothing was deleted.")
+    return False
+
+
+def _still(asked: Doomed, now: Doomed) -> Doomed:
+    """Return what goes of what was asked about: another grid may have got some of the runs since."""
+    return replace(now, runs=tuple(run for run in now.runs if run in asked.runs))
+
+
+def _folders(doomed: Doomed, storage: Storage) -> list[Path]:
+    return [folder_of(storage.root, run) for run in doomed.runs]
+
+
+def _remove(folders: Collection[Path], storage: Storage) -> None:
+    for folder in folders:
+        storage.remove(folder.relative_to(storage.root).as_posix())
+        if folder.exists():
+            rmtree(folder)
+
+
+def _forget(name: str, storage: Storage, run_ids: Collection[str] | None) -> int:
+    """Mark runs of the grid in MLflow as deleted, as `delete_runs`; a store that fails is a warning."""
     try:
         uri = tracking_uri(storage.root)
         file = database_file(uri)
         if file is not None and not file.exists():
             return 0
-        return delete_runs(uri, name, id_of(storage.root))
+        return delete_runs(uri, name, id_of(storage.root), run_ids)
     except TrackingError as error:
         warn(f"{error}; its runs stay in MLflow, in the experiment {name}")
         return 0
+
+
+def _say_logged(count: int, console: Console) -> None:
+    if count:
+        marked = f"MLflow: {count} runs marked as deleted; `mlflow gc` removes such runs for good."
+        print_plain(console, marked)

@@ -7,7 +7,7 @@ which rounds the store has, so that no metric history is read. One process write
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -242,8 +242,10 @@ class Experiment:
             entry.rounds = last
 
 
-def delete_runs(uri: str, name: str, storage_id: str) -> int:
-    """Mark a storage's runs in an experiment as deleted, and return their number; `mlflow gc` removes them.
+def delete_runs(uri: str, name: str, storage_id: str, run_ids: Collection[str] | None = None) -> int:
+    """Mark runs of a storage in an experiment as deleted, and return their number; `mlflow gc` removes them.
+
+    They are those with `run_ids`, or all, with the grid's own.
 
     Raises:
         TrackingError: the store fails; some of them may be marked.
@@ -254,9 +256,10 @@ def delete_runs(uri: str, name: str, storage_id: str) -> int:
         if found is None or found.lifecycle_stage == "deleted":
             return 0
         entries = _entries(client, str(found.experiment_id), storage_id)
-        for entry in entries.values():
+        doomed = [entry for run_id, entry in entries.items() if run_ids is None or run_id in run_ids]
+        for entry in doomed:
             client.delete_run(entry.mlflow_run_id)
-    return len(entries)
+    return len(doomed)
 
 
 def _entries(client: Any, experiment_id: str, storage_id: str) -> dict[str, LoggedRun]:

@@ -46,6 +46,8 @@ class Study:
     """Run id -> state of a run without a result: `30 of 50 rounds`, `not started`, `failed: ...`."""
     notes: tuple[str, ...] = ()
     """What a reader must know of the runs, as that some went on with other code."""
+    superseded: int = 0
+    """How many runs of earlier launches are left out."""
 
     def to_pandas(self, *, by_round: bool = False) -> "DataFrame":
         """Return a frame with a row for each finished run and the last value of each score.

@@ -19,6 +19,7 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
+from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.own_items import own_items, with_own_items
 from fedgrid.grids.results.study import load
@@ -62,8 +63,12 @@ def write_report(
     as_json: bool,
     console: Console,
     plugins: Sequence[Path] = (),
+    *,
+    superseded: bool = False,
 ) -> None:
     """Write the report of a grid, finished or not; `plugins` have tables and figures of the user's own.
+
+    `superseded` runs are in it only if asked for, under titles of their own.
 
     Raises:
         ConfigError: if there is no such grid, none of its runs is finished, or a plugin fails.
@@ -73,7 +78,7 @@ def write_report(
     grids = list_grids(storage)
     if against not in (None, PUBLISHED, *grids):
         raise unknown("grid", str(against), [PUBLISHED, *grids])
-    study = _read(name, storage, console, sizes=terms.traffic != "training")
+    study = _read(name, storage, console, sizes=terms.traffic != "training", superseded=superseded)
     other = _read(against, storage, console) if against not in (None, PUBLISHED) else None
     grid = GridFolder(storage, name)
     page = report_page(
@@ -145,9 +150,11 @@ def _check_known(storage: Storage, *names: str) -> None:
         GridFolder(storage, name).runs()
 
 
-def _read(name: str, storage: Storage, console: Console, *, sizes: bool = False) -> Study:
+def _read(
+    name: str, storage: Storage, console: Console, *, sizes: bool = False, superseded: bool = False
+) -> Study:
     with console.status(Text(f"Reading the runs of {name} ...")):
-        study = load(name, storage, sizes=sizes)
+        study = load(name, storage, sizes=sizes, superseded=superseded)
     if not study.finished:
         raise ConfigError(
             f"none of the {len(study.runs)} runs of {name} is finished; `fedgrid status {name}` shows "
@@ -189,6 +196,7 @@ def _grid_facts(study: Study) -> dict[str, Any]:
         "grid": study.name,
         "runs": len(study.runs),
         "finished": len(study.finished),
+        "superseded": study.superseded,
         "lacking": {run.name: study.lacking[run.run_id] for run in study.unfinished},
     }
 
@@ -211,6 +219,8 @@ def _show(tables: Sequence[Table], folder: Path, written: Written, console: Cons
 
 
 def _show_lacking(study: Study, console: Console) -> None:
+    if study.superseded:
+        print_plain(console, superseded_line(study.name, study.superseded))
     if study.unfinished:
         print_plain(
             console,

@@ -1,4 +1,4 @@
-"""Commands on a grid that was launched: status, cache, retry, stop, sync, ui and delete."""
+"""Commands on a grid that was launched: status, cache, retry, stop, sync, ui, prune and delete."""
 
 from typing import Annotated
 
@@ -8,6 +8,8 @@ from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, wit
 from fedgrid.grids.cli.commands.options import AnyGridName, AsJson, GridName, Launch, StorageAt, Trust
 
 app = typer.Typer()
+
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 @app.command(epilog="Example: `fedgrid status paper`")
@@ -80,10 +82,18 @@ def ui(
     raise typer.Exit(serve_ui(grid, open_storage(storage), port, console()))
 
 
+@app.command(epilog="Example: `fedgrid prune mine`")
+def prune(grid: GridName, yes: Yes = False, storage: StorageAt = "runs") -> None:
+    """Delete a grid's superseded runs: those that its edited file, or plugin, no longer asks for."""
+    from fedgrid.grids.upkeep.delete import prune_grid
+
+    prune_grid(grid, open_storage(storage), console(), ask=None if yes else typer.confirm)
+
+
 @app.command(epilog="Example: `fedgrid delete quickstart`")
 def delete(
     grid: GridName,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
     storage: StorageAt = "runs",
 ) -> None:
     """Delete a grid: its folder, and those of its runs that no other grid has.

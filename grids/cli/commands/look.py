@@ -7,7 +7,7 @@ import typer
 
 from fedgrid.grids.cli.actions import completion
 from fedgrid.grids.cli.commands.app import console, data_folder, open_storage
-from fedgrid.grids.cli.commands.options import AsJson, DataDir, GridName, StorageAt
+from fedgrid.grids.cli.commands.options import AsJson, DataDir, GridName, StorageAt, Superseded
 
 app = typer.Typer()
 
@@ -35,6 +35,7 @@ def runs(
             show_default="what the runs differ in, and the scores of the results table",
         ),
     ] = None,
+    superseded: Superseded = False,
     storage: StorageAt = "runs",
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for a spreadsheet.")] = False,
     as_json: AsJson = False,
@@ -50,6 +51,7 @@ def runs(
         sort=sort,
         reverse=reverse,
         columns=columns,
+        superseded=superseded,
         as_csv=as_csv,
         as_json=as_json,
     )

@@ -102,6 +102,12 @@ GridName = Annotated[
         help="Name of a grid that was launched.", show_default=False, autocompletion=completion.grids
     ),
 ]
+Superseded = Annotated[
+    bool,
+    typer.Option(
+        "--superseded", help="Also the runs of earlier launches that the edited file or plugin replaces."
+    ),
+]
 AnyGridName = Annotated[
     str | None,
     typer.Argument(

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from fedgrid.grids.cli.commands.app import console, open_storage
-from fedgrid.grids.cli.commands.options import AsJson, GridName, ReportTo, StorageAt
+from fedgrid.grids.cli.commands.options import AsJson, GridName, ReportTo, StorageAt, Superseded
 
 app = typer.Typer()
 
@@ -44,6 +44,7 @@ def report(
         ),
     ] = None,
     to: ReportTo = None,
+    superseded: Superseded = False,
     storage: StorageAt = "runs",
     as_json: AsJson = False,
 ) -> None:
@@ -51,7 +52,17 @@ def report(
     from fedgrid.grids.cli.actions.reports import terms_of, write_report
 
     terms = terms_of(target, unit, traffic)
-    write_report(grid, open_storage(storage), against, terms, to, as_json, console(), plugins or [])
+    write_report(
+        grid,
+        open_storage(storage),
+        against,
+        terms,
+        to,
+        as_json,
+        console(),
+        plugins or [],
+        superseded=superseded,
+    )
 
 
 @app.command(epilog="Example: `fedgrid compare paper ocfl-archive`")

@@ -83,22 +83,22 @@ def test_plugins_of_the_yaml_file_are_relative_to_it_and_make_runs(grid, storage
     assert len(config["plugin_digests"]) == 2
 
 
-def test_changed_plugin_makes_other_runs_and_the_old_ones_stay_apart(grid, storage):
+def test_changed_plugin_makes_other_runs_that_supersede_the_old_ones(grid, storage):
     run(grid, storage)
-    before = ids(storage)
+    fedavg, old = ids(storage)
     assert run(grid, storage).out.count('"event": "start"') == 0
     (grid.parent / "mine.py").write_text(renamed(ALGORITHM))
     result = run(grid, storage)
     started = [event["run"] for event in result.events if event["event"] == "start"]
     assert len(started) == 1
     assert "own" in started[0]
-    fedavg, new, old = ids(storage)
-    assert [fedavg, old] == before
-    assert new not in before
-    titles = [run.algorithm for run in load("grid", str(storage)).runs]
-    assert titles[0] == "BNC"
-    assert len(set(titles)) == 3
-    assert all(title.startswith("OWN (plugin ") for title in titles[1:])
+    assert ids(storage)[0] == fedavg
+    assert ids(storage)[1] != old
+    assert [run.algorithm for run in load("grid", str(storage)).runs] == ["BNC", "OWN"]
+    *_, new_title, old_title = [run.algorithm for run in load("grid", str(storage), superseded=True).runs]
+    assert new_title.startswith("OWN (plugin ")
+    assert old_title.startswith("OWN (plugin ")
+    assert old_title.endswith(" (superseded)")
 
 
 def test_status_and_report_need_no_plugin(grid, storage, tmp_path):

@@ -13,6 +13,7 @@ from fedgrid.engine.format import FORMAT
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import grid_folder
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from tests.helpers.plugin_files import ALGORITHM
@@ -80,10 +81,10 @@ def test_runs_of_an_earlier_launch_stay_if_they_have_a_folder(storage):
 @pytest.mark.parametrize(
     ("asked", "expected"), [(runs(0, 1), True), (runs(1), True), (runs(1, 2), False), ((), True)]
 )
-def test_a_grid_lists_the_runs_that_it_was_launched_with(storage, asked, expected):
+def test_a_grid_knows_the_runs_that_it_was_launched_with(storage, asked, expected):
     GridFolder(storage, "paper").keep(runs(0, 1), "")
-    assert GridFolder(storage, "paper").lists(asked) is expected
-    assert not GridFolder(storage, "other").lists(asked)
+    assert GridFolder(storage, "paper").is_launched(Grid("paper", asked, "")) is expected
+    assert not GridFolder(storage, "other").is_launched(Grid("other", asked, ""))
 
 
 def test_unknown_grid_names_the_known_ones(storage):

@@ -48,7 +48,7 @@ def delete(storage, *options, **settings):
 def test_runs_of_no_other_grid_go_and_mlflow_marks_them_deleted(storage):
     result = delete(storage, "--yes")
     assert (result.code, result.err) == (0, "")
-    assert "Deleted mine: 1 runs" in result.out
+    assert "Deleted mine: 1 run," in result.out
     assert "1 more stay, other grids have them" in result.out
     assert "MLflow: 2 runs marked as deleted" in result.out
     assert not folder_of(storage.root, FIRST).exists()

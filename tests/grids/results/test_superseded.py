@@ -1,0 +1,214 @@
+"""Which runs a grid's files ask for, after launches of edited files, other options and edited plugins."""
+
+import json
+
+import pytest
+
+from fedgrid.engine.plugins import active
+from fedgrid.engine.run_folder import RunFolder
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.presets.load import load_grid
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.study import load
+from tests.helpers.command_line import fedgrid
+from tests.helpers.plugin_files import ALGORITHM
+from tests.helpers.small_grid import NOWHERE
+
+TEXT = """
+dataset: digits
+split: rotated
+clients: 4
+algorithm: [fedavg, sattler]
+seeds: 0..1
+training: {rounds: 2, learning_rate: 0.1}
+"""
+EDITED = TEXT.replace("0.1", "0.01")
+
+
+class Study:
+    """A file in a folder, and launches of it, of which every run gets a folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.storage = Storage.of(folder / "runs")
+
+    def launch(self, text, *, name=None, file="mine.yaml", what=True, **options):
+        path = self.folder / file
+        if what:
+            path.write_text(text)
+        grid = load_grid(str(path) if what else None, {}, [], NOWHERE, name=name, **options)
+        folder = GridFolder(self.storage, grid.name)
+        folder.keep(grid.runs, grid.text, grid.source, grid.asks)
+        for run in grid.runs:
+            RunFolder(self.storage, run).open()
+        return {run.run_id for run in grid.runs}
+
+    def asked(self, name="mine"):
+        return {run.run_id for run in GridFolder(self.storage, name).runs()}
+
+    def superseded(self, name="mine"):
+        return {run.run_id for run in GridFolder(self.storage, name).superseded()}
+
+
+@pytest.fixture
+def study(tmp_path):
+    return Study(tmp_path)
+
+
+def test_an_edited_file_supersedes_its_runs(study):
+    before = study.launch(TEXT)
+    after = study.launch(EDITED)
+    assert not before & after
+    assert (study.asked(), study.superseded()) == (after, before)
+
+
+def test_the_first_text_launched_again_asks_for_its_runs_again(study):
+    before = study.launch(TEXT)
+    after = study.launch(EDITED)
+    study.launch(TEXT)
+    assert (study.asked(), study.superseded()) == (before, after)
+
+
+def test_comments_and_order_of_lines_are_no_edit(study):
+    study.launch(TEXT, filters=["seed=0"])
+    study.launch(f"# Later\n{TEXT}", filters=["seed=1"])
+    assert len(study.asked()) == 4
+
+
+@pytest.mark.parametrize(
+    "second",
+    [{"filters": ["seed=1"]}, {"filters": ["algorithm=sattler"]}, {"extends": ["seeds+=2"]}, {"seeds": "5"}],
+    ids=str,
+)
+def test_a_launch_of_the_same_text_adds(study, second):
+    first = study.launch(TEXT, filters=["seed=0"])
+    later = study.launch(TEXT, **second)
+    assert (study.asked(), study.superseded()) == (first | later, set())
+
+
+def test_a_filter_leaves_current_what_the_edited_file_still_asks_for(study):
+    """Seed 2 is added, and it alone is run: the others are as they were."""
+    first = study.launch(TEXT)
+    more = study.launch(TEXT.replace("0..1", "0..2"), filters=["seed=2"])
+    assert (study.asked(), study.superseded()) == (first | more, set())
+
+
+def test_an_edit_that_takes_an_algorithm_away_supersedes_its_runs(study):
+    before = study.launch(TEXT)
+    after = study.launch(TEXT.replace(", sattler", ""))
+    assert after < before
+    assert (study.asked(), study.superseded()) == (after, before - after)
+
+
+def test_another_set_supersedes(study):
+    """As after a first try of few rounds."""
+    grid = load_grid(str(_file(study, TEXT)), {}, ["training.rounds=1"], NOWHERE)
+    folder = GridFolder(study.storage, "mine")
+    folder.keep(grid.runs, grid.text, grid.source, grid.asks)
+    for run in grid.runs:
+        RunFolder(study.storage, run).open()
+    whole = study.launch(TEXT)
+    assert (study.asked(), len(study.superseded())) == (whole, 4)
+
+
+def test_a_base_that_was_edited_supersedes(study):
+    (study.folder / "base.yaml").write_text(TEXT)
+    before = study.launch("base: base.yaml\n")
+    (study.folder / "base.yaml").write_text(EDITED)
+    after = study.launch("base: base.yaml\n")
+    assert (study.asked(), study.superseded()) == (after, before)
+
+
+def test_files_of_one_name_each_supersede_their_own_runs(study):
+    one = study.launch(TEXT, name="both", file="one.yaml")
+    other = study.launch(TEXT.replace("rotated", "flipped"), name="both", file="other.yaml")
+    assert study.asked("both") == one | other
+    after = study.launch(EDITED, name="both", file="one.yaml")
+    assert (study.asked("both"), study.superseded("both")) == (after | other, one)
+
+
+def test_a_file_that_was_moved_asks_for_the_same(study):
+    before = study.launch(TEXT)
+    study.launch(TEXT, file="moved.yaml", name="mine", filters=["seed=0"])
+    assert study.asked() == before
+    after = study.launch(EDITED, file="moved.yaml", name="mine")
+    assert (study.asked(), study.superseded()) == (after, before)
+
+
+def test_an_edited_plugin_supersedes_its_runs_alone(study, tmp_path):
+    plugin = tmp_path / "mine.py"
+    text = TEXT.replace("[fedavg, sattler]", "[fedavg, own]")
+    plugin.write_text(ALGORITHM)
+    active.use([plugin])
+    before = study.launch(text)
+    plugin.write_text(f"{ALGORITHM}\n# edited\n")
+    active.use([plugin])
+    after = study.launch(text)
+    active.use()
+    assert len(before & after) == 2
+    assert (study.asked(), study.superseded()) == (after, before - after)
+
+
+def test_a_retry_asks_for_nothing_else(study):
+    before = study.launch(TEXT)
+    folder = GridFolder(study.storage, "mine")
+    folder.keep(folder.runs(), "", folder.source())
+    after = study.launch(EDITED)
+    assert (study.asked(), study.superseded()) == (after, before)
+
+
+@pytest.fixture
+def edited(study):
+    """A grid of two finished runs, and two finished runs that an edit has superseded."""
+    text = TEXT.replace("[fedavg, sattler]", "fedavg").replace("rounds: 2", "rounds: 1")
+    for each in (text, text.replace("0.1", "0.01")):
+        _file(study, each)
+        result = fedgrid("run", study.folder / "mine.yaml", "--in-process", "--storage", study.storage.root)
+        assert result.code == 0
+    assert "2 runs of earlier launches are superseded" in result.out
+    return study.storage
+
+
+def test_commands_leave_superseded_runs_out_and_prune_deletes_them(edited):
+    def typed(*arguments):
+        return fedgrid(*arguments, "--storage", edited.root)
+
+    line = "2 runs of earlier launches are superseded, and left out"
+    status = typed("status", "mine")
+    assert "2 runs: 2 done" in status.out
+    for out in (status.out, typed("show", "mine").out, typed("runs", "mine").out):
+        assert line in out
+    rates = "--columns", "training.learning_rate,superseded", "--json"
+    assert json.loads(typed("runs", "mine", *rates).out) == [RATE_NOW, RATE_NOW]
+    assert json.loads(typed("runs", "mine", "--superseded", *rates).out) == [
+        *(RATE_NOW, RATE_NOW),
+        *(RATE_BEFORE, RATE_BEFORE),
+    ]
+    assert {run.algorithm for run in load("mine", edited).runs} == {"BNC"}
+    assert line in load("mine", edited).notes[0]
+    both = load("mine", edited, superseded=True)
+    assert [run.algorithm for run in both.runs] == ["BNC", "BNC", "BNC (superseded)", "BNC (superseded)"]
+
+    refused = typed("prune", "mine")
+    assert (refused.code, "add --yes" in refused.err) == (2, True)
+    folder = GridFolder(edited, "mine")
+    names = {RunFolder(edited, run).path for run in folder.superseded()}
+    kept = {RunFolder(edited, run).path for run in folder.runs()}
+    assert all(path.exists() for path in names)
+    pruned = typed("prune", "mine", "--yes")
+    assert "Deleted of mine: 2 runs" in pruned.out
+    assert "MLflow: 2 runs marked as deleted" in pruned.out
+    assert not any(path.exists() for path in names)
+    assert all(path.exists() for path in kept)
+    assert "superseded" not in typed("status", "mine").out
+    assert "No run of mine is superseded." in typed("prune", "mine", "--yes").out
+
+
+RATE_NOW = {"training.learning_rate": 0.01, "superseded": False}
+RATE_BEFORE = {"training.learning_rate": 0.1, "superseded": True}
+
+
+def _file(study, text):
+    path = study.folder / "mine.yaml"
+    path.write_text(text)
+    return path
