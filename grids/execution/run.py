@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 
 from fedgrid.engine.clients.placement import Request
+from fedgrid.engine.configuration.idle_settings import idle_lines
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_folder import RunFolder
@@ -34,6 +35,8 @@ def run_grid(
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the grid as a whole cannot go on.
     """
+    for line in idle_lines(grid.runs):
+        warn(line)
     axes = tuple(dict.fromkeys((*grid.varied, *naming_keys(grid.runs))))
     log = RunLog(grid.name, storage.root, warn, axes=axes)
     storage.pull_marks()
