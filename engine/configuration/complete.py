@@ -10,7 +10,6 @@ from fedgrid.algorithms.contract.base import Conditions
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, nameless
 from fedgrid.algorithms.written import written
 from fedgrid.engine.configuration.algorithm_of import algorithm_of
-from fedgrid.engine.configuration.idle_settings import check_idle
 from fedgrid.engine.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.configuration.validation import explain, inner_keys
 from fedgrid.engine.data.dataset import Dataset
@@ -49,7 +48,6 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     except ValidationError as error:
         raise explain(error, RunConfig) from error
     _check(config, dataset, data_dir)
-    check_idle(config, given)
     return config
 
 

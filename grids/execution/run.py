@@ -35,8 +35,6 @@ def run_grid(
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the grid as a whole cannot go on.
     """
-    for line in idle_lines(grid.runs):
-        warn(line)
     axes = tuple(dict.fromkeys((*grid.varied, *naming_keys(grid.runs))))
     log = RunLog(grid.name, storage.root, warn, axes=axes)
     storage.pull_marks()
@@ -102,6 +100,8 @@ def launch_remaining(
     if todo:
         check_storage(grid.runs, storage)
         check_data(todo, options.data_dir)
+        for line in idle_lines(todo):
+            warn(line)
     # Importing torch takes seconds.
     from fedgrid.grids.execution.launch import launch
 

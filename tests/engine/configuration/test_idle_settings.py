@@ -5,7 +5,7 @@ import pytest
 from fedgrid.algorithms.contract.first_round import first_rounds
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.configuration.idle_settings import idle_lines, idle_settings
+from fedgrid.engine.configuration.idle_settings import check_idle, idle_lines, idle_settings
 from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.presets.preset_files import preset_names
@@ -21,12 +21,15 @@ def run(rounds=None, **algorithm):
 @pytest.mark.parametrize("name", ["briggs", "sattler-as-published"])
 def test_defaults_that_cannot_act_are_refused(name):
     """Digits have 15 rounds."""
+    config = run(name=name)
     with pytest.raises(ConfigError, match=r"acts from round 2[12] on, and the last round is 15, both by def"):
-        run(name=name)
+        check_idle(config, {"algorithm": name})
 
 
 def test_what_is_typed_is_taken_and_said():
     sentence = "algorithm briggs: round 21 acts from round 21 on, and the last round is 3"
+    for typed in ({"algorithm": {"name": "briggs", "round": 21}}, {"training": {"rounds": 15}}):
+        check_idle(run(name="briggs"), {"algorithm": "briggs", **typed})
     assert idle_settings(run(3, name="briggs")) == {"round": sentence}
     assert idle_lines([run(3, name="briggs"), run(4, name="fedavg")]) == [f"{sentence} (1 run)"]
     assert "round 30" in idle_settings(run(name="briggs", round=30))["round"]
