@@ -6,7 +6,7 @@ training on non-IID data, IJCNN 2020, arXiv:2004.11791.
 Shapes: K clients that are clustered.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt, model_validator
@@ -15,6 +15,7 @@ from fedgrid.algorithms.clustering.agglomerative import agglomerate
 from fedgrid.algorithms.clustering.clusterers import labels_to_groups
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
 from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
+from fedgrid.algorithms.contract.first_round import FirstRound
 from fedgrid.algorithms.contract.updates import Matrix, Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, moving, split_positions
 
@@ -22,7 +23,7 @@ from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, moving, split_posi
 class BriggsSettings(CosineSettings, FedOptSettings):
     """When and how the updates are clustered."""
 
-    round: PositiveInt = 21
+    round: Annotated[PositiveInt, FirstRound()] = 21
     """The round of the clustering, counted from 1."""
     threshold: NonNegativeFloat = 0.4
     """Clusters merge while their distance is below this; in units of the metric (cosine: 0..2)."""

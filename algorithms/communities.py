@@ -10,7 +10,7 @@ Shapes: K clients of the federation, N of them asked, C communities, P entries o
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -18,6 +18,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 from fedgrid.algorithms.clustering.graph import Groups, Library, communities, silhouette, similarities
 from fedgrid.algorithms.clustering.trusted import symmetric_trusted_distances, trusted_distances
 from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, split
+from fedgrid.algorithms.contract.first_round import FirstRound
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence
@@ -44,10 +45,10 @@ class CommunitiesSettings(FedOptSettings):
     """k: how many community models WNN mixes."""
     beta: NonNegativeFloat = 1.0
     """WNN's weights are proportional to exp(-beta distance)."""
-    late: PositiveInt | None = None
+    late: Annotated[PositiveInt | None, FirstRound()] = None
     """The round, counted from 1, of the only clustering: one model for all before it, fixed communities
     that train apart after it, no attribution. None: a clustering each round."""
-    max_age: NonNegativeInt | None = None
+    max_age: Annotated[NonNegativeInt | None, FirstRound(later=2)] = None
     """Rounds after which a client's model leaves graph and means until the client takes part again; 0:
     this round's models only. None: never (as published)."""
 

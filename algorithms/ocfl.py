@@ -18,6 +18,7 @@ from fedgrid.algorithms.clustering.latecomers import regroup
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
 from fedgrid.algorithms.clustering.temperature import rises, temperature
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
+from fedgrid.algorithms.contract.first_round import FirstRound
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, moving, split_positions
@@ -27,7 +28,7 @@ class OcflSettings(CosineSettings, FedOptSettings):
     """How, and how soon, OCFL clusters."""
 
     clusterer: AnyClusterer = KMeans()
-    window: Annotated[int, Field(ge=1)] = 1
+    window: Annotated[int, Field(ge=1), FirstRound(later=1)] = 1
     """Rounds of the temperature's moving average; 1 is the published switch."""
     noise: Literal["nearest", "residual"] = "nearest"
     """Where clients go that the clusterer calls noise: to the nearest cluster, or into one of their own."""
@@ -36,7 +37,7 @@ class OcflSettings(CosineSettings, FedOptSettings):
     few_shot: PositiveInt = 1
     """How many rises of the temperature cluster the clients anew; 1 is one-shot."""
 
-    recluster_every: PositiveInt | None = None
+    recluster_every: Annotated[PositiveInt | None, FirstRound(later=2)] = None
     """Rounds after which clients that are clustered are clustered anew, whatever the temperature, so that
     those whose data have changed are found; None: never."""
 

@@ -16,6 +16,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
+from fedgrid.algorithms.contract.first_round import FirstRound
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Matrix, Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, moving, split_positions
@@ -38,7 +39,7 @@ class SattlerSettings(CosineSettings, FedOptSettings):
     """epsilon_1 as a share of the median norm of the members' updates in this round."""
     epsilon_2_share: Annotated[float, Field(ge=0, lt=1)] = 0.2
     """epsilon_2 as a share of the largest norm of any client's update so far in the run."""
-    cooldown: NonNegativeInt = 3
+    cooldown: Annotated[NonNegativeInt, FirstRound(later=1)] = 3
     """First rounds without a split."""
     linkage: Literal["single", "complete"] = "single"
     gamma_max: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -64,7 +65,7 @@ class SattlerAsPublishedSettings(SattlerSettings):
     similarity_over: Literal["parameters", "state"] = "state"
     epsilon_1: NonNegativeFloat = 0.35
     epsilon_2: NonNegativeFloat = 0.35
-    cooldown: NonNegativeInt = 20
+    cooldown: Annotated[NonNegativeInt, FirstRound(later=2)] = 20
     linkage: Literal["single", "complete"] = "complete"
 
 

@@ -45,7 +45,25 @@ def in_one_line(error: Exception) -> str:
     cause = redacted(" ".join(str(error).split()))
     if isinstance(error, FedgridError):
         return cause
-    return f"{type(error).__name__}: {cause}; see log.txt in its folder"
+    return f"{in_plugin(error)}{type(error).__name__}: {cause}; see log.txt in its folder"
+
+
+PLUGIN_MODULE = "fedgrid_plugin_"
+"""Beginning of the name of the module that is a plugin's file."""
+
+
+def in_plugin(error: BaseException) -> str:
+    """Return where in a plugin's file an error comes from, as `plugin mine.py, line 12: `; empty if nowhere.
+
+    It is the innermost such place: what the file calls may be ours, torch's or NumPy's.
+    """
+    place, step = "", error.__traceback__
+    while step is not None:
+        module = step.tb_frame.f_globals
+        if str(module.get("__name__")).startswith(PLUGIN_MODULE):
+            place = f"plugin {module['__file__']}, line {step.tb_lineno}: "
+        step = step.tb_next
+    return place
 
 
 ABBREVIATIONS = {
@@ -103,6 +121,7 @@ def of_client(client: int, round_index: int | None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        cause = f"{error}" if isinstance(error, FedgridError) else f"{type(error).__name__}: {error}"
+        known = isinstance(error, FedgridError)
+        cause = f"{error}" if known else f"{in_plugin(error)}{type(error).__name__}: {error}"
         when = "its message" if round_index is None else f"round {round_index + 1}"
         raise RunError(f"client {client}, {when}: {cause}") from error

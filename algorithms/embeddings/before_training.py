@@ -7,12 +7,13 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import floor
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, split
+from fedgrid.algorithms.contract.first_round import FirstRound
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import Order, Payload, Presence
 from fedgrid.algorithms.contract.section import PositiveInt
@@ -35,7 +36,7 @@ class BeforeTrainingSettings(SharedLayersSettings, MessageNoise):
     each (the text of Prigent et al.; its code draws from all)."""
     update_centroids: bool = True
     """Whether a newcomer, who joins the cluster of the nearest centroid, moves that centroid."""
-    recluster_every: PositiveInt | None = None
+    recluster_every: Annotated[PositiveInt | None, FirstRound(later=1)] = None
     """Rounds after which all clients send their messages again and go to the nearest centroid, so that those
     whose data have changed migrate (Prigent et al., section VIII, future work: 50); None: never."""
 

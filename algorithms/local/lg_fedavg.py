@@ -12,11 +12,13 @@ Shapes: P entries of a state vector.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 from pydantic import NonNegativeInt
 
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
+from fedgrid.algorithms.contract.first_round import FirstRound
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import (
@@ -44,7 +46,7 @@ class LgFedAvgSettings(OwnAdaptationSettings):
     shared: NonNegativeInt = 2
     """Number of last layers that are shared, a layer being a kernel and its bias or the weights of a
     normalisation; 0 is SOLO, all of them FedAvg."""
-    warmup_rounds: NonNegativeInt = 0
+    warmup_rounds: Annotated[NonNegativeInt, FirstRound(later=1)] = 0
     """First rounds of plain FedAvg, with the whole model."""
 
 

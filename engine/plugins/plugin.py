@@ -11,7 +11,7 @@ from typing import Any
 from fedgrid.algorithms.clustering.clusterers import Clusterer
 from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.errors import PLUGIN_MODULE, ConfigError
 from fedgrid.engine.models.registry import ModelEntry
 from fedgrid.engine.plugins.source import PluginSource
 
@@ -87,7 +87,7 @@ def load(source: PluginSource) -> Plugin:
         ConfigError: if the file cannot be executed, or lists something else than entries and clusterers.
     """
     assert source.code is not None, "an installed package is imported"
-    name = f"fedgrid_plugin_{source.digest[:16]}"
+    name = f"{PLUGIN_MODULE}{source.digest[:16]}"
     if name not in sys.modules:
         module = sys.modules[name] = ModuleType(name)
         module.__file__ = source.name

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.configuration.complete import DEFAULTS, complete
+from fedgrid.engine.configuration.idle_settings import idle_settings
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.run_folder import LOG, RunFolder
@@ -53,6 +54,7 @@ def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir
         "scores": {name: row.scores.get(name) for name in RESULT_COLUMNS} if row.is_finished else None,
         "seconds": row.value("seconds"),
         "uncached_seconds": row.value("uncached_seconds"),
+        "idle": list(idle_settings(row.config).values()),
         "notes": _notes(row.folder / LOG),
         "folder": f"{storage}/{row.folder.name}",
     }

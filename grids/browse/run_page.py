@@ -51,6 +51,8 @@ def print_run(facts: Mapping[str, Any], console: Console) -> None:
         say()
         scores = [cell(facts["scores"][name]) for name in RESULT_COLUMNS]
         console.print(choice_table(list(RESULT_COLUMNS.values()), [scores]))
+    for sentence in facts["idle"]:
+        say(f"note: {sentence}")
     for note in facts["notes"]:
         say(f"log: {note}")
     say()

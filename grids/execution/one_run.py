@@ -6,6 +6,7 @@ from typing import Any
 
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.idle_settings import check_idle
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import default_data_dir
 from fedgrid.engine.plugins import active
@@ -49,6 +50,8 @@ def run(
     active.use(plugins)
     images = Path(data_dir).absolute() if data_dir is not None else default_data_dir().absolute()
     whole = config if isinstance(config, RunConfig) else complete(config, images)
+    if not isinstance(config, RunConfig):
+        check_idle(whole, config)
     store = storage if isinstance(storage, Storage) else Storage.of(storage)
     store.pull_marks()
     check_origins([whole], store, images, accept=accept_changes)

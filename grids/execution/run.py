@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 
 from fedgrid.engine.clients.placement import Request
+from fedgrid.engine.configuration.idle_settings import idle_lines
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_folder import RunFolder
@@ -99,6 +100,8 @@ def launch_remaining(
     if todo:
         check_storage(grid.runs, storage)
         check_data(todo, options.data_dir)
+        for line in idle_lines(todo):
+            warn(line)
     # Importing torch takes seconds.
     from fedgrid.grids.execution.launch import launch
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote as in_address
 
 from fedgrid.algorithms import registry
+from fedgrid.engine.configuration.idle_settings import idle_settings
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.format import DamagedFile
@@ -51,7 +52,9 @@ def of_metrics() -> str:
 
 def of_run_ended(config: RunConfig, figures: Sequence[Path], mlflow_run_id: str) -> str:
     """Return a run's description: what it is, and its `figures`, which are among its artifacts."""
-    return "\n\n".join([what(config), *(_figure(path, mlflow_run_id) for path in figures)])
+    return "\n\n".join(
+        [what(config), *idle_settings(config).values(), *(_figure(path, mlflow_run_id) for path in figures)]
+    )
 
 
 def dataset_of(config: RunConfig, folder: Path) -> DatasetInput:

@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from fedgrid.engine.clients.placement import Node, Request, describe
+from fedgrid.engine.configuration.idle_settings import idle_lines
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.planning.calibrate import BUDGET, calibrate
 from fedgrid.grids.planning.encoders import RoundsLeft, workloads_of
 from fedgrid.grids.planning.estimate import Capacity, DatasetRow, capacities_of, dataset_rows
@@ -46,6 +47,8 @@ def dry_run(
         ConfigError: if a run cannot fit on the nodes, or its data set is too small for its split.
         RunError: if the storage cannot be read, or a model cannot be trained as configured.
     """
+    for line in idle_lines(grid.runs):
+        warn(line)
     storage.pull_marks()
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
     request = with_share_here([run for run, rounds in left if rounds], nodes, request, data_dir)

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.idle_settings import check_idle
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.configuration.validation import explain, key_of
 from fedgrid.engine.data.datasets import find
@@ -110,7 +111,9 @@ class Expander:
                 values = with_value(values, axis.split("."), item.value, f"axis {axis}")
         for change in self._description.changes:
             values = change.apply(values)
-        return complete(values, self._data_dir)
+        config = complete(values, self._data_dir)
+        check_idle(config, values)
+        return config
 
     def _vary(self, template: RunConfig, items: Mapping[str, Item]) -> RunConfig:
         """Return `template` with the run's own values of the `INDEPENDENT` axes."""

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from fedgrid.algorithms import registry
+from fedgrid.engine.configuration.idle_settings import idle_lines
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.records import ROUND_NUMBERS
 from fedgrid.engine.run_folder import RunFolder, folder_of
@@ -76,7 +77,7 @@ def load(
     notes = origin_notes(folders, algorithms)
     left_out = 0 if superseded else len(old)
     said = (superseded_line(grid, left_out),) if left_out else ()
-    return Study(grid, runs, results, lacking, (*said, *notes), left_out)
+    return Study(grid, runs, results, lacking, (*said, *idle_lines(configs), *notes), left_out)
 
 
 def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:

@@ -56,9 +56,8 @@ def report_page(
         _overview(study),
         *_axes(study),
         *_privacy(study),
-        *claims_sections(study),
         *([_lacking(study)] if study.unfinished else []),
-        *(published_sections(study) if published else []),
+        *((*claims_sections(study), *published_sections(study)) if published else []),
         *([_beside(study, other)] if other else []),
         *(
             section

@@ -74,6 +74,11 @@ class Run:
         return self.dataset, self.clients
 
     @property
+    def split_in_words(self) -> str:
+        """The split as headings have it: `overlapping balanced`."""
+        return self.split.replace("-", " ")
+
+    @property
     def scenario(self) -> Scenario:
         """What runs of one seed have in common that differ in their algorithm only."""
         return (self.dataset, self.clients, self.split, *self.setting)
@@ -170,6 +175,7 @@ def read_result(run: Run, scores: Mapping[str, Any], known: Collection[str] | No
 
 FIELDS = {each.name: (each.name,) for each in fields(Run) if each.name not in ("axes", "keys", "folder")} | {
     "algorithm": ("algorithm", "method", "published"),
+    "split": ("split", "split_in_words"),
     "setting": ("setting",),
     "scenario": ("scenario",),
 }

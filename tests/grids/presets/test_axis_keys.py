@@ -53,7 +53,7 @@ def test_a_new_field_of_a_section_is_an_axis_without_another_edit():
 
 def test_every_combination_of_all_axes_is_run_and_seed_and_algorithm_vary_fastest(write):
     path = write(
-        "split: majority\nclients: 10\nalgorithm: [fedavg, briggs]\nseeds: 0..1\n"
+        "split: majority\nclients: 10\nalgorithm: [fedavg, sattler]\nseeds: 0..1\n"
         "axes:\n  split.majority: [0.5, 1.0]\n  training.local_epochs: [1, 5]\n"
     )
     found = [
@@ -65,7 +65,7 @@ def test_every_combination_of_all_axes_is_run_and_seed_and_algorithm_vary_fastes
         for majority in (0.5, 1.0)
         for epochs in (1, 5)
         for seed in (0, 1)
-        for algorithm in ("fedavg", "briggs")
+        for algorithm in ("fedavg", "sattler")
     ]
     assert grid(path).varied == ("training.local_epochs", "split.majority")
 

@@ -268,7 +268,7 @@ def newcomers(*args, **options):
 
 
 def test_participation_dropout_and_joins_hold_for_all_runs_and_set_changes_them(write):
-    path = write("algorithm: [fedavg, briggs]\nparticipation: 0.5\ndropout: 0.1\njoins: {14: 5, 3: 2}")
+    path = write("algorithm: [fedavg, sattler]\nparticipation: 0.5\ndropout: 0.1\njoins: {14: 5, 3: 2}")
     assert newcomers(path) == [(0.5, 0.1, {14: 5, 3: 2})] * 2
     changed = newcomers(path, "participation=0.25", "joins.14=6", "joins.13=4")
     assert changed == [(0.25, 0.1, {14: 6, 13: 4, 3: 2})] * 2

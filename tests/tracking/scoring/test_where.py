@@ -37,6 +37,7 @@ def study(tmp_path_factory):
         ({"seed": 1}, 2),
         ({"seed": [0, 1]}, 1),
         ({"split": "overlapping-balanced"}, 2),
+        ({"split": "overlapping balanced"}, 2),
         ({"dataset": "digits"}, 1),
         ({"local_epochs": 2}, 2),
         ({"training.local_epochs": 2.0}, 2),
