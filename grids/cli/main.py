@@ -11,6 +11,8 @@ import logging
 import os
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -84,6 +86,7 @@ def of_all_commands(
 
 def main() -> None:
     """Be the process of the command line, which ends without freeing what it holds: that takes a second."""
+    prepare_output()
     leave = _Leave()
     # Registered first, called last: after threads, temporary folders and Ray have ended as they should.
     atexit.register(leave)
@@ -92,6 +95,16 @@ def main() -> None:
     except SystemExit as end:
         leave.code = end.code
         raise
+
+
+def prepare_output() -> None:
+    """Let a standard stream that is closed lead nowhere, and replace what standard output cannot encode."""
+    for name in ("stdout", "stderr"):
+        # Open for as long as the process is.
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 class _Leave:
