@@ -18,6 +18,7 @@ from pydantic import Field, model_validator
 
 from fedgrid.algorithms.clustering.latecomers import place, split_among
 from fedgrid.algorithms.contract.base import Algorithm, Conditions, Diagnostics, Fresh, Settings, State
+from fedgrid.algorithms.contract.checks import checked_partition
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_method import AnyLocalMethod, LocalMethod, PlainTraining
 from fedgrid.algorithms.contract.local_rule import PLAIN
@@ -148,7 +149,8 @@ class FedOpt(Algorithm):
     ) -> tuple[State, Diagnostics]:
         """Place latecomers, choose the partition of this round, then average the updates within it."""
         state, updates, placed = place(state, updates)
-        state, diagnostics = self.recluster(state, round_index, updates, rng)
+        clustered, diagnostics = self.recluster(state, round_index, updates, rng)
+        state = checked_partition(self, "recluster", clustered, len(state.labels_K))
         return self.aggregate(state, updates, rng), replace(
             diagnostics, placed={**placed, **diagnostics.placed}
         )

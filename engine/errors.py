@@ -1,5 +1,6 @@
 """Errors that a user can act on: each message says what was given, what is allowed and what to do next."""
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -64,6 +65,14 @@ def in_plugin(error: BaseException) -> str:
             place = f"plugin {module['__file__']}, line {step.tb_lineno}: "
         step = step.tb_next
     return place
+
+
+def plugin_of(kind: type) -> str:
+    """Return which plugin's file a class is of, as `plugin mine.py: `; empty if of none."""
+    module = sys.modules.get(kind.__module__)
+    if module is None or not kind.__module__.startswith(PLUGIN_MODULE):
+        return ""
+    return f"plugin {module.__file__}: "
 
 
 ABBREVIATIONS = {

@@ -4,6 +4,7 @@ Shapes: K clients of the federation, C cluster models, P entries of a state vect
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -234,7 +235,18 @@ def split(state: State, cluster: int, groups: Sequence[Sequence[int]]) -> State:
     next free ones, so that a partition does not depend on the order in which a clusterer names its
     labels. Members of the cluster in no group (no usable update this round) join the largest group; ties go
     to the first.
+
+    Raises:
+        ValueError: a client is in two groups, or in none of this cluster's places.
     """
+    times = Counter(int(client) for group in groups for client in group)
+    wrong = [client for client, count in times.items() if count > 1 or state.labels_K[client] != cluster]
+    if wrong:
+        raise ValueError(
+            f"client {wrong[0]} is in {times[wrong[0]]} of the groups into which cluster {cluster} is split, "
+            f"and in cluster {state.labels_K[wrong[0]]}; each group may have members of the cluster that are "
+            "in no other group"
+        )
     ordered = sorted((sorted(group) for group in groups if len(group)), key=lambda group: group[0])
     labels_K = state.labels_K.copy()
     num_clusters = len(state.models)

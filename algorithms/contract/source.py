@@ -3,7 +3,7 @@
 Shapes: P entries of a state vector.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -30,6 +30,14 @@ class Source(Protocol):
 
         `wanted` maps each name to the clients whose outputs it takes to compute it.
         """
+
+
+def read_only(arrays: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return the same arrays, to which NumPy now refuses to write."""
+    arrays = list(arrays)
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays
 
 
 class InMemory:

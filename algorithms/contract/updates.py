@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.products import Matrix, Products, Vector, inner_products, map_blocks
-from fedgrid.algorithms.contract.source import UPDATE, Arrays, InMemory, Source
+from fedgrid.algorithms.contract.source import UPDATE, Arrays, InMemory, Source, read_only
 
 __all__ = ["Matrix", "Updates", "Vector", "mean_of", "shares_of"]
 
@@ -40,8 +40,7 @@ class Updates:
         images: client id -> number of images it trained on.
         steps: client id -> number of its optimizer steps.
         weights: client id -> positive weight in every mean; None: all are equal.
-        sampled: clients that `participation` drew for this round, for algorithms that ask others too; None:
-            all that have an update.
+        sampled: clients that `participation` drew; others may have been asked too. None: all in the view.
         noise: what the server adds to every mean that it takes; None: nothing.
     """
 
@@ -167,7 +166,7 @@ class Updates:
 
     def outputs(self, name: str) -> list[NDArray[Any]]:
         """Return a named output of each reply, in the order of `clients`."""
-        return self._source.fetch(self.clients, name)
+        return read_only(self._source.fetch(self.clients, name))
 
     def derived(self, output: str, name: str, compute: Callable[[list[NDArray[Any]]], Arrays]) -> Arrays:
         """Return what `compute` makes of a named output of all replies, in the order of `clients`.
@@ -175,8 +174,7 @@ class Updates:
         Runs that share this round compute it once; `name` tells what it is from anything else that is made
         of the same output.
         """
-        wanted = {_name(f"{output}-{name}", self.clients): self.clients}
-        return self._source.cached(wanted, lambda _: [compute(self.outputs(output))])[0]
+        return self._statistic(f"{output}-{name}", lambda: compute(self.outputs(output)))
 
     def mean(self, weights: Mapping[int, float] | None = None) -> Vector:
         """Return the mean update over the whole state, float32, shape (P,); `weights` as in `means`."""
@@ -206,7 +204,7 @@ class Updates:
             return [{"mean_P": self._mean(vectors, group, weights)} for group in wanted]
 
         known = dict(zip(by_name, self._source.cached(by_name, compute), strict=True))
-        means = [known[_mean_name(output, group, weights)]["mean_P"] for group in groups]
+        means = read_only(known[_mean_name(output, group, weights)]["mean_P"] for group in groups)
         if self._noise is None:
             return means
         return [
@@ -221,8 +219,7 @@ class Updates:
         out = np.empty(rows[0].size, np.float32)
 
         def block_mean(columns: slice) -> None:
-            parts = [row[columns] for row in rows]
-            out[columns] = mean_of(parts, shares)
+            out[columns] = mean_of([row[columns] for row in rows], shares)
 
         self._map_blocks(block_mean, out.size)
         return out
@@ -259,13 +256,17 @@ class Updates:
 
     @cached_property
     def _vectors(self) -> list[Vector]:
-        return self._source.fetch(self.clients)
+        return read_only(self._source.fetch(self.clients))
 
     def _cached(self, statistic: str, compute: Callable[[], Arrays]) -> Arrays:
         """Return a statistic of all updates in this view from the source's cache; compute it on a miss."""
         seen = "parameters" if self._width == self.layout.num_parameters else "state"
-        wanted = {_name(f"{statistic}-{seen}", self.clients): self.clients}
-        return self._source.cached(wanted, lambda _: [compute()])[0]
+        return self._statistic(f"{statistic}-{seen}", compute)
+
+    def _statistic(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
+        (arrays,) = self._source.cached({_name(name, self.clients): self.clients}, lambda _: [compute()])
+        read_only(arrays.values())
+        return arrays
 
     def _map_blocks(self, function: Callable[[slice], T], width: int) -> list[T]:
         return map_blocks(function, width, self._threads)

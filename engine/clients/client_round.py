@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.contract.source import UPDATE, Arrays, Compute
+from fedgrid.algorithms.contract.source import UPDATE, Arrays, Compute, read_only
 from fedgrid.engine.clients.messages import (
     EvaluateReport,
     EvaluateTask,
@@ -69,6 +69,8 @@ class ClientRound:
             round_index: from 0.
             watch: counts the time that training and waiting take.
         """
+        for arrays in [*memories.values(), *(task.order.payload for task in tasks)]:
+            read_only(arrays.values())
         self._tasks = {task.client: task for task in tasks}
         self._models = models
         self._memories = memories
@@ -150,6 +152,8 @@ class ClientRound:
             return
         with self._watch.train():
             replies = self._pool.train(tasks, self._models, self._memories)
+        for reply in replies:
+            read_only([reply.update, *reply.outputs.values(), *reply.memory.values()])
         self._replies |= {reply.report.client: reply for reply in replies}
         self.trained += [reply.report for reply in replies]
 

@@ -1,6 +1,7 @@
 """Images and labels on a device, as a worker trains and tests on them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -30,6 +31,14 @@ class DeviceSet:
         return cls(
             images.to(device, non_blocking=True).permute(0, 3, 1, 2), labels.to(device, non_blocking=True)
         )
+
+    @contextmanager
+    def only_read(self, by: str) -> Iterator[None]:
+        """Raise ValueError if `by` writes to them in the block."""
+        before = self.images._version, self.labels._version
+        yield
+        if before != (self.images._version, self.labels._version):
+            raise ValueError(f"{by} wrote to the client's images; work on a copy")
 
     def part(self, where: slice) -> "DeviceSet":
         """Return a view of some of them."""

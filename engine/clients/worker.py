@@ -117,9 +117,9 @@ class ClientWorker:
         for client in clients:
             held = self._holdings.train(client, message.round_index)
             when = {"round_index": message.round_index} if message.draws_anew else {}
-            rng = generator(self._setup.seed, "message", client=client, **when)
-            started = perf_counter()
-            with self._fixed(), of_client(client, None):
+            rng, started = generator(self._setup.seed, "message", client=client, **when), perf_counter()
+            by = f"{type(message).__name__}.describe"
+            with self._fixed(), of_client(client, None), held.only_read(by):
                 images = codec.encode_classes(held.images, held.labels) if codec else held.images
                 payload = message.describe(images, held.labels, self._setup.num_classes, rng)
             described.append(Described(payload, perf_counter() - started))

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from fedgrid.algorithms.contract.base import Algorithm, Fresh, Labels
+from fedgrid.algorithms.contract.base import Algorithm, Fresh, Labels, State
+from fedgrid.algorithms.contract.checks import checked_global_model, checked_served, checked_state
 from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.orders import Served
+from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.before_training.encoder_clients import updates_sent
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.messages import Setup
@@ -15,6 +18,7 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.disturbances.held import Changes
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.round.contract_errors import in_round
 from fedgrid.engine.round.participation import Participation
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.training.settings import Evaluation
@@ -94,8 +98,21 @@ class Federation:
 
     def begin(self, fresh: Fresh) -> RunState:
         """Return the run's state before the first round; `fresh` draws initial models."""
-        state = self.algorithm.init(self.layout, len(self.truth_K), fresh, generator(self.seed, "init"))
-        return RunState(0, self.algorithm.reveal(state, self.truth_K))
+        with in_round(0):
+            state = self.algorithm.init(self.layout, len(self.truth_K), fresh, generator(self.seed, "init"))
+            state = self.checked("init", state)
+            return RunState(0, self.checked("reveal", self.algorithm.reveal(state, self.truth_K)))
+
+    def checked(self, method: str, state: State) -> State:
+        """Return the state that a method of the algorithm has returned, checked and read-only."""
+        return checked_state(self.algorithm, method, state, self.layout.size, len(self.truth_K))
+
+    def to_test(self, state: State) -> tuple[Served, Vector | None]:
+        """Return the models that clients are served, and the one for all if it is to be tested."""
+        served = checked_served(self.algorithm, state, self.layout.size)
+        if not self.evaluation.global_model:
+            return served, None
+        return served, checked_global_model(self.algorithm, state, self.layout.size)
 
     def evaluates(self, round_index: int) -> bool:
         """Return whether models are tested in a round, which counts from 0."""

@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.orders import Payload
+from fedgrid.algorithms.contract.source import read_only
 from fedgrid.engine.clients.messages import Described, TrainReport
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Meeting:
     ) -> "Meeting":
         """Return what the speakers have said, in their order; `round_index` counts from 0."""
         messages = {client: each.payload for client, each in zip(speakers, described, strict=True)}
+        read_only(array for payload in messages.values() for array in payload.values())
         of_encoder = (0, 0)
         if encoder is not None:
             down, up = (encoder.bytes_down, encoder.bytes_up) if round_index == 0 else (0, 0)

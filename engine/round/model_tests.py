@@ -1,6 +1,6 @@
 """Which models are tested after a round, and what each client's records have of those tests.
 
-Shapes: K clients of the federation.
+Shapes: K clients of the federation, P entries of a state vector.
 """
 
 from collections.abc import Collection, Mapping
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedgrid.algorithms.contract.base import Algorithm, State
 from fedgrid.algorithms.contract.orders import Served
+from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.clients.client_round import ClientRound, Evaluations
 from fedgrid.engine.clients.messages import Memory
 from fedgrid.engine.training.confusion import Counts
@@ -31,16 +31,16 @@ class ModelTests:
 
 def run_tests(
     work: ClientRound,
-    algorithm: Algorithm,
-    state: State,
+    served: Served,
+    model: Vector | None,
     memories: Mapping[int, Memory],
     testing: Collection[int],
-    evaluation: Evaluation,
 ) -> ModelTests:
-    """Test the models after a round: every client on the server's images, `testing` on their own too."""
-    served = algorithm.served(state)
+    """Test the models after a round: every client on the server's images, `testing` on their own too.
+
+    `model` is the one for all, shape (P,); None if there is none, or it is not to be tested.
+    """
     tested = served, work.test(served, memories, testing)
-    model = algorithm.global_model(state) if evaluation.global_model else None
     if model is None:
         return ModelTests(tested)
     if served.adaptation is None and all(each is model for each in served.models):

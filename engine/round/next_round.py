@@ -19,6 +19,7 @@ from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.clients.stopwatch import Stopwatch
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.records import RoundRecord
+from fedgrid.engine.round.contract_errors import in_round
 from fedgrid.engine.round.federation import Federation
 from fedgrid.engine.round.model_tests import ModelTests, run_tests
 from fedgrid.engine.round.plan import Plan, plan_round
@@ -39,12 +40,14 @@ def next_round(
     whole round is computed here: all of its numbers are of the same updates.
 
     Raises:
-        RunError: if no client has a usable update; `run_state` is still good.
+        RunError: no client has a usable update, or the algorithm breaks its contract; `run_state` is still
+            good.
     """
-    try:
-        return _run(federation, run_state, pool, cache)
-    except OtherBits:
-        return _run(federation, run_state, pool, None)
+    with in_round(run_state.rounds_done + 1):
+        try:
+            return _run(federation, run_state, pool, cache)
+        except OtherBits:
+            return _run(federation, run_state, pool, None)
 
 
 def _run(
@@ -143,6 +146,7 @@ def _stepped(federation: Federation, plan: Plan, updates: Updates) -> tuple[Stat
         return plan.state, Diagnostics(warnings=("every sampled client dropped out: nothing has changed",))
     rng = generator(federation.seed, "algorithm", round_index=plan.round_index)
     state, diagnostics = federation.algorithm.step(plan.state, plan.round_index, updates, rng)
+    state = federation.checked("step", state)
     if diagnostics.silhouette is None:
         labels = state.labels_K[list(updates.clients)]
         groups = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
@@ -159,4 +163,4 @@ def _test(federation: Federation, plan: Plan, work: ClientRound, after: RunState
     testing = plan.attendance.present
     if federation.evaluation.clients == "asked":
         testing = tuple(order.client for order in plan.orders)
-    return run_tests(work, federation.algorithm, after.state, after.memories, testing, federation.evaluation)
+    return run_tests(work, *federation.to_test(after.state), after.memories, testing)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedgrid.engine.errors import RunError
+from fedgrid.algorithms.contract.checks import checked_orders, frozen
 from fedgrid.engine.round.meeting import Meeting
 from fedgrid.engine.seeds import generator
 from fedgrid.engine.uplink.ledger import Ledger, ledger_of
@@ -54,12 +53,13 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
     """Return the plan of the next round; clients of `pool` send their messages.
 
     Raises:
-        RunError: the algorithm's orders are impossible, or no client can pay for round 1.
+        BrokenContract: the algorithm's state or orders are impossible.
+        RunError: no client can pay for round 1.
     """
     round_index = run_state.rounds_done
     attendance = federation.participation.attendance(round_index)
     ledger = ledger_of(federation.accountant, run_state.spent_K, len(federation.truth_K), round_index)
-    state = _revealed(federation, run_state.state, round_index)
+    state = _revealed(federation, frozen(run_state.state), round_index)
     state, meeting = _meet(federation, state, attendance, ledger, pool, round_index)
     ledger.charge(meeting.messages, meeting.again)
     ordered = _ordered(federation, state, attendance, round_index)
@@ -73,7 +73,7 @@ def _revealed(federation: Federation, state: State, round_index: int) -> State:
     now_K, before_K = (
         federation.changes.truth(federation.truth_K, index) for index in (round_index, round_index - 1)
     )
-    return federation.algorithm.reveal(state, now_K, before_K)
+    return federation.checked("reveal", federation.algorithm.reveal(state, now_K, before_K))
 
 
 def _meet(
@@ -95,25 +95,15 @@ def _meet(
     meeting = Meeting.of(speakers, described, attendance.newcomers, federation.encoder, round_index)
     rng = generator(federation.seed, "messages", round_index=round_index)
     hear = algorithm.meet_again if again else algorithm.meet
-    return hear(state, meeting.messages, federation.layout, rng), meeting
+    state = hear(state, meeting.messages, federation.layout, rng)
+    return federation.checked(hear.__name__, state), meeting
 
 
 def _ordered(
     federation: Federation, state: State, attendance: Attendance, round_index: int
 ) -> Sequence[Order]:
-    """Return the algorithm's orders, by client.
-
-    Raises:
-        RunError: several orders for a client, or one for a client that has not joined.
-    """
+    """Return the algorithm's orders, by client."""
     algorithm, presence = federation.algorithm, attendance.presence
     rng = generator(federation.seed, "orders", round_index=round_index)
     orders = algorithm.orders(state, round_index, presence, rng)
-    counts = Counter(order.client for order in orders)
-    wrong = [client for client, count in counts.items() if count > 1 or client not in presence.joined]
-    if wrong:
-        raise RunError(
-            f"client {wrong[0]}, round {round_index + 1}: {type(algorithm).__name__} gave it "
-            f"{counts[wrong[0]]} orders; expected at most one, and only for clients that have joined"
-        )
-    return sorted(orders, key=lambda order: order.client)
+    return checked_orders(algorithm, orders, len(state.models), presence)

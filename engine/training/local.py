@@ -117,6 +117,7 @@ def train(
                 logits.append(steps.step(local, epoch_inputs[batch], epoch_labels[batch]))
                 targets.append(epoch_labels[batch])
         finished = steps.finish(local, len(logits))
+        local.check_start(rule)
     model = flat.read()
     losses, accuracies = _running(logits, targets, training.local_epochs if max_steps is None else 1)
     return LocalResult(
@@ -156,6 +157,11 @@ class Local:
     def note_start(self) -> None:
         """Keep the parameters as they are now: a rule's `start` may have changed them."""
         self._start = self.weights.detach().clone()
+
+    def check_start(self, rule: LocalRule) -> None:
+        """Raise ValueError if the rule has written to `start`."""
+        if self._start is not None and self._start._version:
+            raise ValueError(f"{type(rule).__name__} wrote to local.start; work on a copy")
 
     @property
     def reference(self) -> Tensor | None:

@@ -349,7 +349,7 @@ class TestOrders:
     )
     def test_two_orders_for_a_client_or_one_before_it_has_joined_is_an_error(self, pick):
         told = Participation(CLIENTS, SEED, joins={3: 2})
-        with pytest.raises(RunError, match=r"^client [13], round 1: Picky"):
+        with pytest.raises(RunError, match=r"^round 1: Picky.orders returned . orders for client [13]"):
             play(federation(self.Picky(pick), participation=told), in_process(), 1)
 
 
