@@ -37,6 +37,10 @@ class RunError(FedgridError):
     """A run stopped: the message starts with the client, the round and the cause."""
 
 
+class FinalError(RunError):
+    """A run stopped where it would stop again: it is not retried."""
+
+
 class StorageError(RunError):
     """The storage cannot be read or written at present."""
 
@@ -65,6 +69,30 @@ def in_plugin(error: BaseException) -> str:
             place = f"plugin {module['__file__']}, line {step.tb_lineno}: "
         step = step.tb_next
     return place
+
+
+OF_CODE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    TypeError,
+    ValueError,
+)
+
+
+def is_final(error: BaseException) -> bool:
+    """Return whether a run that failed so would fail so again.
+
+    Of a plugin's errors those of its code are, torch's about shapes among them; those of the disk, of memory,
+    of a GPU and of Ray may pass.
+    """
+    if isinstance(error, FedgridError):
+        return isinstance(error, FinalError | ConfigError)
+    of_torch = type(error) is RuntimeError and "CUDA" not in str(error)
+    return bool(in_plugin(error)) and (of_torch or isinstance(error, OF_CODE))
 
 
 def plugin_of(kind: type) -> str:
@@ -133,4 +161,5 @@ def of_client(client: int, round_index: int | None) -> Iterator[None]:
         known = isinstance(error, FedgridError)
         cause = f"{error}" if known else f"{in_plugin(error)}{type(error).__name__}: {error}"
         when = "its message" if round_index is None else f"round {round_index + 1}"
-        raise RunError(f"client {client}, {when}: {cause}") from error
+        kind = FinalError if is_final(error) else RunError
+        raise kind(f"client {client}, {when}: {cause}") from error

@@ -17,7 +17,7 @@ from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.configuration.algorithm_of import own_columns
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data import own_images
-from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.errors import ConfigError, FinalError
 from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.integrity import done_mark
 from fedgrid.engine.integrity.done_mark import CONFIG, DONE, OF_ROUNDS, TIMES, TIMES_CHECKSUM, times_mark_of
@@ -227,7 +227,7 @@ class RunFolder:
                 return run_state
         if stored and not is_any_undamaged:
             names = ", ".join(checkpoint.names(number)[0] for number in stored)
-            raise RunError(f"every state in {self.path} is damaged ({names}); move it away to start again")
+            raise FinalError(f"every state in {self.path} is damaged ({names}); move it away to start again")
         if stored or found.damaged:
             why = "; ".join(found.damaged.values()) or f"the records end before round {stored[-1]}"
             self.log(f"warning: {why}: all rounds are run again")

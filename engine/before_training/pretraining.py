@@ -25,7 +25,7 @@ from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.encoders import store
 from fedgrid.engine.encoders.encoder import NUM_CLASSES, STATE, Encoder, model_of, principal
 from fedgrid.engine.encoders.reconstruction import LOSSES, Reconstruction
-from fedgrid.engine.errors import RunError
+from fedgrid.engine.errors import FinalError
 from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.partition.server_images import hold_out
@@ -243,7 +243,7 @@ def _moved(vector: Vector, replies: Sequence[Reply], when: str) -> Vector:
     """Return the model moved by the mean of the usable updates."""
     usable = [reply.update for reply in replies if reply.report.usable]
     if not usable:
-        raise RunError(f"{when}: no update is finite; lower encoder.learning_rate")
+        raise FinalError(f"{when}: no update is finite; lower encoder.learning_rate")
     total = np.zeros(len(vector))
     for update in usable:
         total += update

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fedgrid.algorithms.contract.checks import BrokenContract
-from fedgrid.engine.errors import RunError, plugin_of
+from fedgrid.engine.errors import FinalError, plugin_of
 
 
 @contextmanager
@@ -13,4 +13,4 @@ def in_round(number: int) -> Iterator[None]:
     try:
         yield
     except BrokenContract as error:
-        raise RunError(f"round {number}: {plugin_of(error.of)}{error}") from error
+        raise FinalError(f"round {number}: {plugin_of(error.of)}{error}") from error

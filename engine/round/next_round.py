@@ -17,7 +17,7 @@ from fedgrid.engine.clients.client_round import ClientRound
 from fedgrid.engine.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.clients.pool import Pool
 from fedgrid.engine.clients.stopwatch import Stopwatch
-from fedgrid.engine.errors import RunError
+from fedgrid.engine.errors import FinalError
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.round.contract_errors import in_round
 from fedgrid.engine.round.federation import Federation
@@ -40,7 +40,7 @@ def next_round(
     whole round is computed here: all of its numbers are of the same updates.
 
     Raises:
-        RunError: no client has a usable update, or the algorithm breaks its contract; `run_state` is still
+        FinalError: no client has a usable update, or the algorithm breaks its contract; `run_state` is still
             good.
     """
     with in_round(run_state.rounds_done + 1):
@@ -99,12 +99,12 @@ def _updates(
     """Return the view of the usable updates.
 
     Raises:
-        RunError: clients replied, and none has a usable update.
+        FinalError: clients replied, and none has a usable update.
     """
     usable = [report for report in reports if report.usable]
     if reports and not usable:
         clients = ", ".join(str(report.client) for report in reports)
-        raise RunError(
+        raise FinalError(
             f"clients {clients}, round {plan.round_index + 1}: every update is NaN or infinite, so there is "
             f"nothing to aggregate; the state of round {plan.round_index} is kept. "
             "Lower training.learning_rate (or algorithm.server_learning_rate)"

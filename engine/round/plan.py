@@ -54,7 +54,7 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
 
     Raises:
         BrokenContract: the algorithm's state or orders are impossible.
-        RunError: no client can pay for round 1.
+        FinalError: no client can pay for round 1.
     """
     round_index = run_state.rounds_done
     attendance = federation.participation.attendance(round_index)

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.orders import Order, Payload
-from fedgrid.engine.errors import RunError
+from fedgrid.engine.errors import FinalError
 from fedgrid.engine.uplink.accountant import (
     CLUSTER_EPSILON,
     EPSILON,
@@ -46,7 +46,7 @@ class Ledger:
         """Return the orders that leave their client within its budget.
 
         Raises:
-            RunError: in the first round, if no client can pay for it.
+            FinalError: in the first round, if no client can pay for it.
         """
         return orders
 
@@ -117,7 +117,7 @@ class PrivacyLedger(Ledger):
             least = min(self._epsilon_after(client, cost) for client, cost in costs.items())
             before = min(self._epsilon_after(client, 0.0) for client in costs)
             advice = "no noise covers what they send" if isinf(least) else "raise the budget or the noise"
-            raise RunError(
+            raise FinalError(
                 f"privacy.epsilon = {budget:g}: no client can pay for round 1: its epsilon is {before:.3g} "
                 f"before it and {least:.3g} after it; {advice}"
             )

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.errors import in_one_line
+from fedgrid.engine.errors import in_one_line, is_final
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.clock import CLOCK, Clock, backoff
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent, run_to_end
@@ -31,7 +31,9 @@ def run_in_process(
     clock: Clock = CLOCK,
     accept_changes: bool = False,
 ) -> None:
-    """Run `runs` and pass their events to `watch`; a run that fails is retried `retries` times, after pauses.
+    """Run `runs` and pass their events to `watch`; one that fails is retried `retries` times, after pauses.
+
+    One that would fail again is not.
 
     `until` is as in `Grid`, `cache` and `accept_changes` as in `LaunchOptions`.
 
@@ -44,14 +46,14 @@ def run_in_process(
     for config in runs:
         for attempt in range(1, retries + 2):
             events = run_to_end(session, config, storage, lambda: watch.stopping, until.get(config.run_id))
-            cause = _run(config, _once_on_disk(events, session), watch)
-            if cause is None:
+            error = _run(config, _once_on_disk(events, session), watch)
+            if error is None:
                 break
-            if attempt <= retries:
-                watch.retry(config, cause, attempt)
-                clock.pause(backoff(attempt))
-            else:
-                watch.fail(config, cause, attempt)
+            if attempt > retries or is_final(error):
+                watch.fail(config, in_one_line(error), attempt)
+                break
+            watch.retry(config, in_one_line(error), attempt)
+            clock.pause(backoff(attempt))
         if watch.all_stopped:
             return
 
@@ -73,14 +75,14 @@ def _once_on_disk(events: Iterator[RunEvent], session: Session) -> Iterator[RunE
         raise
 
 
-def _run(config: RunConfig, events: Iterator[RunEvent], watch: Watch) -> str | None:
-    """Run one run to its end; return the cause if it fails, else None. An error of `watch` is no failure."""
+def _run(config: RunConfig, events: Iterator[RunEvent], watch: Watch) -> Exception | None:
+    """Run one run to its end; return its error if it fails, else None. An error of `watch` is no failure."""
     while True:
         try:
             event = next(events, None)
         except Exception as error:
             # Also a bug of ours or of a library: it must not stop the grid's other runs.
-            return in_one_line(error)
+            return error
         if event is None:
             return None
         watch.handle(config, event)

@@ -56,7 +56,15 @@ class RunStopped:
     """The run was asked to stop and has stopped after a round; all its rounds are on disk."""
 
 
-RunEvent: TypeAlias = RunPreparing | RunStarted | RoundDone | RunFinished | RunStopped
+@dataclass(frozen=True)
+class RunFailed:
+    """The run has failed and would fail again; its rounds on disk remain valid."""
+
+    cause: str
+    """In one line."""
+
+
+RunEvent: TypeAlias = RunPreparing | RunStarted | RoundDone | RunFinished | RunStopped | RunFailed
 
 
 class Runner(Protocol):

@@ -19,7 +19,7 @@ from fedgrid.engine.clients.placement import Placement
 from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data import own_images
-from fedgrid.engine.errors import RunError, in_one_line
+from fedgrid.engine.errors import RunError, in_one_line, is_final
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource
 from fedgrid.engine.round_cache.files import CacheOptions
@@ -27,7 +27,7 @@ from fedgrid.engine.storage.clock import CLOCK, backoff
 from fedgrid.engine.storage.driver import check_driver
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.import_meanwhile import import_meanwhile
-from fedgrid.grids.execution.run_events import RunEvent, RunFinished, RunStopped, run_to_end
+from fedgrid.grids.execution.run_events import RunEvent, RunFailed, RunFinished, RunStopped, run_to_end
 from fedgrid.grids.results.grid_folder import GridFolder
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ class ServerTrainable(tune.Trainable):
         """Return the events since the last step, at least one.
 
         Raises:
-            RunError: for any failure, in one line: Tune passes on only the text of an error.
+            RunError: for any failure that a retry may mend, in one line: Tune passes on only the text of an
+                error.
         """
         try:
             if self._events is None:
@@ -104,8 +105,10 @@ class ServerTrainable(tune.Trainable):
                 self._events = EventReader(run, self._server.round_write)
             events = self._events.read()
         except Exception as error:
-            raise RunError(in_one_line(error)) from error
-        return {"events": events, "done": isinstance(events[-1], RunFinished | RunStopped)}
+            if not is_final(error):
+                raise RunError(in_one_line(error)) from error
+            events = [RunFailed(in_one_line(error))]
+        return {"events": events, "done": isinstance(events[-1], RunFinished | RunStopped | RunFailed)}
 
     def _run(self) -> Iterator[RunEvent]:
         context = self._context

@@ -24,7 +24,7 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.stopper import Stopper
 
 from fedgrid.engine.errors import RunError
-from fedgrid.grids.execution.run_events import RoundDone
+from fedgrid.grids.execution.run_events import RoundDone, RunFailed
 from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
 from fedgrid.grids.local_ray.start import light_tune
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 def run_trials(
     context: LaunchContext, watch: Watch, retries: int, deadlines: ServerDeadlines | None = None
 ) -> None:
-    """Run every run of a launch and pass their events to `watch`; a run that fails is retried.
+    """Run every run of a launch and pass their events to `watch`; a run that fails is
+    retried, unless it would fail again.
 
     A run whose server is silent beyond `deadlines` fails, and its server is killed.
 
@@ -134,7 +135,11 @@ class _Listener(tune.Callback):
         had_round = any(isinstance(event, RoundDone) for event in result["events"])
         self._deadlines.hear(trial.trial_id, had_round=had_round)
         for event in result["events"]:
-            self._watch.handle(self._run(trial), event)
+            if isinstance(event, RunFailed):
+                attempts = self._failures[trial.config["index"]] + 1
+                self._watch.fail(self._run(trial), event.cause, attempts)
+            else:
+                self._watch.handle(self._run(trial), event)
 
     def on_trial_complete(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any

@@ -7,7 +7,17 @@ import pytest
 
 from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.configuration.validation import key_of
-from fedgrid.engine.errors import ConfigError, hint, unknown, unknown_key
+from fedgrid.engine.errors import (
+    PLUGIN_MODULE,
+    ConfigError,
+    FinalError,
+    RunError,
+    hint,
+    is_final,
+    of_client,
+    unknown,
+    unknown_key,
+)
 
 NOWHERE = Path("no-data-needed")
 
@@ -48,6 +58,44 @@ def test_key_survives_pickling():
     """Ray pickles the errors of its actors."""
     error = pickle.loads(pickle.dumps(ConfigError("clients = 0", ("clients",))))
     assert (str(error), error.key) == ("clients = 0", ("clients",))
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "final"),
+    [
+        (ZeroDivisionError("division by zero"), True),
+        (KeyError("mine"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied (8x3 and 4x2)"), True),
+        (FinalError("every update is NaN"), True),
+        (ConfigError("batches of one image"), True),
+        (RunError("client 3, round 2: its actor died"), False),
+        (OSError(28, "No space left on device"), False),
+        (MemoryError(), False),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
+        (OutOfMemoryError("tried to allocate 2 GiB"), False),
+        (TimeoutError("no answer"), False),
+    ],
+    ids=repr,
+)
+def test_a_plugins_slips_are_final_and_what_may_pass_is_not(error, final):
+    """Raised by a function of a plugin's module."""
+    module = {"__name__": f"{PLUGIN_MODULE}1234", "__file__": "mine.py", "error": error}
+    exec("def fail():\n    raise error", module)
+    with pytest.raises(type(error)) as caught:
+        module["fail"]()
+    assert is_final(caught.value) is final
+    with pytest.raises(RunError, match="^client 3, round 2: ") as at_a_client, of_client(3, 1):
+        module["fail"]()
+    assert is_final(at_a_client.value) is final
+
+
+def test_an_unexpected_error_of_our_own_code_is_retried():
+    """Files that a damaged disk returns can be what it stumbles over."""
+    assert not is_final(ValueError("a bug of ours"))
 
 
 def test_unknown_names_list_the_nearest_and_all_known():

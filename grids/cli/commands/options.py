@@ -134,7 +134,12 @@ GpusPerActor = Annotated[
         help="Share of a GPU that an actor reserves. [default: 0.05 if there is one]",
     ),
 ]
-Retries = Annotated[int, typer.Option(min=0, help="Retries of a run that fails.")]
+Retries = Annotated[
+    int,
+    typer.Option(
+        min=0, help="Retries of a run that fails, unless it would fail again: by a slip in a plugin, or NaN."
+    ),
+]
 InProcess = Annotated[
     bool, typer.Option("--in-process", help="Run in this process, without Ray: for debugging.")
 ]

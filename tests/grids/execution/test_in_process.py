@@ -6,7 +6,7 @@ import pytest
 
 import fedgrid.grids.execution.in_process
 import fedgrid.grids.execution.run_events
-from fedgrid.engine.errors import RunError
+from fedgrid.engine.errors import FinalError, RunError
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.lease import Lease
@@ -145,6 +145,15 @@ def test_next_run_starts_after_one_that_fails_too_often(run, storage, error, mes
     failure = RunFolder(storage, RUNS[0]).failure()
     assert (failure.cause, failure.attempts) == (message, 3)
     assert calls[-5:] == [("start", 2, 0), *rounds(2), ("finish", 2, None)]
+
+
+def test_a_run_that_would_fail_again_is_not_retried(run, storage):
+    """A retry cannot mend NaN, nor a plugin's `1 / 0`; the next run starts all the same."""
+    watch, calls = run(FinalError("round 2: every update is NaN"), at=(1, 2), times=9, retries=2)
+    assert [outcome.error for outcome in watch.failures] == ["round 2: every update is NaN"]
+    assert RunFolder(storage, RUNS[0]).failure().attempts == 1
+    assert "retry" not in {call[0] for call in calls}
+    assert calls[-1] == ("finish", 2, None)
 
 
 def test_pauses_between_retries_grow(run, time):

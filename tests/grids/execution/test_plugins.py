@@ -34,7 +34,7 @@ class Fragile(FedOpt):
 
     def recluster(self, state, round_index, updates, rng):
         if round_index == 1 and Path("FLAG").exists():
-            raise ValueError("broken on purpose")
+            raise OSError("broken on purpose")
         return state, Diagnostics()
 
 ALGORITHMS = [AlgorithmEntry("fragile", "FRG", "fails", "ours", Fragile, FedOptSettings())]
