@@ -82,6 +82,11 @@ def activate(digests: Sequence[str]) -> None:
     _register((*(plugin for plugin in _active if names.isdisjoint(plugin.names)), *wanted))
 
 
+def files() -> list[PluginSource]:
+    """Return the files in use; installed packages are none."""
+    return [plugin.source for plugin in _active if plugin.source.code is not None]
+
+
 def plugin_digests(algorithm: Mapping[str, Any], model: str) -> tuple[str, ...]:
     """Return the digests, sorted, of the plugins in use that a run's algorithm, clusterer and model are of.
 

@@ -50,8 +50,8 @@ def retry(
 ) -> LaunchResult:
     """Run the failed runs of a grid again, and no others.
 
-    Their plugins are `plugins`, which must be what the runs were launched with. If none are given, and with
-    `trust`, they are taken from the grid's folder, if what is there has the digests that the runs name.
+    Their plugins are `plugins`, as the runs were launched with. With `trust`, those that are not given are
+    taken from the grid's folder, if what is there has the digests that the runs name.
 
     Raises:
         ConfigError: if there is no such grid, none of its runs failed, or a plugin of theirs is missing.
@@ -61,22 +61,8 @@ def retry(
     if not failed:
         raise ConfigError(f"no run of {name} failed; `fedgrid status {name}` shows its progress")
     active.use(plugins)
-    if plugins:
-        _check_given(failed)
-    else:
-        kept_plugins.restore(GridFolder(storage, name).path, storage, failed, trust=trust)
+    kept_plugins.restore(GridFolder(storage, name).path, storage, failed, trust=trust)
     return run_grid(grid, storage, options, console, only=failed)
-
-
-def _check_given(runs: Sequence[RunConfig]) -> None:
-    """Check that `--plugin` named what runs were launched with."""
-    wanted = {digest for run in runs for digest in run.plugin_digests}
-    missing = wanted - {source.digest for source in active.sources(wanted)}
-    if missing:
-        raise ConfigError(
-            f"--plugin: the failed runs have a plugin of digest {min(missing)[:12]}, which none of these "
-            "files has; leave --plugin out to use the copy in the grid's folder"
-        )
 
 
 def _is_damaged(run: RunConfig, storage: Storage) -> bool:

@@ -5,8 +5,10 @@ and reported on without executing any of it.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
@@ -20,6 +22,21 @@ from fedgrid.regular_files import check_regular
 FOLDER, INDEX = "plugins", "plugins.json"
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What the index has of a plugin."""
+
+    plugin: str
+    """Its name: the file as the user named it, or `package 1.2`."""
+    titles: dict[str, str] = field(default_factory=dict)
+    """Algorithm -> what tables call it."""
+    references: list[str] = field(default_factory=list)
+    """The algorithms that are references."""
+
+
+_INDEX = TypeAdapter(dict[str, Kept])
+
+
 def files(folder: Path, runs: Iterable[RunConfig]) -> dict[str, str]:
     """Return what a grid's `folder` lacks of the plugins of its runs, as name -> text; the index comes last.
 
@@ -30,46 +47,42 @@ def files(folder: Path, runs: Iterable[RunConfig]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for source in active.sources(digest for run in runs for digest in run.plugin_digests):
         if source.digest not in index:
-            index[source.digest] = {
-                "plugin": source.name,
-                "titles": active.titles(source.digest),
-                "references": active.references(source.digest),
-            }
+            of_algorithms = active.titles(source.digest), active.references(source.digest)
+            index[source.digest] = Kept(source.name, *of_algorithms)
             if source.code is not None:
                 texts[_name(source.digest)] = source.code.decode()
     if texts or index.keys() - read_index(folder).keys():
-        texts[INDEX] = seal(index, indent=2)
+        texts[INDEX] = seal(_INDEX.dump_python(index), indent=2)
     return texts
 
 
-def read_index(folder: Path) -> dict[str, Any]:
-    """Return digest -> the plugin's name, the titles of its algorithms and which are references.
-
-    Empty if there is no index.
+def read_index(folder: Path) -> dict[str, Kept]:
+    """Return the index, by digest; empty if there is none.
 
     Raises:
         ConfigError: it is damaged, or of a newer fedgrid.
     """
     try:
-        return unseal(folder / INDEX)
+        return _INDEX.validate_python(unseal(folder / INDEX))
     except FileNotFoundError:
         return {}
-    except DamagedFile as error:
-        raise ConfigError(f"{error}; move it away, and repeat the grid's `fedgrid run`") from error
+    except (DamagedFile, ValidationError) as error:
+        cause = error if isinstance(error, DamagedFile) else f"{folder / INDEX} is not an index of plugins"
+        raise ConfigError(f"{cause}; move it away, and repeat the grid's `fedgrid run`") from error
 
 
 def titles(folder: Path) -> dict[str, str]:
     """Return what tables call the algorithms of a grid's plugins: name -> title."""
     return {
-        str(name): " ".join(printable(str(title)).split())
+        name: " ".join(printable(title).split())
         for plugin in read_index(folder).values()
-        for name, title in plugin.get("titles", {}).items()
+        for name, title in plugin.titles.items()
     }
 
 
 def names(folder: Path) -> dict[str, str]:
     """Return digest -> the name of a grid's plugin, without the folder of a file or a package's version."""
-    return {digest: _plain_name(str(plugin["plugin"])) for digest, plugin in read_index(folder).items()}
+    return {digest: _plain_name(plugin.plugin) for digest, plugin in read_index(folder).items()}
 
 
 def _plain_name(name: str) -> str:
@@ -78,7 +91,7 @@ def _plain_name(name: str) -> str:
 
 def references(folder: Path) -> list[str]:
     """Return the names of the algorithms of a grid's plugins that are references."""
-    return [str(name) for plugin in read_index(folder).values() for name in plugin.get("references", [])]
+    return [name for plugin in read_index(folder).values() for name in plugin.references]
 
 
 def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig], *, trust: bool) -> None:
@@ -98,15 +111,26 @@ def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig], *, trust:
         if digest not in known:
             path = folder / _name(digest)
             storage.refresh(path.relative_to(storage.root).as_posix())
-            source = _source(path, digest, index.get(digest, {}).get("plugin"))
+            kept = index.get(digest)
+            source = _source(path, digest, kept.plugin if kept else None)
             if source.code is not None and not trust:
-                raise ConfigError(
-                    f"these runs need a plugin, which the storage has as {path} (digest {digest[:12]}) and "
-                    "which was not executed: read it, then add --trust, or name your own copy with --plugin"
-                )
+                raise ConfigError(_refusal(path, digest, kept))
             active.know([source])
     for run in runs:
         active.activate(run.plugin_digests)
+
+
+def _refusal(path: Path, digest: str, kept: Kept | None) -> str:
+    """Return whose code was not executed, how to read it, and which other edit of it was named."""
+    name = printable(_plain_name(kept.plugin)) if kept else "of a name that is not kept"
+    algorithms = ", ".join(printable(each) for each in kept.titles) if kept else ""
+    whose = f"plugin {name}" + (f" (algorithm {algorithms})" if algorithms else "")
+    named = next((source for source in active.files() if _plain_name(source.name) == name), None)
+    other = f"--plugin {named.name} is another edit of it, digest {named.digest[:12]}. " if named else ""
+    return (
+        f"these runs need {whose}, digest {digest[:12]}. {other}The storage's copy was not executed: its "
+        f"sender wrote it and its digest. Read {path}, then add --trust, or name your own copy with --plugin"
+    )
 
 
 def _source(path: Path, digest: str, name: str | None) -> PluginSource:

@@ -1,6 +1,7 @@
 """Grids with plugins, as a user runs them: on Ray's actors, after a change, and when the file is gone."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from fedgrid.algorithms import registry
 from fedgrid.engine.plugins import active
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import load
 from tests.helpers.command_line import fedgrid, new_storage
@@ -225,7 +227,9 @@ def test_no_command_executes_code_of_a_storage_unless_it_is_trusted(tmp_path, st
         refused = fedgrid(*command, *at)
         assert (refused.code, refused.err.count("\n")) == (2, 1)
         assert str(storage / "grids" / "grid" / "plugins") in refused.err
-        assert "(digest " in refused.err
+        assert re.search(
+            r"need plugin (mine.py \(algorithm own\)|model.py), digest [0-9a-f]{12}\. ", refused.err
+        )
         assert "add --trust" in refused.err
     for command in ("status", "runs", "show", "report"):
         assert fedgrid(command, "grid", *at).code == 0
@@ -245,8 +249,12 @@ def test_retry_takes_named_files_if_they_are_what_failed(tmp_path, storage):
     plugin.write_text(renamed(plugin.read_text()))
     active._sources.clear()
     refused = fedgrid("retry", "runs", *options)
-    assert refused.code == 2
-    assert "--plugin" in refused.err
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert re.search("plugin fragile.py .algorithm fragile., digest [0-9a-f]{12}. --plugin", refused.err)
+    assert f"--plugin {plugin} is another edit of it, digest" in refused.err
+    folder = GridFolder(Storage(storage), "runs")
+    kept_plugins.restore(folder.path, Storage(storage), folder.runs(), trust=True)
+    assert [source.digest for source in active.files()] == list(folder.runs()[0].plugin_digests)
 
 
 def plugins_of(storage: Path) -> list[Path]:
