@@ -1,4 +1,4 @@
-"""Starts Ray on this machine alone with few processes: all that fedgrid replaces of Ray's private parts.
+"""Starts Ray for this machine alone, with few processes: all that fedgrid replaces of Ray's private parts.
 
 Ray has no settings for this. Another version that lacks one of these names starts as it does by itself, more
 slowly. What each saves of `fedgrid run quickstart --set training.rounds=2` (15 s on two cores; medians, in
@@ -9,12 +9,15 @@ turns with and without):
 - workers that import torch while the driver goes on, 2.6 s (a setting of Ray, but not a public one);
 - `DEFAULT_ENV_VARS` of Tune, 5 s;
 - `tag_callbacks` of Tune, 2 s.
+
+`ENABLE_RAY_CLUSTER` is false on Windows and macOS, where Ray's processes then listen on loopback only. So
+they do here; else some ten of them listen on all of the machine's addresses.
 """
 
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -31,17 +34,29 @@ KEPT_MS = 60_000
 
 @contextmanager
 def few_processes() -> Iterator[None]:
-    """Let `ray.init` start a cluster of few processes within the block."""
+    """Let `ray.init` start a cluster of few processes, which listen on loopback only, within the block."""
+    from ray._private import ray_constants
     from ray._private.node import Node
 
-    own = {name: getattr(Node, name) for name in STAND_INS if hasattr(Node, name)}
-    for name in own:
-        setattr(Node, name, STAND_INS[name])
+    with ExitStack() as stack:
+        for name, method in STAND_INS.items():
+            stack.enter_context(_replaced(Node, name, method))
+        stack.enter_context(_replaced(ray_constants, "ENABLE_RAY_CLUSTER", False))
+        yield
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: object) -> Iterator[None]:
+    """Put a value in an attribute's place within the block, if there is such an attribute."""
+    if not hasattr(owner, name):
+        yield
+        return
+    own = getattr(owner, name)
+    setattr(owner, name, value)
     try:
         yield
     finally:
-        for name, method in own.items():
-            setattr(Node, name, method)
+        setattr(owner, name, own)
 
 
 def system_config(cpus: float, gpus: float, workers: int) -> dict[str, Any]:
@@ -49,11 +64,12 @@ def system_config(cpus: float, gpus: float, workers: int) -> dict[str, Any]:
 
     Ray starts as many workers as there are CPUs, while the driver goes on. They import torch meanwhile,
     unless some of them will not be needed, or torch must not see the machine's GPUs before Ray has dealt
-    them out.
+    them out. Metrics, which nothing here reads, are shown to anybody who asks without a token.
     """
+    settings: dict[str, Any] = {"enable_metrics_collection": False}
     if cpus > workers or gpus:
-        return {}
-    return {"preload_python_modules": [PRELOAD], "idle_worker_killing_time_threshold_ms": KEPT_MS}
+        return settings
+    return settings | {"preload_python_modules": [PRELOAD], "idle_worker_killing_time_threshold_ms": KEPT_MS}
 
 
 def light_tune() -> None:
@@ -79,11 +95,11 @@ def light_tune() -> None:
 def private_folder() -> Path | None:
     """Return a folder of this user alone for the logs and sockets of a local Ray, which makes its own public.
 
-    None if RAY_TMPDIR names one, or if there is no such folder: a stranger's, or on a long path, since Linux
-    has room for 107 characters in the name of a socket.
+    It lies in RAY_TMPDIR, if that is set. None if there is no such folder: a stranger's, or on a long path,
+    since Linux has room for 107 characters in the name of a socket.
     """
-    folder = Path(gettempdir()) / f"fedgrid-ray-{os.getuid()}"
-    if "RAY_TMPDIR" in os.environ or len(str(folder)) > LONGEST:
+    folder = Path(os.environ.get("RAY_TMPDIR") or gettempdir()) / f"fedgrid-ray-{os.getuid()}"
+    if len(str(folder)) > LONGEST:
         return None
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)

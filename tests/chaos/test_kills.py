@@ -1,13 +1,16 @@
 """A killed grid, and the same command again; twenty kills: python -m tests.chaos.kills."""
 
 import re
+import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.chaos.kills import command, mlflow_faults, start, undamaged
 from tests.helpers.command_line import environment, fedgrid, new_storage, wait_for_round
+from tests.helpers.processes import LOOPBACK, listeners, of_kind, processes
 
 ROUNDS = 10
 GRID = f"""
@@ -18,11 +21,26 @@ training: {{rounds: {ROUNDS}}}
 RUN = [sys.executable, "-c", "from fedgrid.grids.cli.main import main; main()", "run", "mine.yaml"]
 LINE = re.compile(rf"^digits-4-\S+-ocfl_kmeans-s0 round (\d+)/{ROUNDS} temp\. 0\.", re.MULTILINE)
 """What a launch prints of a round."""
+SECRET = "s3cr3t-W0rd-of-S3"
+
+
+def check_that_ray_is_private(driver: int) -> None:
+    """Check that all listens on loopback only, and that no log of Ray's has a key of the storage."""
+    found = processes(driver)
+    addresses = listeners([driver, *found])
+    assert len(addresses) >= 8, "Ray's servers, workers and agents"
+    assert set(addresses) <= set(LOOPBACK)
+    [raylet] = of_kind("raylet", found)
+    session = Path(re.search(r"--session[_-]dir=(\S+)", found[raylet])[1])
+    files = [path for path in session.rglob("*") if path.is_file()]
+    assert len(files) >= 10
+    assert not [path for path in files if SECRET.encode() in path.read_bytes()]
+    assert stat.S_IMODE(session.parent.parent.stat().st_mode) == 0o700
 
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_grid_killed_in_a_folder_with_packages_of_our_names_ends_with_the_same_bytes(tmp_path):
+def test_grid_killed_in_a_folder_with_packages_of_our_names_ends_with_the_same_bytes(tmp_path, monkeypatch):
     """The driver is killed, with a Ray cluster and an MLflow store that it made itself.
 
     The same command starts another cluster, and prints nothing but what it is to print. Servers and client
@@ -33,8 +51,10 @@ def test_grid_killed_in_a_folder_with_packages_of_our_names_ends_with_the_same_b
         (tmp_path / name / "__init__.py").write_text(f"raise ImportError('the {name} of the folder')\n")
     grid, killed, log = tmp_path / "mine.yaml", tmp_path / "runs", tmp_path / "errors.txt"
     grid.write_text(GRID)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     with start(command(grid, killed), log, tmp_path) as driver:
         wait_for_round(driver, 1)
+        check_that_ray_is_private(driver.pid)
         driver.kill()
 
     again = subprocess.run(

@@ -1,13 +1,19 @@
 """Which processes a driver has started, and when they have all ended."""
 
 import os
+import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
 END_SECONDS, SERVER_SECONDS = 60.0, 180.0
+LISTENS = "0A"
+"""The state of a socket that listens."""
+LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F")
+"""127.0.0.1, and the same as an address of IPv6."""
 TITLES = {
     "server": ("ray::ServerTrainable", "ray::ResourceTrainable"),
     "client": ("ray::Client",),
@@ -38,6 +44,26 @@ def processes(driver: int) -> dict[int, str]:
 def of_kind(kind: str, found: Mapping[int, str]) -> list[int]:
     """Return those of `processes` that are of a kind of `TITLES`."""
     return sorted(pid for pid, title in found.items() if any(mark in title for mark in TITLES[kind]))
+
+
+def listeners(pids: Iterable[int]) -> list[str]:
+    """Return the addresses, in the kernel's hexadecimal, on which these processes accept TCP connections."""
+    held = {inode for pid in pids for inode in _sockets(pid)}
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+    ]
+    return [row[1].partition(":")[0] for row in rows if row[3] == LISTENS and row[9] in held]
+
+
+def _sockets(pid: int) -> Iterator[str]:
+    """Yield the inodes of a process's sockets."""
+    for path in Path(f"/proc/{pid}/fd").glob("*"):
+        with suppress(FileNotFoundError):
+            found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(path))
+            if found:
+                yield found[1]
 
 
 def wait_until_ended(pids: Iterable[int]) -> None:

@@ -10,6 +10,7 @@ import sys
 import threading
 
 import pytest
+from ray._private import ray_constants, services
 from ray._private.node import Node
 from ray.tune.execution import class_cache
 
@@ -22,6 +23,13 @@ def test_ray_has_the_methods_for_which_others_stand_in():
     for name, stand_in in start.STAND_INS.items():
         own, given = (inspect.signature(each).parameters for each in (getattr(Node, name), stand_in))
         assert [*own][1:] == [*given][1:]
+
+
+def test_ray_has_the_constant_that_keeps_it_on_loopback():
+    assert ray_constants.ENABLE_RAY_CLUSTER is True
+    with few_processes():
+        assert services.get_node_ip_address() == "127.0.0.1"
+    assert ray_constants.ENABLE_RAY_CLUSTER is True
 
 
 def test_methods_of_ray_are_replaced_within_the_block_only():
@@ -54,8 +62,9 @@ def test_logs_and_sockets_lie_in_a_folder_of_this_user_alone(monkeypatch, tmp_pa
     folder.rmdir()
     folder.symlink_to(tmp_path)
     assert private_folder() is None
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    assert private_folder() is None
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "large"))
+    (tmp_path / "large").mkdir()
+    assert private_folder() == tmp_path / "large" / f"fedgrid-ray-{os.getuid()}"
 
 
 def test_method_that_another_version_of_ray_lacks_stays_away(monkeypatch):
