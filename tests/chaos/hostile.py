@@ -1,0 +1,553 @@
+"""Storages as a stranger may have written them, and every command that looks at one.
+
+python -m tests.chaos.hostile --seeds 200          # 200 storages, each with some hostile files
+python -m tests.chaos.hostile --seed 17 --verbose  # one of them, with what the commands said
+
+A storage of small finished runs is copied, and a seed draws what a stranger changes in it: files that are
+links, pipes, devices or folders, folders that are links, files of other bytes, names with control characters,
+values of JSON files and columns of tables (sealed anew, with checksums that are right), a MLflow store of
+other addresses, with views or triggers. Each command must end with 0, 1 or 2 in a few lines without a
+traceback, control characters or what lies outside, within a minute; outside the storage nothing may change.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sqlite3
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedgrid.engine.format import CHECKSUM, VERSION, seal
+from tests.helpers.command_line import Result, fedgrid, new_storage
+
+SECRET = "SECRET-OF-MINE"
+SECONDS = 60
+"""For a command."""
+MOST_LINES = 12
+"""Of standard error."""
+GRID = """
+algorithm: {algorithms}
+seeds: {seeds}
+clients: 3
+training: {{rounds: 2, local_epochs: 1}}
+split: {{draws: 40, server_images: 50}}
+"""
+NAMES = (
+    "\x1b[31mred",
+    "a\nb",
+    "[/b]",
+    "=HYPERLINK(1)",
+    os.fsdecode(b"\xff\xfe"),
+    "..x",
+    "$\\frac{$",
+    "x" * 200,
+)
+VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    10**30,
+    1e308,
+    float("nan"),
+    float("-inf"),
+    "",
+    "../../outside/secret.json",
+    "/etc/passwd",
+    "\x1b[31m",
+    "a\nb",
+    "[/b]",
+    "=HYPERLINK(1)",
+    "$\\frac{$",
+    "x" * 5000,
+    [],
+    {},
+    [[[]]],
+    {"../x": 1},
+)
+
+
+def make(folder: Path) -> Path:
+    """Return a storage of two grids with finished runs, superseded ones and a report."""
+    root, grid = new_storage(folder / "runs"), folder / "mine.yaml"
+    for algorithms, seeds in (("[fedavg, ocfl-kmeans]", "[0, 1]"), ("[fedavg, ocfl-hdbscan]", "[0]")):
+        grid.write_text(GRID.format(algorithms=algorithms, seeds=seeds))
+        made = fedgrid("run", grid, "--in-process", "--storage", root)
+        assert made.code == 0, made.err
+    assert fedgrid("report", "mine", "--storage", root).code == 0
+    return root
+
+
+def commands(root: Path) -> list[tuple[str, ...]]:
+    """Return the commands that look at the storage, and the two that delete in it, last."""
+    run_id = next(path.name for path in sorted(root.glob("digits-*"))).rpartition("-")[2]
+    return [
+        ("status",),
+        ("status", "mine"),
+        ("status", "mine", "--json"),
+        ("runs", "mine"),
+        ("runs", "mine", "--superseded"),
+        ("show", "mine"),
+        ("show", run_id),
+        ("cache", "mine"),
+        ("report", "mine"),
+        ("compare", "mine", "mine"),
+        ("explain", "mine", "--dry-run"),
+        ("attack", "mine", "--kind", "membership", "--dry-run"),
+        ("stop", "mine"),
+        ("sync", "mine"),
+        ("doctor",),
+        ("cache", "mine", "--drop"),
+        ("prune", "mine", "--yes"),
+        ("delete", "mine", "--yes"),
+    ]
+
+
+class Stranger:
+    """Changes a storage by a seed."""
+
+    def __init__(self, root: Path, outside: Path, seed: int) -> None:
+        self.root, self.outside = root, outside
+        self.rng = random.Random(seed)
+        self.done: list[str] = []
+        """What was changed, in words."""
+
+    def change(self, times: int) -> None:
+        """Change the storage that often."""
+        for _ in range(times):
+            kind = self.rng.choices(
+                (
+                    self.replace_file,
+                    self.link_folder,
+                    self.add_name,
+                    self.change_json,
+                    self.change_table,
+                    self.change_store,
+                ),
+                (4, 1, 1, 6, 3, 2),
+            )[0]
+            kind()
+
+    def _any(self, pattern: str = "*") -> Path:
+        """Return a file of the storage; those of a kind that there is more of are not more likely."""
+        paths = sorted(path for path in self.root.rglob(pattern) if path.is_file() and not path.is_symlink())
+        by_name: dict[str, list[Path]] = {}
+        for path in paths:
+            by_name.setdefault(re.sub(r"\d+|[0-9a-f]{8,}", "", path.name), []).append(path)
+        return self.rng.choice(self.rng.choice(list(by_name.values())))
+
+    def _note(self, path: Path, what: str) -> None:
+        self.done.append(f"{path.relative_to(self.root)}: {what}")
+
+    def replace_file(self) -> None:
+        """Put something else in a file's place."""
+        path = self._any()
+        kind = self.rng.choice(
+            ("link", "endless", "pipe", "folder", "empty", "bytes", "half", "dangling", "huge")
+        )
+        self._note(path, kind)
+        content = path.read_bytes()
+        path.unlink()
+        match kind:
+            case "link":
+                path.symlink_to(self.outside / "secret.json")
+            case "dangling":
+                path.symlink_to(self.outside / "not-there-yet")
+            case "endless":
+                path.symlink_to("/dev/zero")
+            case "pipe":
+                os.mkfifo(path)
+            case "folder":
+                path.mkdir()
+            case "empty":
+                path.write_bytes(b"")
+            case "bytes":
+                path.write_bytes(self.rng.randbytes(1000))
+            case "huge":
+                with path.open("wb") as file:
+                    file.truncate(1 << 40)
+            case _:
+                path.write_bytes(content[: len(content) // 2])
+
+    def link_folder(self) -> None:
+        """Move a folder outside, and leave a link to it; or link to another one."""
+        folders = sorted(path for path in self.root.rglob("*") if path.is_dir() and not path.is_symlink())
+        folder = self.rng.choice(folders)
+        target = self.outside / f"moved-{len(self.done)}"
+        if self.rng.random() < 0.5:
+            shutil.move(folder, target)
+        else:
+            shutil.rmtree(folder)
+            target = self.outside
+        self._note(folder, f"a link to {target.name}")
+        folder.symlink_to(target)
+
+    def add_name(self) -> None:
+        """Add a file, a folder or a link of a hostile name."""
+        folders = [
+            self.root,
+            self.root / "grids",
+            *sorted(self.root.glob("grids/*")),
+            *sorted(self.root.glob("digits*")),
+        ]
+        folder = self.rng.choice(
+            [path for path in folders if path.is_dir() and not path.is_symlink()] or [self.root]
+        )
+        path = folder / self.rng.choice(NAMES)
+        self._note(path, "added")
+        if path.exists() or path.is_symlink():
+            return
+        kind = self.rng.randrange(3)
+        if kind == 0:
+            path.mkdir()
+            for name in ("runs.jsonl", "config.json", "progress.json"):
+                (path / name).write_text('{"format": 1}\n')
+        elif kind == 1:
+            path.write_text("hostile")
+        else:
+            path.symlink_to(self.outside)
+
+    def change_json(self) -> None:
+        """Change a value of a JSON file, and its checksums."""
+        path = self._any("*.json*")
+        with path.open() as file:
+            lines = file.read().splitlines() if path.suffix == ".jsonl" else [file.read()]
+        place = self.rng.randrange(len(lines) or 1)
+        try:
+            values = json.loads(lines[place])
+        except (ValueError, IndexError):
+            return
+        if not isinstance(values, dict):
+            return
+        is_sealed = values.pop(CHECKSUM, None) is not None
+        where = self._change_value(values)
+        self._note(path, where)
+        if is_sealed:
+            values.pop(VERSION, None)
+            lines[place] = seal(values).rstrip("\n")
+        else:
+            lines[place] = json.dumps(values)
+        path.write_text("\n".join(lines) + "\n")
+        self._vouch(path)
+
+    def _change_value(self, values: dict[str, Any]) -> str:
+        """Change a value somewhere below; return where, and what it was changed to."""
+        where, inner, key = "", values, ""
+        while True:
+            keys = list(inner) if isinstance(inner, dict) else list(range(len(inner)))
+            if not keys:
+                break
+            key = self.rng.choice(keys)
+            where += f".{key}"
+            below = inner[key]
+            if not isinstance(below, dict | list) or not below or self.rng.random() < 0.2:
+                break
+            inner = below
+        value = self.rng.choice(VALUES)
+        kind = self.rng.randrange(6)
+        if kind == 0 and isinstance(inner, dict) and key in inner:
+            del inner[key]
+            return f"{where} deleted"
+        if kind == 1 and isinstance(inner, dict):
+            inner[self.rng.choice(NAMES[:5])] = value
+            return f"{where} has a neighbour {value!r:.40}"
+        if isinstance(inner, dict) and key != "":
+            inner[key] = value
+        elif isinstance(inner, list) and inner:
+            inner[key] = value  # type: ignore[call-overload]
+        return f"{where} = {value!r:.40}"
+
+    def change_table(self) -> None:
+        """Change a table, and its checksums."""
+        path = self._any("*.parquet")
+        try:
+            table = pq.read_table(path)
+        except (OSError, pa.ArrowInvalid):
+            return
+        metadata, place = table.schema.metadata, self.rng.randrange(max(1, table.num_columns))
+        if not table.num_columns:
+            return
+        name = table.column_names[place]
+        kind = self.rng.choice(("drop", "type", "no rows", "twice", "null", "value", "more"))
+        match kind:
+            case "drop":
+                table = table.drop_columns([name])
+            case "type":
+                table = table.set_column(place, name, pa.array(["\x1b[31m[/b]"] * table.num_rows))
+            case "no rows":
+                table = table.slice(0, 0)
+            case "twice":
+                table = pa.concat_tables([table, table])
+            case "null":
+                table = table.set_column(
+                    place, name, pa.nulls(table.num_rows, table.schema.field(place).type)
+                )
+            case "value":
+                table = self._with_value(table, place)
+            case _:
+                table = table.append_column("=x[/b]\x1b[31m", pa.array([1.0] * table.num_rows))
+        self._note(path, f"{kind} {name}")
+        pq.write_table(table.replace_schema_metadata(metadata), path)
+        self._vouch(path)
+
+    def _with_value(self, table: pa.Table, place: int) -> pa.Table:
+        field = table.schema.field(place)
+        for value in self.rng.sample([-(2**31), 2**31 - 1, float("nan"), 1e308, -1, "=x", True, []], 8):
+            try:
+                values = pa.array([value] * table.num_rows, field.type)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError):
+                continue
+            return table.set_column(place, field, values)
+        return table
+
+    def _vouch(self, path: Path) -> None:
+        """Set the checksums of a file anew that other files have of it."""
+        digest = sha256(path.read_bytes()).hexdigest()
+        for other in path.parent.iterdir():
+            if not other.is_file() or other.is_symlink() or other == path:
+                continue
+            if other.suffix == ".sha256":
+                text = re.sub(
+                    rf"^[0-9a-f]{{64}}(?=  {re.escape(path.name)}$)",
+                    digest,
+                    other.read_text(errors="replace"),
+                    flags=re.M,
+                )
+                other.write_text(text)
+            elif other.name == "done.json":
+                try:
+                    mark = json.loads(other.read_text())
+                    mark["files"][path.name] = digest
+                    del mark[CHECKSUM], mark[VERSION]
+                except (ValueError, KeyError, TypeError):
+                    continue
+                other.write_text(seal(mark, indent=2))
+
+    def change_store(self) -> None:
+        """Change the MLflow store."""
+        path, place = self.root / "mlflow.db", f"file://{self.outside}"
+        if not path.is_file() or path.is_symlink():
+            return
+        kind = self.rng.choice(
+            (
+                "UPDATE runs SET artifact_uri = :place",
+                "UPDATE experiments SET artifact_location = :place",
+                "UPDATE runs SET run_uuid = '../../outside' WHERE rowid = 1",
+                "UPDATE tags SET value = '\x1b[31m[/b]'",
+                "UPDATE params SET value = NULL",
+                "UPDATE experiments SET name = '[/b]' || experiment_id WHERE name <> 'Default'",
+                "DROP TABLE metrics",
+                "view",
+                "trigger",
+                "journal link",
+                "wal link",
+                "super-journal",
+                "artifact link",
+                "artifacts link",
+            )
+        )
+        self._note(path, kind)
+        with closing(sqlite3.connect(path)) as database, database:
+            try:
+                if kind == "view":
+                    database.execute("ALTER TABLE runs RENAME TO own_runs")
+                    database.execute("CREATE VIEW runs AS SELECT * FROM own_runs")
+                elif kind == "trigger":
+                    database.execute("CREATE TRIGGER t AFTER UPDATE ON runs BEGIN DELETE FROM metrics; END")
+                elif kind.isupper() or " = " in kind or "DROP" in kind:
+                    database.execute(kind, {"place": place} if ":place" in kind else {})
+            except sqlite3.Error:
+                return
+        if kind in ("journal link", "wal link"):
+            side = path.with_name(f"mlflow.db-{kind.partition(' ')[0]}")
+            if not side.is_symlink():
+                side.symlink_to(self.outside / "secret.json")
+        elif kind == "super-journal":
+            path.with_name("mlflow.db-journal").write_bytes(super_journal(self.outside / "secret.json"))
+        elif kind == "artifact link":
+            folders = [
+                each for each in sorted((self.root / "mlartifacts").glob("*")) if not each.is_symlink()
+            ]
+            if folders:
+                folder = self.rng.choice(folders)
+                shutil.rmtree(folder)
+                folder.symlink_to(self.outside)
+        elif kind == "artifacts link":
+            files = [
+                each
+                for each in (self.root / "mlartifacts").rglob("*")
+                if each.is_file() and not each.is_symlink()
+            ]
+            if files:
+                victim = self.rng.choice(sorted(files))
+                victim.unlink()
+                victim.symlink_to(self.outside / "secret.json")
+
+
+def super_journal(victim: Path) -> bytes:
+    """Return a journal of SQLite that names a file which SQLite deletes once it has rolled back."""
+    magic = bytes((0xD9, 0xD5, 0x05, 0xF9, 0x20, 0xA1, 0x63, 0xD7))
+    name = str(victim).encode()
+    header = (
+        magic
+        + (0).to_bytes(4, "big")
+        + bytes(4)
+        + (1).to_bytes(4, "big")
+        + (512).to_bytes(4, "big")
+        + (4096).to_bytes(4, "big")
+    )
+    checksum = sum(name) & 0xFFFFFFFF
+    lock_page = ((0x40000000 // 4096) + 1).to_bytes(4, "big")
+    return (
+        header.ljust(512, b"\0")
+        + lock_page
+        + name
+        + len(name).to_bytes(4, "big")
+        + checksum.to_bytes(4, "big")
+        + magic
+    )
+
+
+def state_of(folder: Path) -> dict[str, str]:
+    """Return what lies in a folder: each path's kind, and its content or target."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        about = path.lstat()
+        if stat.S_ISLNK(about.st_mode):
+            found[str(path)] = f"link {os.readlink(path)}"
+        elif stat.S_ISREG(about.st_mode):
+            found[str(path)] = f"{stat.S_IMODE(about.st_mode):o} {sha256(path.read_bytes()).hexdigest()}"
+        else:
+            found[str(path)] = f"{about.st_mode:o}"
+    return found
+
+
+@contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    """Raise TimeoutError in the block after that long."""
+
+    def stop(number: int, frame: object) -> None:
+        raise TimeoutError(f"it did not end within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def fault_of(result: Result) -> str | None:
+    """Return what is wrong with how a command ended; None: nothing."""
+    said = result.out + result.err
+    if result.code not in (0, 1, 2):
+        return f"exit code {result.code}"
+    if "Traceback" in said:
+        return "a traceback"
+    if SECRET in said:
+        return "it shows what lies outside"
+    if re.search("[\x00-\x08\x0b-\x1f\x7f]", said):
+        return "it shows control characters"
+    if result.code and not result.err.strip():
+        return "it fails without a word"
+    if result.err.count("\n") > MOST_LINES:
+        return f"{result.err.count(chr(10))} lines of errors"
+    return None
+
+
+def look(
+    root: Path, outside: Path, asked: Sequence[tuple[str, ...]], say: Callable[[str], None]
+) -> list[str]:
+    """Give each command; return what was wrong."""
+    faults, before = [], state_of(outside)
+    for command in asked:
+        try:
+            with limited(SECONDS):
+                result = fedgrid(*command, "--storage", root)
+            fault = fault_of(result)
+            said = f"{result.code} {result.err.strip()[:300]}"
+        except Exception as error:
+            fault = said = f"{type(error).__name__}: {str(error)[:300]}"
+            import traceback
+
+            if "--verbose" in sys.argv:
+                traceback.print_exc()
+        if state_of(outside) != before:
+            fault = "it changed what lies outside"
+            before = state_of(outside)
+        say(f"  {' '.join(command)}: {said}")
+        if fault:
+            faults.append(f"{' '.join(command)}: {fault}; it said {said[:200]!r}")
+    kept = (
+        path
+        for path in root.rglob("*")
+        if path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 30
+    )
+    if any(SECRET.encode() in path.read_bytes() for path in kept):
+        faults.append("the storage has a copy of what lies outside")
+    return faults
+
+
+def try_seed(
+    made: Path, folder: Path, seed: int, asked: int | None, say: Callable[[str], None]
+) -> tuple[list[str], list[str]]:
+    """Return what a stranger changed in a copy of a storage, and what went wrong with looking at it."""
+    root, outside = folder / "runs", folder / "outside"
+    shutil.copytree(made, root, symlinks=True)
+    outside.mkdir()
+    for name in ("secret.json", "id_rsa", "config.json"):
+        (outside / name).write_text(SECRET)
+    (outside / "tables").mkdir()
+    (outside / "tables" / "id_rsa").write_text(SECRET)
+    every = commands(root)
+    stranger = Stranger(root, outside, seed)
+    stranger.change(stranger.rng.randint(1, 4))
+    say(f"seed {seed}: {'; '.join(stranger.done)}")
+    chosen = (
+        every
+        if asked is None
+        else [every[index] for index in sorted(stranger.rng.sample(range(len(every)), asked))]
+    )
+    return stranger.done, look(root, outside, chosen, say)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--verbose", action="store_true")
+    given = parser.parse_args()
+    seeds = [given.seed] if given.seed is not None else range(given.first, given.first + given.seeds)
+    say = print if given.verbose else (lambda _: None)
+    wrong = 0
+    with tempfile.TemporaryDirectory(prefix="fedgrid-hostile-") as folder:
+        made = make(Path(folder))
+        for seed in seeds:
+            place = Path(folder) / str(seed)
+            place.mkdir()
+            changed, faults = try_seed(made, place, seed, None, say)
+            for fault in faults:
+                wrong += 1
+                print(f"seed {seed} ({'; '.join(changed)})\n    {fault}", flush=True)
+            shutil.rmtree(place)
+    print(f"{len(seeds)} storages, {wrong} faults")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
