@@ -11,12 +11,11 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, Found
 from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results.axes import further_axes
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.redaction import redacted
-from fedgrid.tracking.mlflow.store import TrackingError, default_uri, tracking_uri
+from fedgrid.tracking.mlflow.store import TrackingError, artifact_root, default_uri, tracking_uri
 
 
 def log_to_mlflow(analysis: Analysis, found: Sequence[Found], storage: Storage, grid: GridFolder) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.mlflow_log.empty_store import ensure_file
 from fedgrid.tracking.mlflow.own_artifacts import keep_inside
+from fedgrid.tracking.mlflow.own_files import own_file
 
 
 def make_ready(uri: str, artifacts: Path) -> None:
@@ -15,6 +16,7 @@ def make_ready(uri: str, artifacts: Path) -> None:
     Raises:
         TrackingError: as `keep_artifacts`, or the store's folder cannot be written.
     """
+    own_file(uri, artifacts)  # A link that leads to no file looks like a store that is missing.
     ensure_file(uri)
     keep_artifacts(uri, artifacts)
 
@@ -23,7 +25,7 @@ def keep_artifacts(uri: str, artifacts: Path) -> None:
     """Set the addresses of artifacts to the storage's folder of them, and say so if runs had others.
 
     Raises:
-        TrackingError: the store or the folder is a link to another place, or the store fails.
+        TrackingError: as `own_artifacts.keep_inside`.
     """
     _forget_places()
     if moved := keep_inside(uri, artifacts):

@@ -21,15 +21,10 @@ from fedgrid.grids.mlflow_log.mark import is_logged
 from fedgrid.grids.mlflow_log.own_process import ProcessWriter
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.tracking.mlflow.runs import Status
-from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
+from fedgrid.tracking.mlflow.store import TrackingError, artifact_root, tracking_uri
 
 Records: TypeAlias = Callable[[RunConfig], AbstractContextManager[Path | None]]
 """Gives the folder with a run's records; None: its own."""
-
-
-def artifact_root(storage: Path) -> Path:
-    """Return the folder for the artifacts of a store in `storage`."""
-    return storage / "mlartifacts"
 
 
 @dataclass(frozen=True)

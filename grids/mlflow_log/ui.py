@@ -11,10 +11,9 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.mlflow_log.own_store import keep_artifacts
-from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.mlflow import ui
-from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
+from fedgrid.tracking.mlflow.store import TrackingError, artifact_root, tracking_uri
 
 
 def serve_ui(grid: str | None, storage: Storage, port: int, console: Console) -> int:

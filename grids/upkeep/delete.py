@@ -21,8 +21,9 @@ from fedgrid.grids.planning.claims import of_deletion
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.round_cache.table import readable_size
 from fedgrid.redaction import printable, redacted
+from fedgrid.tracking.mlflow.own_files import own_file
 from fedgrid.tracking.mlflow.runs import delete_runs
-from fedgrid.tracking.mlflow.store import TrackingError, database_file, tracking_uri
+from fedgrid.tracking.mlflow.store import TrackingError, artifact_root, database_file, tracking_uri
 
 Ask: TypeAlias = Callable[[str], bool]
 
@@ -162,6 +163,7 @@ def _forget(name: str, storage: Storage, run_ids: Collection[str] | None) -> int
     """Mark runs of the grid in MLflow as deleted, as `delete_runs`; a store that fails is a warning."""
     try:
         uri = tracking_uri(storage.root)
+        own_file(uri, artifact_root(storage.root))
         file = database_file(uri)
         if file is not None and not file.exists():
             return 0

@@ -11,7 +11,14 @@ from fedgrid.grids.planning import cluster
 from fedgrid.grids.planning.ray_token import check_accepted
 from fedgrid.grids.results.grid_folder import list_grids
 from fedgrid.grids.round_cache.table import readable_size
-from fedgrid.tracking.mlflow.store import check_reachable, database_file, one_line, tracking_uri
+from fedgrid.tracking.mlflow.own_files import own_file
+from fedgrid.tracking.mlflow.store import (
+    artifact_root,
+    check_reachable,
+    database_file,
+    one_line,
+    tracking_uri,
+)
 
 SECONDS = 3.0
 """How long to wait for an answer."""
@@ -70,6 +77,7 @@ def mlflow(text: str) -> Mapping[str, str]:
         TrackingError: its address is malformed, or it does not answer.
     """
     uri = tracking_uri(Storage.of(text).root)
+    own_file(uri, artifact_root(Storage.of(text).root))
     file = database_file(uri)
     if file is not None and not file.exists():
         return {"store": f"{uri} (not there yet; the first grid creates it)"}

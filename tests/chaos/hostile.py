@@ -31,9 +31,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedgrid.engine.format import CHECKSUM, VERSION, seal
+from fedgrid.tracking.mlflow.own_files import MAGIC
 from tests.helpers.command_line import Result, fedgrid, new_storage
 
 SECRET = "SECRET-OF-MINE"
+PAGE = 4096
+"""Bytes of a page of MLflow's store."""
 SECONDS = 60
 """For a command."""
 MOST_LINES = 12
@@ -48,7 +51,7 @@ split: {{draws: 40, server_images: 50}}
 NAMES = (
     "\x1b[31mred",
     "a\nb",
-    "[/b]",
+    "[bold]x",
     "=HYPERLINK(1)",
     os.fsdecode(b"\xff\xfe"),
     "..x",
@@ -150,7 +153,7 @@ class Stranger:
         return self.rng.choice(self.rng.choice(list(by_name.values())))
 
     def _note(self, path: Path, what: str) -> None:
-        self.done.append(f"{path.relative_to(self.root)}: {what}")
+        self.done.append(ascii(f"{path.relative_to(self.root)}: {what}")[1:-1])
 
     def replace_file(self) -> None:
         """Put something else in a file's place."""
@@ -376,7 +379,7 @@ class Stranger:
             if not side.is_symlink():
                 side.symlink_to(self.outside / "secret.json")
         elif kind == "super-journal":
-            path.with_name("mlflow.db-journal").write_bytes(super_journal(self.outside / "secret.json"))
+            path.with_name("mlflow.db-journal").write_bytes(super_journal(self.outside / "secret.json", path))
         elif kind == "artifact link":
             folders = [
                 each for each in sorted((self.root / "mlartifacts").glob("*")) if not each.is_symlink()
@@ -397,28 +400,14 @@ class Stranger:
                 victim.symlink_to(self.outside / "secret.json")
 
 
-def super_journal(victim: Path) -> bytes:
+def super_journal(victim: Path, database: Path) -> bytes:
     """Return a journal of SQLite that names a file which SQLite deletes once it has rolled back."""
-    magic = bytes((0xD9, 0xD5, 0x05, 0xF9, 0x20, 0xA1, 0x63, 0xD7))
-    name = str(victim).encode()
-    header = (
-        magic
-        + (0).to_bytes(4, "big")
-        + bytes(4)
-        + (1).to_bytes(4, "big")
-        + (512).to_bytes(4, "big")
-        + (4096).to_bytes(4, "big")
-    )
-    checksum = sum(name) & 0xFFFFFFFF
-    lock_page = ((0x40000000 // 4096) + 1).to_bytes(4, "big")
-    return (
-        header.ljust(512, b"\0")
-        + lock_page
-        + name
-        + len(name).to_bytes(4, "big")
-        + checksum.to_bytes(4, "big")
-        + magic
-    )
+    magic, name = MAGIC, str(victim).encode()
+    pages = database.stat().st_size // PAGE
+    header = magic + b"".join(number.to_bytes(4, "big") for number in (0, 0, pages, 512, PAGE))
+    lock_page = (0x40000000 // PAGE + 1).to_bytes(4, "big")
+    tail = len(name).to_bytes(4, "big") + (sum(name) & 0xFFFFFFFF).to_bytes(4, "big")
+    return header.ljust(512, b"\0") + lock_page + name + tail + magic
 
 
 def state_of(folder: Path) -> dict[str, str]:

@@ -7,15 +7,51 @@ original, in a stranger's anything. So the addresses are set anew from where the
 import re
 import sqlite3
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
-from fedgrid.tracking.mlflow.store import TrackingError, database_file, one_line
+from fedgrid.tracking.mlflow.own_files import own_file
+from fedgrid.tracking.mlflow.store import TrackingError, one_line
 
-RUN = re.compile("[0-9a-f]{32}")
-"""An MLflow run id, which is the name of a folder too."""
-SERVED = re.compile(r"mlflow-artifacts:/\d+(/[0-9a-f]{32}/artifacts)?")
-"""An address below the folder that a server of this store has, which is the same one."""
-TABLES = {"experiments", "runs"}
+KEY = re.compile(r"[\w-]{1,64}")
+"""An id of a run, a model or a trace, which is the name of a folder too."""
+SERVED = re.compile(r"mlflow-artifacts:/\d+(/[0-9a-f]{32}/artifacts)?|(runs|models):/[\w/-]+")
+"""An address below the folder that a server of this store has, the same one; or the name of a row."""
+MOVED = re.compile(r"file://[^?#]*/mlartifacts((?:/\w[\w.-]*)+)")
+"""A file of this storage, where it is or was."""
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """A column of addresses."""
+
+    table: str
+    key: str
+    """The column that identifies a row."""
+    column: str
+    below: str
+    """The folder, below that of all artifacts, in which MLflow puts those of `{key}`; without one, any."""
+    where: str = "1"
+
+
+ANYWHERE = "/models"
+OF_TRACES = "key = 'mlflow.artifactLocation'"
+COLUMNS = (
+    Addresses("runs", "run_uuid", "artifact_uri", "/{key}/artifacts"),
+    Addresses("experiments", "experiment_id", "artifact_location", ""),
+    Addresses("logged_models", "model_id", "artifact_location", "/models/{key}/artifacts"),
+    Addresses("trace_tags", "request_id", "value", "/traces/{key}/artifacts", OF_TRACES),
+    Addresses("model_versions", "version", "source", ANYWHERE),
+    Addresses("model_versions", "version", "storage_location", ANYWHERE),
+    Addresses("workspaces", "name", "default_artifact_root", ""),
+    Addresses("workspaces", "name", "trace_archival_location", ""),
+)
+"""Where MLflow 3.17 has addresses; earlier versions lack some of the tables."""
+MADE_BY_OTHERS = """
+SELECT type || ' ' || name FROM sqlite_master
+WHERE type = 'view' OR (type = 'trigger' AND tbl_name <> 'secrets')
+"""
+"""MLflow makes a trigger of that table, to which this package does not write, and no other."""
 
 
 def keep_inside(uri: str, artifact_root: Path) -> int:
@@ -24,38 +60,32 @@ def keep_inside(uri: str, artifact_root: Path) -> int:
     Nothing is done unless `uri` is a SQLite file beside `artifact_root`: the user named any other store.
 
     Raises:
-        TrackingError: the file or `artifact_root` is a link to another place, a run's id is none of
-            MLflow's, or the store fails.
+        TrackingError: files of the store are not safe to open, a key is none of MLflow's, the store has
+            views or triggers that MLflow does not make, or it fails.
     """
-    file = database_file(uri)
-    if file is None or file.parent != artifact_root.parent.absolute() or not file.exists():
+    file = own_file(uri, artifact_root)
+    if file is None or not file.exists():
         return 0
-    home = file.parent.resolve()
-    for path in (file, artifact_root):
-        if path.resolve() != home / path.name:
-            raise TrackingError(
-                f"{path} is a link to {path.resolve()}; move that here, or name a store of your own in "
-                "MLFLOW_TRACKING_URI"
-            )
     with one_line(uri), closing(sqlite3.connect(file)) as database, database:
+        if odd := database.execute(MADE_BY_OTHERS).fetchone():
+            raise TrackingError(f"{file} has the {odd[0]:.80}, which MLflow does not make; move it away")
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        return _set_anew(database, artifact_root.resolve().as_uri()) if tables >= TABLES else 0
+        root = artifact_root.resolve().as_uri()
+        changed = {each: _set_anew(database, each, root) for each in COLUMNS if each.table in tables}
+        return changed.get(COLUMNS[0], 0)
 
 
-def _set_anew(database: sqlite3.Connection, root: str) -> int:
-    runs = []
-    for run_id, address in database.execute("SELECT run_uuid, artifact_uri FROM runs"):
-        if not RUN.fullmatch(str(run_id)):
-            raise TrackingError(f"the store of {root} has a run {str(run_id)[:80]!r}: no id of MLflow's")
-        inside = f"{root}/{run_id}/artifacts"
+def _set_anew(database: sqlite3.Connection, addresses: Addresses, root: str) -> int:
+    """Set those addresses that lead elsewhere; return their number."""
+    table, key, column = addresses.table, addresses.key, addresses.column
+    foreign = []
+    query = f"SELECT rowid, {key}, {column} FROM {table} WHERE {column} IS NOT NULL AND {addresses.where}"
+    for row, name, address in database.execute(query):
+        if not KEY.fullmatch(str(name)):
+            raise TrackingError(f"the store of {root} has {key} {str(name)[:80]!r}: no id of MLflow's")
+        moved = MOVED.fullmatch(str(address)) if addresses.below == ANYWHERE else None
+        inside = root + (moved[1] if moved else addresses.below.format(key=name))
         if address != inside and not SERVED.fullmatch(str(address)):
-            runs.append((inside, run_id))
-    if runs:
-        database.executemany("UPDATE runs SET artifact_uri = ? WHERE run_uuid = ?", runs)
-    places = database.execute("SELECT experiment_id, artifact_location FROM experiments").fetchall()
-    foreign = [
-        (root, number) for number, place in places if place != root and not SERVED.fullmatch(str(place))
-    ]
-    if foreign:
-        database.executemany("UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?", foreign)
-    return len(runs)
+            foreign.append((inside, row))
+    database.executemany(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", foreign)
+    return len(foreign)

@@ -43,6 +43,11 @@ def default_uri(storage: Path) -> str:
     return f"sqlite:///{storage.absolute() / 'mlflow.db'}"
 
 
+def artifact_root(storage: Path) -> Path:
+    """Return the folder for the artifacts of a store in `storage`."""
+    return storage / "mlartifacts"
+
+
 def tracking_uri(storage: Path) -> str:
     """Return MLFLOW_TRACKING_URI if it is set, else the address of the store in `storage`.
 

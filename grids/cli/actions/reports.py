@@ -17,13 +17,12 @@ from fedgrid.grids.archive import explanation_records
 from fedgrid.grids.cli.actions.analyses import shown_analyses
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
-from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.own_items import own_items, with_own_items
 from fedgrid.grids.results.study import load
-from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
+from fedgrid.tracking.mlflow.store import TrackingError, artifact_root, tracking_uri
 from fedgrid.tracking.report.contents import comparison_page, report_page
 from fedgrid.tracking.report.of_papers import NOTHING_PUBLISHED
 from fedgrid.tracking.report.write import Written, write

@@ -18,10 +18,9 @@ from fedgrid.grids.analyses.command import How, Result, analyse
 from fedgrid.grids.analyses.execute import run_on_ray
 from fedgrid.grids.analyses.report import described, found_of, sections
 from fedgrid.grids.cli.actions.analyses import analysis_named, settings_of, shown_analyses
-from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.tracking.mlflow.store import default_uri
+from fedgrid.tracking.mlflow.store import artifact_root, default_uri
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.explained import GRID, RUNS, finished_grid
 from tests.helpers.small_grid import NOWHERE

@@ -16,10 +16,10 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.mlflow_log.records_at_uri import records_at_uri
-from fedgrid.grids.mlflow_log.run_log import Pauses, RunLog, artifact_root
+from fedgrid.grids.mlflow_log.run_log import Pauses, RunLog
 from fedgrid.grids.mlflow_log.tags import run_name
 from fedgrid.tracking.mlflow import ui
-from fedgrid.tracking.mlflow.store import default_uri
+from fedgrid.tracking.mlflow.store import artifact_root, default_uri
 from tests.helpers.command_line import new_storage, started, stop
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
 from tests.helpers.processes import wait_until_served

@@ -9,11 +9,10 @@ from fedgrid.engine.storage.claims import NONE
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import id_of
-from fedgrid.grids.mlflow_log.run_log import artifact_root
 from fedgrid.grids.planning.claims import of_launch
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.tracking.mlflow.runs import Experiment
-from fedgrid.tracking.mlflow.store import default_uri
+from fedgrid.tracking.mlflow.store import artifact_root, default_uri
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.small_grid import config, take
 

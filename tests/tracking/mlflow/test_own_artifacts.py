@@ -1,5 +1,6 @@
 """Artifacts of a storage's own store: in the storage, whatever place its SQLite file names."""
 
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -9,6 +10,8 @@ import pytest
 
 from fedgrid.tracking.mlflow.own_artifacts import keep_inside
 from fedgrid.tracking.mlflow.store import TrackingError, default_uri
+from tests.chaos.hostile import super_journal
+from tests.helpers.command_line import new_storage
 
 RUN = "0123456789abcdef" * 2
 
@@ -60,7 +63,7 @@ def test_address_of_a_stranger_is_replaced(address, tmp_path):
 
 
 def test_run_whose_id_is_a_path_is_refused(tmp_path):
-    with pytest.raises(TrackingError, match=r"has a run '\.\./\.\./outside': no id of MLflow's$"):
+    with pytest.raises(TrackingError, match=r"has run_uuid '\.\./\.\./outside': no id of MLflow's$"):
         keep(storage(tmp_path / "runs", run="../../outside"))
 
 
@@ -78,8 +81,96 @@ def test_link_to_another_place_is_refused(name, tmp_path):
     linked = storage(tmp_path / "runs")
     (linked / name).rename(tmp_path / name)
     (linked / name).symlink_to(tmp_path / name)
-    with pytest.raises(TrackingError, match=f"{name} is a link to .*{name}; move that here"):
+    with pytest.raises(TrackingError, match=f"is not opened: {name} is a link; move that away"):
         keep(linked)
+
+
+@pytest.mark.parametrize("beside", ["-journal", "-wal", "-shm"])
+def test_link_beside_the_file_is_refused(beside, tmp_path):
+    """SQLite would write there."""
+    linked = storage(tmp_path / "runs")
+    (tmp_path / "mine").write_text("mine")
+    (linked / f"mlflow.db{beside}").symlink_to(tmp_path / "mine")
+    with pytest.raises(TrackingError, match=f"mlflow.db{beside} is a link"):
+        keep(linked)
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_journal_that_names_a_file_of_the_user_is_refused(tmp_path):
+    """SQLite deletes that file once it has rolled back."""
+    victim, foreign = tmp_path / "id_rsa", storage(tmp_path / "runs")
+    victim.write_text("mine")
+    copy = Path(shutil.copytree(foreign, tmp_path / "copy"))
+    for folder in (foreign, copy):
+        (folder / "mlflow.db-journal").write_bytes(super_journal(victim, folder / "mlflow.db"))
+    with pytest.raises(TrackingError, match="mlflow.db-journal names another file"):
+        keep(foreign)
+    assert victim.exists()
+    addresses(copy)
+    assert not victim.exists(), "else there is nothing to refuse"
+
+
+def test_pipe_is_not_opened(tmp_path):
+    foreign = storage(tmp_path / "runs")
+    (foreign / "mlflow.db").unlink()
+    os.mkfifo(foreign / "mlflow.db")
+    with pytest.raises(TrackingError, match="mlflow.db is no regular file"):
+        keep(foreign)
+
+
+def test_link_below_the_artifacts_is_refused(tmp_path):
+    """MLflow would write through it, and show what it leads to."""
+    foreign = storage(tmp_path / "runs")
+    (foreign / "mlartifacts" / RUN).symlink_to(tmp_path)
+    with pytest.raises(TrackingError, match=f"mlartifacts/{RUN} is a link"):
+        keep(foreign)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CREATE TRIGGER mine AFTER UPDATE ON runs BEGIN UPDATE runs SET artifact_uri = 'file:///etc'; END",
+        "CREATE VIEW mine AS SELECT * FROM runs",
+    ],
+)
+def test_view_or_trigger_is_refused(made, tmp_path):
+    foreign = storage(tmp_path / "runs")
+    with closing(sqlite3.connect(foreign / "mlflow.db")) as database, database:
+        database.execute(made)
+    with pytest.raises(TrackingError, match="(view|trigger) mine, which MLflow does not make"):
+        keep(foreign)
+
+
+def test_addresses_of_models_and_traces_are_inside_too(tmp_path):
+    """In a store of MLflow's own making; those of a model of this storage move with it."""
+    runs = new_storage(tmp_path / "runs")
+    root = (runs / "mlartifacts").absolute().as_uri()
+    sources = "/etc", "file:///was/here/mlartifacts/a1/artifacts/model", "runs:/a1/m"
+    with closing(sqlite3.connect(runs / "mlflow.db")) as database, database:
+        database.execute(
+            "INSERT INTO logged_models (model_id, experiment_id, name, artifact_location, "
+            "creation_timestamp_ms, last_updated_timestamp_ms, status) "
+            "VALUES ('m-1', 0, 'm', '/etc', 0, 0, 2)"
+        )
+        database.execute("INSERT INTO trace_tags VALUES ('mlflow.artifactLocation', 'file:///etc', 'tr-1')")
+        database.executemany(
+            "INSERT INTO model_versions (name, version, source, storage_location) VALUES ('m', ?, ?, ?)",
+            [(version, source, source) for version, source in enumerate(sources)],
+        )
+    assert keep(runs) == 0
+    with closing(sqlite3.connect(runs / "mlflow.db")) as database:
+        found = [
+            place
+            for query in (
+                "SELECT artifact_location FROM logged_models",
+                "SELECT value FROM trace_tags",
+                "SELECT source FROM model_versions ORDER BY version",
+                "SELECT storage_location FROM model_versions ORDER BY version",
+            )
+            for (place,) in database.execute(query)
+        ]
+    versions = [f"{root}/models", f"{root}/a1/artifacts/model", "runs:/a1/m"]
+    assert found == [f"{root}/models/m-1/artifacts", f"{root}/traces/tr-1/artifacts", *versions, *versions]
 
 
 def test_storage_that_is_reached_by_a_link_is_the_same_place(tmp_path):

@@ -1,0 +1,70 @@
+"""The files of a storage's own MLflow store, before SQLite and MLflow open them: they may be a stranger's.
+
+SQLite follows links, and waits for pipes. It writes to `mlflow.db-wal`, and deletes a file that
+`mlflow.db-journal` names in its last bytes, a *super-journal* (sqlite.org/fileformat.html, section 3, the
+rollback journal). MLflow writes through links below its folder of artifacts, and serves what they lead to.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from fedgrid.regular_files import check_regular
+from fedgrid.tracking.mlflow.store import TrackingError, database_file
+
+LARGEST = 1 << 36
+"""Bytes of a store. Ten thousand runs have some three gigabytes."""
+JOURNAL, BESIDE = "-journal", ("-journal", "-wal", "-shm")
+"""What SQLite appends to the name of its file."""
+MAGIC = bytes.fromhex("d9d505f920a163d7")
+"""The last bytes of a journal that names a super-journal, as they are its first ones."""
+
+
+def own_file(uri: str, artifact_root: Path) -> Path | None:
+    """Return the SQLite file of `uri` if it is the storage's own, beside `artifact_root`, and safe to open.
+
+    None for a store that the user named.
+
+    Raises:
+        TrackingError: it, a file that SQLite has beside it, or anything below `artifact_root` is a link or
+            no regular file, or its journal names another file.
+    """
+    file = database_file(uri)
+    if file is None or file.parent != artifact_root.parent.absolute():
+        return None
+    try:
+        for path in (file, *(file.with_name(file.name + end) for end in BESIDE)):
+            if os.path.lexists(path):
+                check_regular(path, LARGEST)
+        _check_journal(file.with_name(file.name + JOURNAL))
+        _check_folder(artifact_root)
+    except OSError as error:
+        raise TrackingError(
+            f"the MLflow store of {file.parent} is not opened: {error.strerror or error}; move that away, or "
+            "name a store of your own in MLFLOW_TRACKING_URI"
+        ) from error
+    return file
+
+
+def _check_journal(journal: Path) -> None:
+    """Raise OSError if a journal names a super-journal: SQLite has one only for several attached files."""
+    if journal.exists():
+        with journal.open("rb") as file:
+            file.seek(max(0, journal.stat().st_size - len(MAGIC)))
+            if file.read() == MAGIC:
+                raise OSError(f"{journal.name} names another file, which SQLite would delete")
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise OSError if a folder, or anything below it, is neither a folder nor a regular file."""
+    if not os.path.lexists(folder):
+        return
+    if not stat.S_ISDIR(folder.lstat().st_mode):
+        raise OSError(f"{folder.name} is {'a link' if folder.is_symlink() else 'no folder'}")
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                _check_folder(Path(entry.path))
+            elif not entry.is_file(follow_symlinks=False):
+                what = "a link" if entry.is_symlink() else "no regular file"
+                raise OSError(f"{Path(entry.path).relative_to(folder.parent)} is {what}")
