@@ -20,8 +20,8 @@ SCORES = "scores.json"
 """The final scores of a run, in its folder. Written last; faster to read than the records."""
 RUN_ID = "run_id"
 """Key of the run that they are of."""
-
-
+LARGEST_COUNT = 1 << 53
+"""Of what a score counts: a float holds it."""
 FILES = (DONE, SCORES, TIMES, TIMES_CHECKSUM, *LISTED)
 """Files of a finished run whose bytes are checked, the mark first."""
 
@@ -80,13 +80,23 @@ def read_scores(folder: Path, run_id: str) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: there are none.
-        DamagedFile: they are not what was written, or those of another run.
+        DamagedFile: they are not what was written, those of another run, or no numbers.
         NewerFormat: a newer fedgrid wrote them.
     """
     scores = unseal(folder / SCORES)
     if (of := scores.pop(RUN_ID, None)) != run_id:
         raise DamagedFile(folder / SCORES, f"it is of run {of}")
+    wrong = [name for name, value in scores.items() if not _is_number(value)]
+    if wrong:
+        raise DamagedFile(folder / SCORES, f"its {wrong[0]} is no number")
     return scores
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value can be a score; None says that a run has none of that name."""
+    return (
+        value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) < LARGEST_COUNT)
+    )
 
 
 @contextmanager

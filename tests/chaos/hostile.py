@@ -90,6 +90,10 @@ def make(folder: Path) -> Path:
         grid.write_text(GRID.format(algorithms=algorithms, seeds=seeds))
         made = fedgrid("run", grid, "--in-process", "--storage", root)
         assert made.code == 0, made.err
+    other = fedgrid(
+        "run", grid, "--in-process", "--name", "other", "--filter", "algorithm=fedavg", "--storage", root
+    )
+    assert other.code == 0, other.err
     assert fedgrid("report", "mine", "--storage", root).code == 0
     return root
 
@@ -107,7 +111,7 @@ def commands(root: Path) -> list[tuple[str, ...]]:
         ("show", run_id),
         ("cache", "mine"),
         ("report", "mine"),
-        ("compare", "mine", "mine"),
+        ("compare", "mine", "other"),
         ("explain", "mine", "--dry-run"),
         ("attack", "mine", "--kind", "membership", "--dry-run"),
         ("stop", "mine"),
@@ -451,7 +455,7 @@ def fault_of(result: Result) -> str | None:
         return "it shows what lies outside"
     if re.search("[\x00-\x08\x0b-\x1f\x7f]", said):
         return "it shows control characters"
-    if result.code and not result.err.strip():
+    if result.code and not said.strip():
         return "it fails without a word"
     if result.err.count("\n") > MOST_LINES:
         return f"{result.err.count(chr(10))} lines of errors"

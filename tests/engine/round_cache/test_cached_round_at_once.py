@@ -10,7 +10,7 @@ import pytest
 
 from fedgrid.engine.clients import stopwatch
 from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.errors import RunError
+from fedgrid.engine.errors import FinalError
 from fedgrid.engine.round_cache import cached_round
 from fedgrid.engine.storage import atomic as writing
 from tests.helpers.small_runs import (
@@ -166,7 +166,7 @@ class TestInThreads:
     def test_round_with_only_unusable_updates_fails_the_trainer_and_the_waiter(self, tmp_path, waits):
         runs = [config(algorithm, training={"learning_rate": 1e30}) for algorithm in ("fedavg", "sattler")]
         errors = at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
-        assert [type(error) for error in errors] == [RunError, RunError]
+        assert [type(error) for error in errors] == [FinalError, FinalError]
         assert str(errors[0]) == str(errors[1])
         assert locks(tmp_path) == []
 

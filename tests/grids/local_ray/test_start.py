@@ -10,7 +10,7 @@ import sys
 import threading
 
 import pytest
-from ray._private import ray_constants, services
+from ray._private import ray_constants, services, worker
 from ray._private.node import Node
 from ray.tune.execution import class_cache
 
@@ -25,7 +25,8 @@ def test_ray_has_the_methods_for_which_others_stand_in():
         assert [*own][1:] == [*given][1:]
 
 
-def test_ray_has_the_constant_that_keeps_it_on_loopback():
+def test_ray_has_the_constant_that_keeps_it_on_loopback(monkeypatch):
+    monkeypatch.setattr(worker, "_global_node", None)
     assert ray_constants.ENABLE_RAY_CLUSTER is True
     with few_processes():
         assert services.get_node_ip_address() == "127.0.0.1"
