@@ -26,7 +26,10 @@ SAMPLE = 65536
 LANES = 16
 """Rows of a block are padded with zeros to a multiple of this: matrix products are twice as fast."""
 LONG = 1 << 20
-"""Entries from which vectors are multiplied in tiles: below, milliseconds are not worth other last bits."""
+"""Entries from which vectors are multiplied in tiles, and by several threads.
+
+Below, milliseconds are not worth other last bits, and to start threads takes longer than they save.
+"""
 TILE, BAND, ACROSS = 1024, 16, 48
 """Columns of a tile, and the rows of its two factors.
 
@@ -118,7 +121,7 @@ def map_blocks(function: Callable[[slice], T], width: int, threads: int = 1) -> 
     """Return what `function` returns for each block of columns, in their order, `threads` at a time."""
     columns = [slice(start, min(start + BLOCK, width)) for start in range(0, width, BLOCK)]
     with _blas().limit(limits=1, user_api="blas"):
-        if threads == 1 or len(columns) == 1:
+        if threads == 1 or width < LONG:
             return [function(part) for part in columns]
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(function, columns))

@@ -93,8 +93,9 @@ class Client:
         num_models: int,
         *arrays: Vector,
     ) -> tuple[Any, ...]:
-        """Train; return the reports, the memories, then each task's update and outputs: an object each.
+        """Train; return the reports, the memories, then each task's update and outputs.
 
+        With `num_returns` of 1 they are one object, else an object each.
         `arrays` are the models, then the arrays of all orders; `payloads` has their positions by name.
         """
         tasks = [

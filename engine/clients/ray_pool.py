@@ -45,6 +45,8 @@ START_TIMEOUT = 300.0
 
 SHOWN = 4
 """Clients in the name of a task."""
+SMALL = 1 << 20
+"""Bytes of a model up to which an actor's replies are one object: each object costs a millisecond."""
 
 Ref: TypeAlias = "ray.ObjectRef[Any]"
 T = TypeVar("T")
@@ -134,13 +136,17 @@ class RayPool:
             kept = {task.client: memories[task.client] for task in mine if task.client in memories}
             num_sent = sum(1 + len(task.order.outputs) for task in mine)
             name = self._task("train", f"{when}, {_clients(task.client for task in mine)}")
-            train = self._actors[index].train.options(num_returns=2 + num_sent, name=name)
-            return list(train.remote(bare, payloads, kept, len(models), *refs))
+            num_returns = 1 if are_small else 2 + num_sent
+            train = self._actors[index].train.options(num_returns=num_returns, name=name)
+            sent = train.remote(bare, payloads, kept, len(models), *refs)
+            return [sent] if are_small else list(sent)
 
         replies = {}
         when = f"round {tasks[0].round_index + 1}"
+        are_small = models[0].nbytes <= SMALL
         results = self._each(shares, submit, "train", when)
-        for index, (reports, kept, *sent) in results.items():
+        for index, objects in results.items():
+            reports, kept, *sent = objects[0] if are_small else objects
             remaining = iter(sent)
             for task, report in zip(shares[index], reports, strict=True):
                 update = next(remaining)

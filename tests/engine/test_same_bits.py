@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from fedgrid.engine.clients import ray_pool
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.round_cache.files import CacheOptions
@@ -133,8 +134,12 @@ def test_run_resumed_after_each_round_gives_the_same_bytes(run, tmp_path, expect
     assert finish(run, tmp_path, *(InProcessPool() for _ in range(ROUNDS))) == expected
 
 
-@pytest.mark.parametrize("num_actors", [3, ACTORS])
-def test_run_with_client_actors_gives_the_same_bytes(run, tmp_path, expected, actors, num_actors):
+@pytest.mark.parametrize(("num_actors", "small"), [(3, 0), (ACTORS, ray_pool.SMALL)])
+def test_run_with_client_actors_gives_the_same_bytes(
+    run, tmp_path, expected, actors, num_actors, small, monkeypatch
+):
+    """With replies that are one object an actor, and one an update."""
+    monkeypatch.setattr(ray_pool, "SMALL", small)
     assert finish(run, tmp_path, first(actors, num_actors)) == expected
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from fedgrid.algorithms.contract import products as module
 from fedgrid.algorithms.contract.source import InMemory
-from fedgrid.algorithms.contract.updates import Updates
+from fedgrid.algorithms.contract.updates import Updates, mean_of
 from tests.helpers.small_cases import clients, frozen, layout_of, rng, updates_of
 
 
@@ -403,6 +403,15 @@ class TestMeansOfASource:
 
 
 class TestWeightedMeans:
+    @pytest.mark.parametrize("num_rows", [1, 2, 7, 8, 30])
+    def test_sums_have_the_bits_of_numpys_means(self, num_rows):
+        rng = np.random.default_rng(num_rows)
+        rows = [rng.standard_normal(50).astype(np.float32) for _ in range(num_rows)]
+        shares = tuple(rng.random(num_rows).tolist())
+        assert mean_of(rows, None).tobytes() == np.mean(rows, axis=0, dtype=np.float64).tobytes()
+        weighted = np.average(np.array(rows, np.float64), axis=0, weights=shares)
+        assert mean_of(rows, shares).tobytes() == weighted.tobytes()
+
     def test_weights_are_divided_by_their_sum_within_each_group(self):
         """(1 x 3 + 3 x 7) / 4 = 6 in the first group; a group of one is its update."""
         view = updates_of(clients((3, 0), (7, 4), (5, 5)))
