@@ -7,22 +7,30 @@ clients' memories, and the tests of the models that followed. The updates themse
 no run has asked for before trains its clients again.
 
 Small updates are an exception where clients train from several models: there two runs may share some clusters
-but not the whole round, so each client's update is an entry of its own.
+but not the whole round, so the replies of the clients that train from one model are an entry.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.source import UPDATE, Arrays, Compute
 from fedgrid.engine.clients.client_round import ClientRound, Evaluations
-from fedgrid.engine.clients.messages import Memory, Reply, TrainReport, TrainTask
+from fedgrid.engine.clients.messages import Memory, TrainReport, TrainTask
 from fedgrid.engine.round_cache.entry import CacheEntry
 from fedgrid.engine.round_cache.key import digest, of_task
-from fedgrid.engine.round_cache.packing import pack_reports, pack_tests, unpack_reports, unpack_tests
+from fedgrid.engine.round_cache.packing import (
+    pack_replies,
+    pack_reports,
+    pack_tests,
+    unpack_replies,
+    unpack_reports,
+    unpack_tests,
+)
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import Served
@@ -35,7 +43,7 @@ FIRST_PAUSE, LAST_PAUSE = 0.01, 1.0
 """Seconds between two lookups while another run holds the round's lock; doubled each time."""
 REPORTS = "reports"
 SMALL = 1 << 20
-"""Bytes up to which an update is an entry of its own, where clients train from several models."""
+"""Bytes of an update up to which replies are entries, where clients train from several models."""
 
 
 class OtherBits(Exception):
@@ -68,6 +76,7 @@ class CachedRound(ClientRound):
         self._hits: dict[str, CacheEntry] = {}
         self._new: dict[str, CacheEntry] = {}
         self._training_cost = 0.0
+        self._groups_read: set[str] = set()
         self._keys = self._task_keys()
         self._name = self._numbered(digest(list(self._keys.values())))
         self._lock = cache.files.lock(self._name)
@@ -76,6 +85,8 @@ class CachedRound(ClientRound):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Hand the new entries to the writer, which releases the lock after them."""
+        if kind is None:
+            self._keep_replies()
         self._cache.write_later(self._write)
 
     def _write(self) -> None:
@@ -201,46 +212,56 @@ class CachedRound(ClientRound):
     def _train(self, clients: Sequence[int]) -> None:
         """Train those of `clients` whose replies are neither here nor in the cache."""
         missing = [client for client in clients if client not in self._replies]
-        super()._train([client for client in missing if not self._find_reply(client)])
+        self._find_replies(missing)
+        super()._train(missing)
         for client in missing:
             checksum = self._replies[client].report.checksum
             if self._checksums.get(client, checksum) != checksum:
                 where = f"client {client}, round {self._round_index + 1}"
                 self._cache.files.warnings.append(f"{where}: trained again with other bits; not shared")
                 raise OtherBits(where)
-            self._keep_reply(self._replies[client])
 
-    def _find_reply(self, client: int) -> bool:
-        """Return whether the cache has a client's reply."""
-        entry = self._cache.files.read(self._reply_name(client)) if self._keeps_replies else None
-        if entry is not None:
-            [report] = unpack_reports(entry.arrays, [self._tasks[client]])
-            parts = {kind: _part(entry.arrays, kind) for kind in ("outputs", "memory")}
-            self._replies[client] = Reply(report, entry.arrays["update_P"], **parts)
-            self._hits[f"{UPDATE}-{client}"] = entry
-        return entry is not None
+    def _find_replies(self, clients: Sequence[int]) -> None:
+        """Read the replies of the groups of `clients`, as far as the cache has them."""
+        for name, group in self._groups.items():
+            if name in self._groups_read or not set(group) & set(clients):
+                continue
+            self._groups_read.add(name)
+            entry = self._cache.files.read(name)
+            if entry is not None:
+                self._replies = unpack_replies(entry.arrays, self._tasks) | self._replies
+                self._hits[f"{UPDATE} {name}"] = entry
 
-    def _keep_reply(self, reply: Reply) -> None:
-        """Make a small reply an entry of its own, where other runs may meet it in another round."""
-        client = reply.report.client
-        if not self._keeps_replies or reply.update.nbytes > SMALL or f"{UPDATE}-{client}" in self._hits:
-            return
-        arrays = {
-            **pack_reports([reply.report], [self._tasks[client]]),
-            "update_P": reply.update,
-            **{f"outputs/{name}": array for name, array in reply.outputs.items()},
-            **{f"memory/{name}": array for name, array in reply.memory.items()},
+    def _keep_replies(self) -> None:
+        """Make the small replies of each group of which this run trained a client an entry."""
+        trained = {report.client for report in self.trained}
+        for name, group in self._groups.items():
+            here = [client for client in group if client in self._replies]
+            replies = [self._replies[client] for client in here]
+            if not trained & set(group) or replies[0].update.nbytes > SMALL:
+                continue
+            cost = sum(reply.report.seconds for reply in replies)
+            arrays = pack_replies(replies, [self._tasks[client] for client in here])
+            self._new[name] = CacheEntry(arrays, self._cache.files.run_id, 0.0, cost)
+
+    @cached_property
+    def _groups(self) -> dict[str, list[int]]:
+        """Name of an entry -> the clients that train from the same models, if their replies are kept.
+
+        They are where the storage is local, and clients train from several models, or algorithms with other
+        settings make other groups of the same replies (`Order.infer`).
+        """
+        by_models: dict[tuple[int, ...], list[int]] = {}
+        for client, task in self._tasks.items():
+            by_models.setdefault(task.order.candidates, []).append(client)
+        infers = any(task.order.infer for task in self._tasks.values())
+        if self._cache.files.is_far or (len(by_models) == 1 and not infers):
+            return {}
+        names = [digest([self._keys[client] for client in group]) for group in by_models.values()]
+        return {
+            f"{self._numbered(name)}-{UPDATE}s": group
+            for name, group in zip(names, by_models.values(), strict=True)
         }
-        entry = CacheEntry(arrays, self._cache.files.run_id, 0.0, reply.report.seconds)
-        self._new[self._reply_name(client)] = entry
-
-    @property
-    def _keeps_replies(self) -> bool:
-        """Whether each reply is an entry of its own: storage is local, and clients train from several models,
-        or algorithms with other settings make other groups of the same replies (`Order.infer`)."""
-        orders = [task.order for task in self._tasks.values()]
-        several = len({order.candidates for order in orders}) > 1
-        return not self._cache.files.is_far and (several or any(order.infer for order in orders))
 
     def _cost_of_training(self) -> float:
         """Return the seconds that training all clients takes, by those that were trained here."""
@@ -261,17 +282,9 @@ class CachedRound(ClientRound):
             )
         return keys
 
-    def _reply_name(self, client: int) -> str:
-        return f"{self._numbered(self._keys[client])}-{UPDATE}"
-
     def _numbered(self, key: str) -> str:
         """Return the first parts of the names of a round's entries."""
         return f"{self._round_index + 1:06d}-{key[:24]}"
-
-
-def _part(arrays: Arrays, kind: str) -> Memory:
-    prefix = f"{kind}/"
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _busiest(reports: Sequence[TrainReport]) -> float:

@@ -65,26 +65,30 @@ def digest(value: object) -> str:
     Raises:
         TypeError: for a type whose fields are not known.
     """
+    return sha256(_text(value).encode()).hexdigest()
+
+
+def _text(value: object) -> str:
+    """Return a text that no other value has: only texts hold quotes, and `repr` escapes theirs."""
     match value:
         case None | bool() | int() | float() | str() | slice():
-            parts = [type(value).__name__, repr(value)]
+            return f"{type(value).__name__} {value!r}"
         case np.ndarray():
             data = np.asarray(value, order="C").data
-            parts = ["array", str(value.dtype), str(value.shape), sha256(data).hexdigest()]
+            return f"array({value.dtype} {value.shape} {sha256(data).hexdigest()})"
         case BaseModel():
             settings = {name: getattr(value, name) for name in type(value).model_fields}
-            parts = [type(value).__qualname__, _code_of(type(value)), digest(settings)]
+            return f"{type(value).__qualname__}({_code_of(type(value))} {_text(settings)})"
         case Mapping():
-            parts = ["mapping", *sorted(f"{digest(key)} {digest(inner)}" for key, inner in value.items())]
+            return f"{{{', '.join(sorted(f'{_text(key)}: {_text(inner)}' for key, inner in value.items()))}}}"
         case Sequence():
-            parts = ["sequence", *(digest(inner) for inner in value)]
+            return f"[{', '.join(map(_text, value))}]"
         case ImageView():
-            return digest(value.copied())
+            return _text(value.copied())
         case _ if is_dataclass(value) and not isinstance(value, type):
-            parts = [type(value).__qualname__, digest(_fields(value))]
+            return f"{type(value).__qualname__}({_text(_fields(value))})"
         case _:
             raise TypeError(f"no digest of a {type(value).__name__}")
-    return sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _fields(value: Any) -> dict[str, object]:

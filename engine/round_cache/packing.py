@@ -1,4 +1,4 @@
-"""Reports and tests of a round as named arrays and back, as entries of the round cache hold them.
+"""Reports, replies and tests of a round as named arrays and back, as entries of the round cache hold them.
 
 Shapes: N clients of a round, M models, L classes.
 """
@@ -10,7 +10,7 @@ import numpy as np
 
 from fedgrid.algorithms.contract.source import Arrays
 from fedgrid.engine.clients.client_round import Evaluations
-from fedgrid.engine.clients.messages import TrainReport, TrainTask
+from fedgrid.engine.clients.messages import Reply, TrainReport, TrainTask
 from fedgrid.engine.clients.peak_memory import own_peak
 from fedgrid.engine.training.confusion import Counts
 
@@ -74,6 +74,31 @@ def unpack_reports(arrays: Arrays, tasks: Sequence[TrainTask]) -> list[TrainRepo
     ]
 
 
+def pack_replies(replies: Sequence[Reply], tasks: Sequence[TrainTask]) -> Arrays:
+    """Return replies with all their arrays, named `<client>/<kind>/<name>`."""
+    arrays = dict(pack_reports([reply.report for reply in replies], tasks))
+    for reply in replies:
+        kinds = {"update": {"P": reply.update}, "outputs": reply.outputs, "memory": reply.memory}
+        for kind, named in kinds.items():
+            arrays |= {f"{reply.report.client}/{kind}/{name}": array for name, array in named.items()}
+    return arrays
+
+
+def unpack_replies(arrays: Arrays, tasks: Mapping[int, TrainTask]) -> dict[int, Reply]:
+    """Return, by client, the replies that were packed; `tasks` has the task of each client."""
+    clients = arrays["client_N"].tolist()
+    reports = unpack_reports(arrays, [tasks[client] for client in clients])
+    return {
+        client: Reply(
+            report,
+            arrays[f"{client}/update/P"],
+            _of_kind(arrays, f"{client}/outputs/"),
+            _of_kind(arrays, f"{client}/memory/"),
+        )
+        for client, report in zip(clients, reports, strict=True)
+    }
+
+
 def pack_tests(tests: Evaluations) -> Arrays:
     """Return the tests of served models."""
     return {
@@ -90,6 +115,10 @@ def unpack_tests(arrays: Arrays) -> Evaluations:
     own, server = _unpack("own", arrays), _unpack("server", arrays)
     chosen = dict(zip(arrays["choosing_N"].tolist(), arrays["place_N"].tolist(), strict=True))
     return Evaluations(dict(zip(arrays["client_N"].tolist(), own, strict=True)), server, chosen)
+
+
+def _of_kind(arrays: Arrays, prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _pack(test: str, counts: Sequence[Counts]) -> dict[str, np.ndarray]:

@@ -9,11 +9,18 @@ import pytest
 
 from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.engine.clients import client_round
-from fedgrid.engine.clients.messages import EvaluateReport, TrainReport, TrainTask
+from fedgrid.engine.clients.messages import EvaluateReport, Reply, TrainReport, TrainTask
 from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.stopwatch import Stopwatch
 from fedgrid.engine.round_cache.entry import CacheEntry, decode, encode
-from fedgrid.engine.round_cache.packing import pack_reports, pack_tests, unpack_reports, unpack_tests
+from fedgrid.engine.round_cache.packing import (
+    pack_replies,
+    pack_reports,
+    pack_tests,
+    unpack_replies,
+    unpack_reports,
+    unpack_tests,
+)
 from fedgrid.engine.training.confusion import Counts
 
 
@@ -62,6 +69,26 @@ def plain(each):
         for test in (each.local, each.local_server)
     ]
     return repr(replace(each, seconds=0.0, peak_memory=None, local=None, local_server=None)), tests
+
+
+def test_replies_come_back_with_the_arrays_of_each_client():
+    """Client 1 has another candidate in the run that reads; names of outputs may hold slashes."""
+    sent = [
+        Reply(report(11), np.ones(3, np.float32), {"a/b": np.arange(4)}, {"momentum": np.zeros(3)}),
+        Reply(report(1), np.zeros(3, np.float32)),
+    ]
+    arrays = through_the_cache(pack_replies(sent, [task(11), task(1)]))
+    back = unpack_replies(arrays, {1: task(1, (5,)), 11: task(11), 2: task(2)})
+    assert list(back) == [11, 1]
+    assert plain(back[11].report) == plain(sent[0].report)
+    assert back[1].report.chosen == 5
+    for client, reply in ((11, sent[0]), (1, sent[1])):
+        assert back[client].update.tolist() == reply.update.tolist()
+        for kind in ("outputs", "memory"):
+            found, expected = getattr(back[client], kind), getattr(reply, kind)
+            assert {name: array.tolist() for name, array in found.items()} == {
+                name: array.tolist() for name, array in expected.items()
+            }
 
 
 class TestReports:
