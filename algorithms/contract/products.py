@@ -1,4 +1,4 @@
-"""Inner products of long vectors in one streamed pass, and the distances that follow from them.
+"""Inner products of long vectors in one streamed pass, the distances that follow from them, and means.
 
 Shapes: K vectors, P entries each.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,6 +115,23 @@ def inner_products(vectors: Sequence[Vector], width: int, threads: int = 1) -> P
     total_KK[0], total_KK[:, 0] = 0.0, 0.0
     position = np.argsort(order)
     return Products(total_KK[np.ix_(position, position)], cross_K[position], common)
+
+
+def mean_of(rows: Sequence[NDArray[Any]], shares: Sequence[float] | None) -> Matrix:
+    """Return the mean of equally long vectors by `shares`, summed in float64; None: the plain mean.
+
+    Row by row, as NumPy adds them too: the bits of `np.mean` and `np.average`, without a copy of all rows.
+    """
+    if shares is None:
+        total = np.array(rows[0], np.float64)
+        for row in rows[1:]:
+            total += row
+        return np.asarray(total / len(rows))
+    total = np.multiply(rows[0], shares[0], dtype=np.float64)
+    part = np.empty_like(total)
+    for row, share in zip(rows[1:], shares[1:], strict=True):
+        total += np.multiply(row, share, out=part, dtype=np.float64)
+    return np.asarray(total / np.sum(shares))
 
 
 def map_blocks(function: Callable[[slice], T], width: int, threads: int = 1) -> list[T]:

@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.products import Matrix, Products, Vector, inner_products, map_blocks
+from fedgrid.algorithms.contract.products import (
+    Matrix,
+    Products,
+    Vector,
+    inner_products,
+    map_blocks,
+    mean_of,
+)
 from fedgrid.algorithms.contract.source import UPDATE, Arrays, InMemory, Source, read_only
 
 __all__ = ["Matrix", "Updates", "Vector", "mean_of", "shares_of"]
@@ -283,23 +290,6 @@ def _name(statistic: str, *inputs: object) -> str:
 
 def _mean_name(output: str, group: Sequence[int], weights: Mapping[int, float] | None) -> str:
     return _name("mean", output, tuple(map(int, group)), shares_of(group, weights))
-
-
-def mean_of(rows: Sequence[NDArray[Any]], shares: Sequence[float] | None) -> Matrix:
-    """Return the mean of equally long vectors by `shares`, summed in float64; None: the plain mean.
-
-    Row by row, as NumPy adds them too: the bits of `np.mean` and `np.average`, without a copy of all rows.
-    """
-    if shares is None:
-        total = np.array(rows[0], np.float64)
-        for row in rows[1:]:
-            total += row
-        return np.asarray(total / len(rows))
-    total = np.multiply(rows[0], shares[0], dtype=np.float64)
-    part = np.empty_like(total)
-    for row, share in zip(rows[1:], shares[1:], strict=True):
-        total += np.multiply(row, share, out=part, dtype=np.float64)
-    return np.asarray(total / np.sum(shares))
 
 
 def shares_of(group: Sequence[int], weights: Mapping[int, float] | None) -> tuple[float, ...] | None:
