@@ -45,7 +45,7 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
         num_classes=num_classes,
         training=config.training.local,
         seed=config.root_seed,
-        clients=client_data(*sets, config.drift, config.faults, num_classes, sends=sends),
+        clients=client_data(*sets, config.drift, config.faults, num_classes, config.root_seed, sends=sends),
         server_set=server_set,
         server_parts=server_parts(len(server_set), config.clients),
         reference_set=reference_set,

@@ -61,7 +61,8 @@ class _Attack:
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
         self._module = module_of(observed)
-        self._flipped = frozenset(observed.config.faults.label_flip)
+        faults = observed.config.faults
+        self._mislabelled = {*faults.label_flip, *faults.label_noise}
         every = range(observed.config.clients)
         self._held = {client: observed.held(client) for client in every}
         self._trained = {_key(image) for train, _ in self._held.values() for image in train.images}
@@ -88,7 +89,7 @@ class _Attack:
     def on_updates(self) -> Iterator[dict[str, Any]]:
         """Yield a row for each client that has sent an update."""
         for client, sent in sorted(self._observed.sent.items()):
-            if client in self._flipped:
+            if client in self._mislabelled:
                 continue
             members, others = self._images([client])
             yield {

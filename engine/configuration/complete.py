@@ -97,7 +97,9 @@ def _split(given: object, dataset: Dataset) -> object:
     if not isinstance(split, Mapping):
         return given
     kind = kind_of(str(split.get("kind", DEFAULTS["split"])))
-    return with_class_numbers({**kind.DEFAULTS, **split}, dataset.name, dataset.class_names)
+    sizes = split.get("sizes")
+    counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
+    return with_class_numbers({**kind.DEFAULTS, **counted, **split}, dataset.name, dataset.class_names)
 
 
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:

@@ -1,7 +1,8 @@
 """The section `drift` of a run's configuration: clients whose data change from one hidden group to another.
 
 From its round on, a client trains and is tested on images of its new group, and the truth says so. Where
-groups change images or labels (rotated, flipped, swapped) it keeps its images, changed as in the new group.
+groups change images or labels (rotated, flipped, swapped, dimmed, noisy) it keeps its images, changed as in
+the new group.
 Where groups are sets of classes (overlapping, nonoverlapping) it draws new images from the new group's
 classes, by the same rule as its first ones. Other kinds of scenarios have no images to draw again.
 
@@ -25,6 +26,7 @@ from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.partition.split import (
     ClientSplit,
     cut,
+    kept,
     positions_by_class,
     require_images,
     with_official_tests,
@@ -106,6 +108,7 @@ def moved_parts(
         if held is None:
             moved.append(replace(parts_K[client], cluster=move.to))
         else:
+            held = kept(held, split, rng)
             [parts] = cut(scenario, [held], [rng], images, split, seed)
             moved.append(ClientSplit(client, move.to, *parts))
     require_images(moved, split)

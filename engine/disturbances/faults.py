@@ -1,4 +1,5 @@
-"""The section `faults` of a run's configuration: clients that attack the training (Byzantine clients).
+"""The section `faults` of a run's configuration: clients that attack the training (Byzantine clients), and
+clients whose labels are noisy.
 
 An attacker takes part like any other client. It trains on wrong labels, or it multiplies the update that it
 sends. Both are the standard attacks of the literature: label flipping and sign flipping as in Li, Xu, Chen,
@@ -7,8 +8,10 @@ Giannakis, Ling, RSA, AAAI 2019; scaling as in Bagdasaryan et al., How To Backdo
 Shapes: N images, L classes.
 """
 
+from math import ceil
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field, field_validator
 
 from fedgrid.algorithms.contract.section import Section
@@ -26,10 +29,12 @@ class Faults(Section):
     """Clients that train with label L - 1 - y in the place of y. Their test images keep their labels."""
     sign_flip: tuple[Client, ...] = ()
     """Clients that send the negative of their update."""
+    label_noise: dict[Client, Annotated[float, Field(gt=0, le=1)]] = {}
+    """Client -> the share of its training labels that are drawn anew, evenly from all classes."""
     scale: dict[Client, Annotated[float, Field(gt=0)]] = {}
     """Client -> the factor by which it multiplies its update."""
 
-    omitted_defaults = ("label_flip", "sign_flip", "scale")
+    omitted_defaults = ("label_flip", "label_noise", "sign_flip", "scale")
 
     @field_validator("label_flip", "sign_flip")
     @classmethod
@@ -41,7 +46,7 @@ class Faults(Section):
     @property
     def clients(self) -> frozenset[int]:
         """The attackers."""
-        return frozenset((*self.label_flip, *self.sign_flip, *self.scale))
+        return frozenset((*self.label_flip, *self.label_noise, *self.sign_flip, *self.scale))
 
     def factor(self, client: int) -> float:
         """Return what a client multiplies its update by, as the last thing before it is sent."""
@@ -50,8 +55,9 @@ class Faults(Section):
     def name(self, client: int) -> str:
         """Return what a client does, as in `label_flip` or `sign_flip, scale 10`; empty if it is honest."""
         flips = [kind for kind in ("label_flip", "sign_flip") if client in getattr(self, kind)]
-        scales = [f"scale {self.scale[client]:g}"] if client in self.scale else []
-        return ", ".join([*flips, *scales])
+        shares = {"label_noise": self.label_noise, "scale": self.scale}
+        numbers = [f"{kind} {given[client]:g}" for kind, given in shares.items() if client in given]
+        return ", ".join([*flips, *numbers])
 
     def problem(self, num_clients: int) -> str | None:
         """Return in one line why a federation of this many clients cannot have these attackers, or None."""
@@ -60,6 +66,14 @@ class Faults(Section):
         if len(self.clients) == num_clients:
             return "no client is honest; leave at least one out"
         return None
+
+
+def noisy(held: HeldImages, num_classes: int, share: float, rng: np.random.Generator) -> ImageSet:
+    """Return images of which a share, rounded up, has labels drawn evenly from all classes, shape (N,)."""
+    labels = held.labels.copy()
+    drawn = rng.permutation(len(labels))[: ceil(share * len(labels))]
+    labels[drawn] = rng.integers(0, num_classes, len(drawn))
+    return ImageSet(held.images, labels)
 
 
 def flipped(held: HeldImages, num_classes: int) -> ImageSet:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from fedgrid.engine.clients.messages import ClientData, Moved
 from fedgrid.engine.data.images import HeldImages
 from fedgrid.engine.disturbances.drift import Drift
-from fedgrid.engine.disturbances.faults import Faults, flipped
+from fedgrid.engine.disturbances.faults import Faults, flipped, noisy
+from fedgrid.engine.seeds import generator
 
 Sets = tuple[HeldImages, HeldImages]
 """A client's training and test images."""
@@ -25,6 +26,7 @@ def client_data(
     drift: Drift,
     faults: Faults,
     num_classes: int,
+    seed: int,
     *,
     sends: bool = True,
 ) -> tuple[ClientData, ...]:
@@ -36,11 +38,15 @@ def client_data(
         drift: who moves, when and where to.
         faults: who attacks, and how.
         num_classes: L, of the whole data set.
+        seed: the run's root seed, for noisy labels.
         sends: whether clients send their updates at all; if not, there is nothing to multiply.
     """
     new = dict(zip(drift, new_sets, strict=True))
 
     def trained_on(client: int, train: HeldImages) -> HeldImages:
+        if client in faults.label_noise:
+            rng = generator(seed, "label noise", client=client)
+            train = noisy(train, num_classes, faults.label_noise[client], rng)
         return flipped(train, num_classes) if client in faults.label_flip else train
 
     def after_move(client: int) -> Moved:

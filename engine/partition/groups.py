@@ -7,6 +7,7 @@ number of clusters, classes and clients.
 Shapes: K clients, C clusters, L classes.
 """
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Literal
 
@@ -55,6 +56,31 @@ def cluster_sizes(num_clients: int, num_clusters: int, balance: Balance) -> tupl
         return _even_parts(num_clients, num_clusters)
     weights = [IMBALANCED_WEIGHTS[cluster % len(IMBALANCED_WEIGHTS)] for cluster in range(num_clusters)]
     return _largest_remainder(num_clients, weights)
+
+
+def group_of_each(sizes: Sequence[int]) -> list[int]:
+    """Return the group of each client where groups have these sizes, in the order of clients, shape (K,)."""
+    return [group for group, size in enumerate(sizes) for _ in range(size)]
+
+
+def check_sizes(sizes: Sequence[int], num_clusters: int, num_clients: int) -> None:
+    """Check that sizes typed by a user are those of all groups and all clients.
+
+    Raises:
+        ConfigError: otherwise.
+    """
+    if len(sizes) != num_clusters:
+        raise ConfigError(
+            f"split.sizes = {list(sizes)} has {len(sizes)} groups, but split.num_clusters = {num_clusters}; "
+            "leave the latter out",
+            ("split", "sizes"),
+        )
+    if sum(sizes) != num_clients:
+        raise ConfigError(
+            f"split.sizes = {list(sizes)} has {sum(sizes)} clients, but clients = {num_clients}; "
+            f"take clients: {sum(sizes)}, or other sizes",
+            ("split", "sizes"),
+        )
 
 
 def _even_parts(total: int, parts: int) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 from fedgrid.engine.data.images import Positions
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.partition import dirichlet, label_skew, majority, natural, ocfl
+from fedgrid.engine.partition.groups import check_sizes
 from fedgrid.engine.partition.scenarios import (
     CENTRALISED,
     PUBLISHED_SPLITS,
@@ -22,7 +23,7 @@ from fedgrid.engine.partition.scenarios import (
     Transform,
 )
 from fedgrid.engine.partition.settings import Split
-from fedgrid.engine.partition.shifted import FLIPPED, IID, ONE_CLIENT, ROTATED, SWAPPED
+from fedgrid.engine.partition.shifted import DIMMED, FLIPPED, IID, NOISY, ONE_CLIENT, ROTATED, SWAPPED
 
 
 class SplitKind(Protocol):
@@ -104,6 +105,8 @@ KINDS: dict[str, SplitKind] = {
     "rotated": ROTATED,
     "flipped": FLIPPED,
     "swapped": SWAPPED,
+    "dimmed": DIMMED,
+    "noisy": NOISY,
     "natural": natural,
     CENTRALISED: ONE_CLIENT,
 }
@@ -152,6 +155,8 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
                 ("split", option),
             )
     _check_tested_on(split)
+    if split.sizes is not None:
+        check_sizes(split.sizes, split.num_clusters, scenario.num_clients)
     kind.check(scenario, facts, split, seed)
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.data.images import Positions
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.partition.groups import class_sets, cluster_sizes
+from fedgrid.engine.partition.groups import class_sets, cluster_sizes, group_of_each
 from fedgrid.engine.partition.scenarios import (
     EQUAL_SIZES_AS_PUBLISHED,
     PUBLISHED_NUM_CLUSTERS,
@@ -32,7 +32,7 @@ from fedgrid.engine.partition.scenarios import (
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.seeds import generator
 
-OPTIONS: tuple[str, ...] = ("alpha", "proportions", "num_clusters", "draws")
+OPTIONS: tuple[str, ...] = ("alpha", "proportions", "num_clusters", "draws", "sizes")
 DEFAULTS: Mapping[str, object] = MappingProxyType({})
 IMAGES_ARE_SHARED: bool = True
 TRANSFORM: Transform | None = None
@@ -70,7 +70,7 @@ def deal(
 
 def groups(scenario: Scenario, split: Split) -> list[int]:
     """Return the hidden group of each client; see `Movable.groups`."""
-    return np.repeat(np.arange(split.num_clusters), sizes_of(scenario, split.num_clusters)).tolist()
+    return group_of_each(split.sizes or sizes_of(scenario, split.num_clusters))
 
 
 def draw_again(
@@ -112,7 +112,7 @@ def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -
     shares_C = class_shares(scenario, [pool_size // num_classes] * num_classes, split, seed)
     return sum(
         size * float((of_class * (1 - (1 - shares / of_class) ** draws)).sum())
-        for size, shares in zip(sizes_of(scenario, split.num_clusters), shares_C, strict=True)
+        for size, shares in zip(split.sizes or sizes_of(scenario, split.num_clusters), shares_C, strict=True)
     )
 
 

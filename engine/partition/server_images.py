@@ -1,7 +1,8 @@
 """The server's images: its test set, and the reference images that algorithms may predict on.
 
-Where hidden groups transform their images (rotated, flipped, swapped), an equal, seeded share of the server's
-images is as each group would have it. With flipped or swapped labels no single model can be right on all.
+Where hidden groups transform their images (rotated, flipped, swapped, dimmed, noisy), an equal, seeded share
+of the server's images is as each group would have it. With flipped or swapped labels no single model can be
+right on all.
 
 Shapes: N images.
 """

@@ -14,11 +14,11 @@ class Split(Section):
 
     kind: str = "nonoverlapping-balanced"
     """Who holds which images: overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced,
-    nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped, natural or
-    centralised."""
+    nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped, dimmed, noisy,
+    natural or centralised."""
     num_clusters: PositiveInt = 3
-    """Number of hidden groups of clients; 2 with split majority, 4 with rotated, flipped and swapped. No
-    effect with label-skew, dirichlet, iid and natural."""
+    """Number of hidden groups of clients; 2 with split majority, 4 with rotated, flipped, swapped, dimmed and
+    noisy; with `sizes` as many as these are. No effect with label-skew, dirichlet, iid and natural."""
     draws: PositiveInt | None = None
     """Draws with replacement per client; None is floor(pool size / clients), the published rule. With split
     majority, images per client without replacement; None is as many as possible."""
@@ -26,8 +26,8 @@ class Split(Section):
     """Share of a client's images in its test set, rounded up."""
     alpha: Annotated[float, Field(gt=0)] | None = 1.0
     """Concentration of a symmetric Dirichlet distribution: of an imbalanced cluster's class shares, or of a
-    class's shares among clients (dirichlet: 0.1; iid, rotated, flipped, swapped, natural: None, equal
-    shares)."""
+    class's shares among clients (dirichlet: 0.1; iid, natural, and groups that change images or labels: None,
+    equal shares)."""
     proportions: Literal["drawn", "published"] = "drawn"
     """Class shares of imbalanced clusters: drawn with the run's seed, or those of the published scenario."""
     test_leakage: Literal["none", "published"] = "none"
@@ -54,6 +54,12 @@ class Split(Section):
     """`own`: `test_share` of a client's images is its test set. `official`: a client trains on all its images
     and is tested on the official test images of the labels among them; so by default with centralised."""
 
+    sizes: tuple[PositiveInt, ...] | None = None
+    """Number of clients of each hidden group, as in `[10, 5, 3, 2]`: the first ten clients are the first
+    group. None: the kind's own rule, equal sizes unless it is imbalanced."""
+    quantity: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Quantity skew: each client keeps a share of its images, drawn log-uniformly between this and 1."""
+
     omitted_defaults = (
         "labels_share",
         "tested_on",
@@ -61,4 +67,6 @@ class Split(Section):
         "first_group",
         "scored_on",
         "reference_images",
+        "sizes",
+        "quantity",
     )

@@ -1,28 +1,32 @@
-"""IID, and rotated, flipped and swapped: groups with the same mix of images, each changed in its own way.
+"""IID, and groups with the same mix of images, each changed in its own way: rotated, flipped, swapped, dimmed
+and noisy.
 
-Client i is in group i mod G. The images of the pool are dealt to all clients, evenly or by a Dirichlet
-distribution (`split.alpha`), so that every image has one client. A group's change is made to the training and
-the test images of its clients; IID and centralised have one group and no change, centralised one client. No
-label distribution gives the groups away: only images (rotated) or the meaning of labels (flipped, swapped)
-differ.
+Client i is in group i mod G, unless `split.sizes` says otherwise. The images of the pool are dealt to all
+clients, evenly or by a Dirichlet distribution (`split.alpha`), so that every image has one client. A group's
+change is made to the training and the test images of its clients; IID and centralised have one group and no
+change, centralised one client. No label distribution gives the groups away: only images (rotated, dimmed,
+noisy) or the meaning of labels (flipped, swapped) differ.
 
 Sources: rotated, Ghosh et al., An Efficient Framework for Clustered Federated Learning, NeurIPS 2020 (there
 each group has a copy of all images; here the groups share them out, as in Prigent et al.); flipped, the code
 of Prigent et al. (cedricprigent/efficient-fl-clustering); swapped, Sattler, Mueller, Samek, Clustered
-Federated Learning, 2021 (which pair a group exchanges is our choice).
+Federated Learning, 2021 (which pair a group exchanges is our choice). Dimmed and noisy are ours: brightness
+and Gaussian noise are corruptions of Hendrycks and Dietterich, ICLR 2019, in steps of our own.
 
 Shapes: K clients, G groups, L classes, N images.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from types import MappingProxyType
 
 import numpy as np
 
-from fedgrid.engine.data.images import ImageSet, Positions
+from fedgrid.engine.data.images import Images, ImageSet, Positions
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.dirichlet import check_enough, deal_out
+from fedgrid.engine.partition.groups import group_of_each
 from fedgrid.engine.partition.scenarios import Facts, Pool, Scenario, Transform
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.seeds import generator
@@ -34,7 +38,7 @@ QUARTERS = 4
 class Dealt:
     """A kind of scenario whose images are dealt out without regard to groups; see `Kind`."""
 
-    OPTIONS: tuple[str, ...] = ("alpha", "num_clusters")
+    OPTIONS: tuple[str, ...] = ("alpha", "num_clusters", "sizes")
     DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": 4, "alpha": None})
     IMAGES_ARE_SHARED: bool = False
 
@@ -74,6 +78,8 @@ class Dealt:
 
     def groups(self, scenario: Scenario, split: Split) -> list[int]:
         """Return the hidden group of each client; see `Movable.groups`."""
+        if split.sizes is not None:
+            return group_of_each(split.sizes)
         return [client % split.num_clusters for client in range(scenario.num_clients)]
 
     def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
@@ -135,6 +141,28 @@ def swap(held: ImageSet, group: int, num_groups: int, num_classes: int) -> Image
     return replace(held, labels=new_L[held.labels])
 
 
+def dim(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+    """Multiply pixels by 1 - `group` / G: with four groups by 1, 0.75, 0.5 and 0.25."""
+    images = np.rint(held.images * (1 - group / num_groups)).astype(np.uint8)
+    return replace(held, images=images)
+
+
+def add_noise(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+    """Add Gaussian noise of standard deviation 255 `group` / 2 G: with four groups 0, 32, 64 and 96.
+
+    An image's noise is drawn from its own bytes: it is the same in every run, and at every client.
+    """
+    if group == 0 or len(held) == 0:
+        return held
+    deviation, shape = 255 * group / (2 * num_groups), held.images.shape[1:]
+    noise = np.stack([_rng_of(image).normal(0, deviation, shape) for image in held.images])
+    return replace(held, images=np.clip(np.rint(held.images + noise), 0, 255).astype(np.uint8))
+
+
+def _rng_of(image: Images) -> np.random.Generator:
+    return np.random.default_rng(int.from_bytes(sha256(image.tobytes()).digest()[:16], "big"))
+
+
 def _problem_with_turns(num_groups: int, facts: Facts) -> str:
     if QUARTERS % num_groups:
         return "turns by quarters of a full turn; take 4 groups (0, 90, 180, 270 degrees), 2 (0, 180) or 1"
@@ -167,3 +195,5 @@ FLIPPED = Shifted(
     ),
 )
 SWAPPED = Shifted(swap, _problem_with_swaps)
+DIMMED = Shifted(dim, lambda num_groups, facts: "")
+NOISY = Shifted(add_noise, lambda num_groups, facts: "")

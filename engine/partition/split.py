@@ -16,6 +16,7 @@ Shapes: K clients, L classes, N images.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import log
 
 import numpy as np
 
@@ -81,6 +82,10 @@ def split_pool(
         generator(seed, f"split of {scenario.seed_text}", client=client) for client in range(num_clients)
     ]
     cluster_K, held_K = kind.deal(scenario, pool, split, seed, rngs_K)
+    held_K = [
+        kept(held, split, generator(seed, f"quantity of {scenario.seed_text}", client=client))
+        for client, held in enumerate(held_K)
+    ]
     cuts_K = cut(scenario, held_K, rngs_K, pool, split, seed)
     parts_K = tuple(
         ClientSplit(client, cluster, *parts)
@@ -88,6 +93,20 @@ def split_pool(
     )
     require_images(parts_K, split)
     return parts_K
+
+
+def kept(held: Positions, split: Split, rng: np.random.Generator) -> Positions:
+    """Return what `split.quantity` leaves a client of its images, ascending: two at least, if it has two."""
+    if split.quantity == 1:
+        return held
+    share = split.quantity ** rng.random()
+    count = min(len(held), max(2, round(share * len(held))))
+    return np.sort(rng.choice(held, count, replace=False))
+
+
+def mean_share_kept(quantity: float) -> float:
+    """Return the mean of a share that is log-uniform between `quantity` and 1."""
+    return 1.0 if quantity == 1 else (1 - quantity) / -log(quantity)
 
 
 def cut(

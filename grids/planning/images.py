@@ -12,6 +12,7 @@ from fedgrid.engine.partition.label_skew import labels_per_client
 from fedgrid.engine.partition.natural import NATURAL
 from fedgrid.engine.partition.ocfl import groups
 from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS, Facts, Scenario
+from fedgrid.engine.partition.split import mean_share_kept
 
 SERVER_IMAGES = {
     "digits": 355,
@@ -50,6 +51,7 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
     split = config.split
     scenario = config.split_scenario
     held = kind_of(split.kind).expected_images(scenario, Facts.of(dataset), split, config.seed)
+    held *= mean_share_kept(split.quantity)
     official = SERVER_IMAGES.get(dataset.name, dataset.pool_size // 5)
     server = split.server_images or official
     if split.tested_on == "official" and split.scored_on == "test":

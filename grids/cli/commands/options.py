@@ -57,8 +57,8 @@ Split = Annotated[
     str | None,
     typer.Option(
         help="overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced, "
-        "nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped or "
-        "natural: docs/data.md. Its settings: --set split.alpha=0.1."
+        "nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped, "
+        "dimmed, noisy or natural: docs/data.md. Its settings: --set split.alpha=0.1."
     ),
 ]
 Clients = Annotated[int | None, typer.Option(help="Number of federated clients.")]

@@ -46,6 +46,22 @@ def test_label_flips_are_of_training_images_of_the_attackers_alone():
         assert after.test.labels.tolist() == before.test.labels.tolist()
 
 
+def test_noisy_labels_are_a_share_of_the_training_labels_of_their_clients():
+    """Of 30 % drawn anew, a tenth gets its own label again: 27 % differ. Images and tests stay."""
+    honest, noisy = (
+        prepare(config(**given), NOWHERE)[0].clients
+        for given in ({}, {"faults": {"label_noise": {3: 0.3, 5: 1}}})
+    )
+    for before, after in zip(honest, noisy, strict=True):
+        share = {3: 0.3, 5: 1.0}.get(before.client, 0.0)
+        differ = (after.train.labels != before.train.labels).mean()
+        assert differ <= share
+        assert differ == pytest.approx(0.9 * share, abs=0.06)
+        assert np.array_equal(after.train.images, before.train.images)
+        assert after.test.labels.tolist() == before.test.labels.tolist()
+        assert after.fault == (f"label_noise {share:g}" if share else "")
+
+
 def test_updates_are_multiplied_as_they_are_sent_and_those_of_honest_clients_keep_their_bits():
     """Client 1 flips signs, client 2 sends ten times its update, client 4 minus three times its update."""
     honest = updates()
@@ -94,7 +110,9 @@ def test_with_the_round_cache_the_bytes_are_the_same(tmp_path):
         assert differing(run, tmp_path) == []
 
 
-@pytest.mark.parametrize("faults", [{"label_flip": [3]}, {"sign_flip": [3]}, {"scale": {3: 2}}], ids=str)
+@pytest.mark.parametrize(
+    "faults", [{"label_flip": [3]}, {"label_noise": {3: 0.5}}, {"sign_flip": [3]}, {"scale": {3: 2}}], ids=str
+)
 def test_every_fault_is_part_of_the_run_and_of_the_round_caches_key(faults):
     honest, attacked = config(), config(faults=faults)
     assert honest.run_id != attacked.run_id
@@ -121,7 +139,7 @@ def test_no_faults_are_written_nowhere_and_the_order_of_clients_does_not_matter(
         ({"scale": [3]}, "faults.scale = [3]: input should be a valid dictionary"),
         ({"label_flip": range(6)}, "faults: no client is honest; leave at least one out"),
         ({"labelflip": [3]}, "unknown key 'labelflip' in faults; did you mean 'label_flip'?"),
-        ([3], "faults = [3]: expected KEY: VALUE with keys of label_flip, sign_flip, scale"),
+        ([3], "faults = [3]: expected KEY: VALUE with keys of label_flip, sign_flip, label_noise, scale"),
     ],
     ids=str,
 )

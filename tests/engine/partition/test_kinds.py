@@ -8,7 +8,8 @@ import pytest
 
 from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.partition.kinds import KINDS, kind_of
+from fedgrid.engine.partition.kinds import KINDS, check, kind_of
+from fedgrid.engine.partition.scenarios import Facts
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.partition.split import split_pool
 
@@ -67,3 +68,43 @@ def test_an_unknown_kind_lists_the_known_ones():
         kind_of("majorty")
     assert raised.value.key == ("split", "kind")
     assert all(name in str(raised.value) for name in KINDS)
+
+
+def with_sizes(kind, sizes, clients=20, **split):
+    return complete({"clients": clients, "split": {"kind": kind, "sizes": sizes, **split}}, Path("unused"))
+
+
+@pytest.mark.parametrize("kind", ["overlapping-balanced", "nonoverlapping-imbalanced", "rotated"])
+def test_sizes_say_how_many_groups_there_are_and_which_clients_are_in_them(kind):
+    config = with_sizes(kind, [12, 4, 2, 2])
+    assert config.split.num_clusters == 4
+    assert KINDS[kind].groups(config.split_scenario, config.split) == [0] * 12 + [1] * 4 + [2] * 2 + [3] * 2
+
+
+def test_sizes_change_the_id_and_their_absence_does_not():
+    plain = complete({"clients": 20, "split": {"kind": "rotated"}}, Path("unused"))
+    assert with_sizes("rotated", None).run_id == plain.run_id
+    assert with_sizes("rotated", [5, 5, 5, 5]).run_id != plain.run_id
+    assert "sizes" not in plain.written()["split"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "said"),
+    [
+        ("rotated", {"sizes": [10, 5, 5]}, "split.num_clusters = 3: split rotated turns by quarters"),
+        ("rotated", {"sizes": [10, 5, 3, 1]}, "has 19 clients, but clients = 20; take clients: 19"),
+        ("rotated", {"sizes": [15, 5], "num_clusters": 4}, "has 2 groups, but split.num_clusters = 4"),
+        ("rotated", {"sizes": [20, 0]}, "split.sizes"),
+        ("iid", {"sizes": [20]}, "split.sizes = (20,) has no effect with split iid"),
+        ("label-skew", {"sizes": [10, 10]}, "has no effect with split label-skew"),
+    ],
+    ids=str,
+)
+def test_sizes_that_do_not_fit_are_refused(kind, given, said):
+    def checked():
+        config = with_sizes(kind, **given)
+        check(config.split_scenario, Facts(10, 1442, (1, 8, 8)), config.split, config.seed)
+
+    with pytest.raises(ConfigError) as refused:
+        checked()
+    assert said in str(refused.value)

@@ -23,12 +23,14 @@ DRAWN_FROM = {
     "rotated": ("digits-15-rotated-balanced", 334671000849339369618179212354573526117),
     "flipped": ("digits-15-flipped-balanced", 326273739117493525109849780787381836749),
     "swapped": ("digits-15-swapped-balanced", 195642511606332801347834356075540535477),
+    "dimmed": ("digits-15-dimmed-balanced", 147623247991765603610269322055929586224),
+    "noisy": ("digits-15-noisy-balanced", 253578584123625935737060174418048486692),
     "natural": ("digits-15-natural-balanced", 144032955103707613785622023243186028292),
     "centralised": ("digits-centralised", 243469037812288696730928051392449059774),
 }
 """Kind -> `seed_text` with 15 clients of digits, and the root seed of such a run with seed 3, both as in
-commit 66eb98e, where a split was a pair of overlap and balance, and a centralised training no run. They stay
-what they are."""
+commit 66eb98e, where a split was a pair of overlap and balance, and a centralised training no run; dimmed and
+noisy came later. They stay what they are."""
 
 
 def test_every_kind_is_pinned():

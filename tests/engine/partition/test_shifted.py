@@ -12,11 +12,22 @@ from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.scenarios import Facts, Scenario
 from fedgrid.engine.partition.settings import Split
-from fedgrid.engine.partition.shifted import FLIPPED, ROTATED, SWAPPED, flip, rotate, swap
+from fedgrid.engine.partition.shifted import (
+    DIMMED,
+    FLIPPED,
+    NOISY,
+    ROTATED,
+    SWAPPED,
+    add_noise,
+    dim,
+    flip,
+    rotate,
+    swap,
+)
 from fedgrid.engine.run_setup import prepare
 
 NOWHERE = Path("no-data-needed")
-KINDS = {"rotated": ROTATED, "flipped": FLIPPED, "swapped": SWAPPED}
+KINDS = {"rotated": ROTATED, "flipped": FLIPPED, "swapped": SWAPPED, "dimmed": DIMMED, "noisy": NOISY}
 
 CORNER = ImageSet(np.array([[[[1, 2], [3, 4]]]], np.uint8), np.array([1]))
 """One image with 1 in its upper left corner."""
@@ -54,6 +65,40 @@ def test_each_group_exchanges_two_labels_of_its_own():
     for group in range(5):
         twice = swap(swap(TEN, group, 5, 10), group, 5, 10)
         assert np.array_equal(twice.labels, TEN.labels)
+
+
+def test_groups_dim_their_images():
+    assert [dim(CORNER, group, 4, 10).images.ravel().tolist() for group in range(4)] == [
+        [1, 2, 3, 4],
+        [1, 2, 2, 3],
+        [0, 1, 2, 2],
+        [0, 0, 1, 1],
+    ]
+
+
+def test_noise_has_the_groups_deviation_and_depends_on_the_image_alone():
+    """255 g / 2 G: of two groups the second has 63.75; far from 0 and 255 nothing is cut off."""
+    images = np.full((200, 1, 30, 30), 127, np.uint8)
+    images[:, 0, 0, 0] = np.arange(200)
+    held = ImageSet(images, np.zeros(200, np.int64))
+    assert add_noise(held, 0, 2, 10) is held
+    noisy = add_noise(held, 1, 4, 10)
+    added = noisy.images[:, 0, 1:].astype(float) - 127
+    assert added.std() == pytest.approx(255 / 8, rel=0.01)
+    assert abs(added.mean()) < 0.5
+    assert len(np.unique(noisy.images.reshape(200, -1), axis=0)) == 200
+    some = add_noise(held.take(np.array([7, 3])), 1, 4, 10)
+    assert np.array_equal(some.images, noisy.images[[7, 3]])
+    assert add_noise(held.take(slice(0, 0)), 1, 4, 10).images.shape == (0, 1, 30, 30)
+
+
+@pytest.mark.parametrize("split", KINDS)
+def test_groups_of_given_sizes_are_the_first_clients_and_the_next(split):
+    pool, server = load("digits", NOWHERE)
+    parts = deal(run(split, sizes=[3, 1, 1, 1]), (pool, server), NOWHERE)
+    assert [part.cluster for part in parts] == [0, 0, 0, 1, 2, 3]
+    in_turn = deal(run(split), (pool, server), NOWHERE)
+    assert all(np.array_equal(one.train, two.train) for one, two in zip(parts, in_turn, strict=True))
 
 
 @pytest.mark.parametrize("split", KINDS)

@@ -9,8 +9,17 @@ from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.groups import class_sets, cluster_sizes
 from fedgrid.engine.partition.holdouts import share_of
+from fedgrid.engine.partition.kinds import KINDS
 from fedgrid.engine.partition.settings import Split
-from fedgrid.engine.partition.split import ClientSplit, leakage, positions_by_class, server_subset, split_pool
+from fedgrid.engine.partition.split import (
+    ClientSplit,
+    kept,
+    leakage,
+    mean_share_kept,
+    positions_by_class,
+    server_subset,
+    split_pool,
+)
 
 LABELS = np.repeat(np.arange(10), 60)
 """A pool of 600 images, 60 of each class, ordered by class."""
@@ -52,6 +61,31 @@ def test_leakage_counts_test_images_that_others_train_on():
         ClientSplit(1, 0, np.array([1]), np.array([0])),
     ]
     assert leakage(splits) == 0.75
+
+
+class TestQuantity:
+    def test_clients_keep_shares_of_their_images_log_uniform_between_the_least_and_all(self):
+        """The mean of 0.1 to 1 is 0.9 / ln 10 = 0.391, of 2,000 draws known to 0.02."""
+        held, rngs = np.arange(1000), [np.random.default_rng(seed) for seed in range(2000)]
+        counts = [len(kept(held, Split(quantity=0.1), rng)) for rng in rngs]
+        assert min(counts) >= 100
+        assert max(counts) <= 1000
+        assert np.mean(counts) / 1000 == pytest.approx(mean_share_kept(0.1), abs=0.02)
+        assert np.median(counts) / 1000 == pytest.approx(0.1**0.5, abs=0.03)
+
+    def test_what_is_kept_is_some_of_the_images_in_order_and_two_at_least(self):
+        rng = np.random.default_rng(0)
+        assert kept(np.array([3, 5, 9]), Split(quantity=1e-9), rng).tolist() in ([3, 5], [3, 9], [5, 9])
+        assert kept(np.array([7]), Split(quantity=0.5), rng).tolist() == [7]
+
+    @pytest.mark.parametrize("split", ["nonoverlapping-balanced", "rotated", "swapped"])
+    def test_each_client_holds_a_part_of_what_it_held(self, split):
+        alpha = Split(kind=split, **KINDS[split].DEFAULTS).alpha
+        options = {"split": split, "alpha": alpha, "num_clusters": 2}
+        plain, skewed = deal(**options), deal(**options, quantity=0.2)
+        for one, two in zip(plain, skewed, strict=True):
+            assert set([*two.train, *two.test]) <= set([*one.train, *one.test])
+        assert len({len(part.train) for part in skewed}) > 3
 
 
 class TestSplitPool:
