@@ -72,7 +72,7 @@ class _Attack:
         observed = self._observed
         for position, model in enumerate(observed.models):
             served = np.flatnonzero(observed.model_K == position).tolist()
-            clients = [client for client in served if client not in self._flipped]
+            clients = [client for client in served if client not in self._mislabelled]
             if not clients:
                 continue
             members, others = self._images(clients)

@@ -210,6 +210,8 @@ OF_THE_SHARED_PREFIX = [
     {"joins": {14: 2}},
     {"split": {"scored_on": "validation"}},
     {"split": {"reference_images": 20}},
+    {"split": {"sizes": [7, 5, 3]}},
+    {"split": {"quantity": 0.5}},
     {"uplink": [{"clip": 1.0}]},
     {"privacy": {"delta": 1e-6}},
     {"faults": {"sign_flip": [3]}},
