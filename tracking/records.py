@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fedgrid.regular_files import check_regular
+from fedgrid.tracking.record_types import is_number, wrong_type
 
 TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
 """Model (the client's after local training; its cluster's) and test set (the client's own; the server's)."""
@@ -40,7 +41,8 @@ OF_MESSAGES = ("message_seconds", "epoch_seconds")
 """Columns of `timings.parquet` of algorithms whose clients describe their data before training."""
 ROUND_KEYS = ("round", "clustered")
 CLIENT_KEYS = ("round", "client", "cluster", "true_cluster")
-"""Columns without which a file cannot be read."""
+"""Columns without which a file cannot be read; no value of theirs is null."""
+WHOLE = frozenset({*ROUND_KEYS, *CLIENT_KEYS})
 
 Array = NDArray[Any]
 
@@ -132,7 +134,9 @@ def read_records(run_folder: Path) -> Records:
             f"the records in {run_folder} do not have one row per round and client; run it again"
         )
     shape = (len(whole_R), len(clients) // len(whole_R))
-    numbers = [field.name for field in rounds.schema if field.name != "round" and _is_number(field.type)]
+    if (clients["client"].to_numpy().reshape(shape) != np.arange(shape[1])).any():
+        raise RecordsError(f"the clients in {run_folder} are not numbered from 0 on; run it again")
+    numbers = [field.name for field in rounds.schema if field.name != "round" and is_number(field.type)]
     columns = dict(zip(clients.column_names, clients.columns, strict=True))
     del clients
     by_round = _timings(run_folder)
@@ -227,18 +231,20 @@ def num_rounds(run_folder: Path) -> int:
 def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.Table:
     try:
         check_regular(path)
-        there = pq.read_schema(path).names
-        wanted = there if columns is None else [name for name in columns if name in there]
+        schema = pq.read_schema(path)
+        wanted = [name for name in schema.names if columns is None or name in columns]
         names = [*dict.fromkeys((*keys, *wanted))]
-        return pq.read_table(path, columns=names, page_checksum_verification=True)
+        if (why := wrong_type(schema, WHOLE)) is None:
+            found = pq.read_table(path, columns=names, page_checksum_verification=True)
+            lacking = [name for name in keys if found[name].null_count]
+            why = f"column {lacking[0]!r} lacks values" if lacking else None
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise RecordsError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+    if why is not None:
+        raise RecordsError(f"cannot read {path}: {why}")
+    return found
 
 
 def _only(table: pa.Table, rounds_R: Array) -> pa.Table:
