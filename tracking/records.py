@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from fedgrid.record_values import is_number, wrong_type, wrong_value
 from fedgrid.regular_files import check_regular
-from fedgrid.tracking.record_types import is_number, wrong_type
 
 TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
 """Model (the client's after local training; its cluster's) and test set (the client's own; the server's)."""
@@ -41,8 +41,7 @@ OF_MESSAGES = ("message_seconds", "epoch_seconds")
 """Columns of `timings.parquet` of algorithms whose clients describe their data before training."""
 ROUND_KEYS = ("round", "clustered")
 CLIENT_KEYS = ("round", "client", "cluster", "true_cluster")
-"""Columns without which a file cannot be read; no value of theirs is null."""
-WHOLE = frozenset({*ROUND_KEYS, *CLIENT_KEYS})
+"""Columns without which a file cannot be read."""
 
 Array = NDArray[Any]
 
@@ -234,10 +233,9 @@ def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.
         schema = pq.read_schema(path)
         wanted = [name for name in schema.names if columns is None or name in columns]
         names = [*dict.fromkeys((*keys, *wanted))]
-        if (why := wrong_type(schema, WHOLE)) is None:
+        if (why := wrong_type(schema)) is None:
             found = pq.read_table(path, columns=names, page_checksum_verification=True)
-            lacking = [name for name in keys if found[name].null_count]
-            why = f"column {lacking[0]!r} lacks values" if lacking else None
+            why = wrong_value(found)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
