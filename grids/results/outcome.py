@@ -122,14 +122,17 @@ def _damage(storage: Storage, config: RunConfig, folder: Path, there: tuple[Stat
     trusted = _TRUSTED.get(storage.root)
     if trusted is not None and trusted.has(folder.name, there):
         return None
-    why = (
-        _damaged_scores(folder, config.run_id)
-        or RunFolder(storage, config).damage()
-        or _damaged_times(folder)
-    )
+    why = _damaged_scores(folder, config.run_id) or RunFolder(storage, config).damage()
+    times = Times()
+    if why is None:
+        try:
+            times = times_of(folder)
+        except DamagedFile as error:  # With the right checksum: somebody else wrote it.
+            why = str(error)
     _CHECKED[folder] = there, why
     if trusted is not None and why is None:
         trusted.add(folder.name, there)
+        trusted.note(folder.name, there, astuple(times))
     return why
 
 
@@ -144,15 +147,6 @@ def _damaged_scores(folder: Path, run_id: str) -> str | None:
         read_scores(folder, run_id)
     except FileNotFoundError:
         return None
-    except DamagedFile as error:
-        return str(error)
-    return None
-
-
-def _damaged_times(folder: Path) -> str | None:
-    """Return what is wrong with the times, which each command sums up; they may have the right checksum."""
-    try:
-        times_of(folder)
     except DamagedFile as error:
         return str(error)
     return None
