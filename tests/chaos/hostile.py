@@ -39,6 +39,8 @@ PAGE = 4096
 """Bytes of a page of MLflow's store."""
 SECONDS = 60
 """For a command."""
+REPORTED = 4
+"""Every so many storages get `report`, which takes longer than all other commands."""
 MOST_LINES = 12
 """Of standard error."""
 GRID = """
@@ -511,7 +513,7 @@ def try_seed(
         (outside / name).write_text(SECRET)
     (outside / "tables").mkdir()
     (outside / "tables" / "id_rsa").write_text(SECRET)
-    every = commands(root)
+    every = [each for each in commands(root) if each[0] != "report" or seed % REPORTED == 0]
     stranger = Stranger(root, outside, seed)
     stranger.change(stranger.rng.randint(1, 4))
     say(f"seed {seed}: {'; '.join(stranger.done)}")

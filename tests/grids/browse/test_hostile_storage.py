@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -135,3 +137,16 @@ def test_file_that_is_none_is_neither_read_nor_waited_for(place, name, kind):
 def test_file_of_a_grid_that_is_a_pipe_is_not_waited_for(place, name):
     piped(place / "runs" / "grids" / "mine" / name)
     look(place, [("show", "mine"), ("report", "mine")])
+
+
+@pytest.mark.parametrize("command", ["sync", "delete"])
+def test_view_in_the_mlflow_store_ends_in_a_line(place, command):
+    """A view is code of whoever wrote the store."""
+    with closing(sqlite3.connect(place / "runs" / "mlflow.db")) as database, database:
+        database.execute("ALTER TABLE runs RENAME TO own_runs")
+        database.execute("CREATE VIEW runs AS SELECT * FROM own_runs")
+    asked = (command, "mine", "--yes") if command == "delete" else (command, "mine")
+    result = fedgrid(*asked, "--storage", place / "runs")
+    assert "has the view runs, which MLflow does not make; move it away" in result.err
+    assert "Traceback" not in result.err
+    assert result.err.count("\n") == 1
