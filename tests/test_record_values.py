@@ -4,8 +4,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedgrid.engine.format import DamagedFile
+from fedgrid.engine.format import DamagedFile, seal
 from fedgrid.engine.integrity.files import stamped
+from fedgrid.engine.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.integrity.record_files import read_records as read_rows
 from fedgrid.engine.records import EVERY_TIMING, clients_schema, rounds_schema
 from fedgrid.record_values import wrong_type, wrong_value
@@ -69,3 +70,19 @@ def test_columns_of_the_engine_are_of_types_that_are_read():
     columns = {"counts", "members", "epsilon", "centralised", "message", "fault"}
     for schema in (rounds_schema(columns), clients_schema(True, columns), EVERY_TIMING):
         assert wrong_type(schema) is None
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"from_round": 1, "code": "a", "python": [[[]]]},
+        {"from_round": "1", "code": "a"},
+        {"from_round": 1},
+        {"from_round": 0, "code": "a"},
+        [],
+    ],
+)
+def test_parts_of_other_types_are_damage(tmp_path, part):
+    (tmp_path / MADE_WITH).write_text(seal({"parts": [part]}))
+    with pytest.raises(DamagedFile, match="it does not list parts"):
+        parts_of(tmp_path / MADE_WITH)
