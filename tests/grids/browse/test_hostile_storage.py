@@ -109,6 +109,18 @@ def test_folder_that_is_a_link_is_not_followed(place, name):
     look(place, [*LOOKING, ("delete", "mine", "--yes")])
 
 
+@pytest.mark.parametrize("name", ["cache", "drivers"])
+def test_cache_and_leases_behind_a_link_are_left_alone(place, name):
+    """Both are written and deleted in: the storage is refused."""
+    target = place / "outside" / name / "prefix"
+    target.mkdir(parents=True)
+    (target / "000001-key-mean-0.safetensors").write_text("mine")
+    linked(place / "runs" / name, target.parent)
+    for command in (("cache", "mine", "--drop"), ("prune", "mine", "--yes"), ("delete", "mine", "--yes")):
+        look(place, [command])
+        assert "is a link" in fedgrid(*command, "--storage", place / "runs").err
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
