@@ -85,10 +85,11 @@ VALUES: tuple[Any, ...] = (
 )
 
 
-def make(folder: Path, *, reported: bool = True) -> Path:
-    """Return a storage of two grids with finished runs, superseded ones and, if `reported`, a report."""
+def make(folder: Path, *, whole: bool = True) -> Path:
+    """Return a storage of two grids with finished runs; a `whole` one has superseded runs and a report."""
     root, grid = new_storage(folder / "runs"), folder / "mine.yaml"
-    for algorithms, seeds in (("[fedavg, ocfl-kmeans]", "[0, 1]"), ("[fedavg, ocfl-hdbscan]", "[0]")):
+    asked = (("[fedavg, ocfl-kmeans]", "[0, 1]"), ("[fedavg, ocfl-hdbscan]", "[0]"))
+    for algorithms, seeds in asked[not whole :]:
         grid.write_text(GRID.format(algorithms=algorithms, seeds=seeds))
         made = fedgrid("run", grid, "--in-process", "--storage", root)
         assert made.code == 0, made.err
@@ -96,7 +97,7 @@ def make(folder: Path, *, reported: bool = True) -> Path:
         "run", grid, "--in-process", "--name", "other", "--filter", "algorithm=fedavg", "--storage", root
     )
     assert other.code == 0, other.err
-    assert not reported or fedgrid("report", "mine", "--storage", root).code == 0
+    assert not whole or fedgrid("report", "mine", "--storage", root).code == 0
     return root
 
 

@@ -11,7 +11,7 @@ ASKED = 4
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A storage of finished runs, which no test changes."""
-    return make(tmp_path_factory.mktemp("made"), reported=False)
+    return make(tmp_path_factory.mktemp("made"), whole=False)
 
 
 @pytest.mark.slow
