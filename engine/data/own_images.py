@@ -108,8 +108,9 @@ def know_from(folder: Path) -> None:
     """
     if (folder / PLACES).exists():
         found = unseal(folder / PLACES).get("images")
-        texts = [*found, *found.values()] if isinstance(found, dict) else [None]
-        if not all(isinstance(text, str) for text in texts):
+        if not isinstance(found, dict) or not all(
+            isinstance(text, str) for text in (*found, *found.values())
+        ):
             raise DamagedFile(folder / PLACES, "it does not list images")
         know(found)
 
