@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from fedgrid.record_values import is_number, wrong_type, wrong_value
 from fedgrid.regular_files import check_regular
 
 TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
@@ -132,7 +133,9 @@ def read_records(run_folder: Path) -> Records:
             f"the records in {run_folder} do not have one row per round and client; run it again"
         )
     shape = (len(whole_R), len(clients) // len(whole_R))
-    numbers = [field.name for field in rounds.schema if field.name != "round" and _is_number(field.type)]
+    if (clients["client"].to_numpy().reshape(shape) != np.arange(shape[1])).any():
+        raise RecordsError(f"the clients in {run_folder} are not numbered from 0 on; run it again")
+    numbers = [field.name for field in rounds.schema if field.name != "round" and is_number(field.type)]
     columns = dict(zip(clients.column_names, clients.columns, strict=True))
     del clients
     by_round = _timings(run_folder)
@@ -227,18 +230,19 @@ def num_rounds(run_folder: Path) -> int:
 def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.Table:
     try:
         check_regular(path)
-        there = pq.read_schema(path).names
-        wanted = there if columns is None else [name for name in columns if name in there]
+        schema = pq.read_schema(path)
+        wanted = [name for name in schema.names if columns is None or name in columns]
         names = [*dict.fromkeys((*keys, *wanted))]
-        return pq.read_table(path, columns=names, page_checksum_verification=True)
+        if (why := wrong_type(schema)) is None:
+            found = pq.read_table(path, columns=names, page_checksum_verification=True)
+            why = wrong_value(found)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise RecordsError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+    if why is not None:
+        raise RecordsError(f"cannot read {path}: {why}")
+    return found
 
 
 def _only(table: pa.Table, rounds_R: Array) -> pa.Table:

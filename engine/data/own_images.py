@@ -14,7 +14,7 @@ from typing import Any
 from fedgrid.engine.data import remembered
 from fedgrid.engine.data.images import check_is_file
 from fedgrid.engine.errors import DataError
-from fedgrid.engine.format import seal, unseal
+from fedgrid.engine.format import DamagedFile, seal, unseal
 
 NAME = re.compile(r"(?P<kind>folder|npz):(?P<short>[^/]+)@(?P<digest>[0-9a-f]{12})")
 """What a run calls images: format, name of the folder or file with the size it is scaled to, and a digest."""
@@ -107,7 +107,12 @@ def know_from(folder: Path) -> None:
         DamagedFile: the file is not what was written.
     """
     if (folder / PLACES).exists():
-        know(unseal(folder / PLACES)["images"])
+        found = unseal(folder / PLACES).get("images")
+        if not isinstance(found, dict) or not all(
+            isinstance(text, str) for text in (*found, *found.values())
+        ):
+            raise DamagedFile(folder / PLACES, "it does not list images")
+        know(found)
 
 
 def digest_of(place: Path, files: Sequence[Path]) -> str:

@@ -131,15 +131,24 @@ def parts_of(path: Path) -> Parts:
         NewerFormat, DamagedFile: it cannot be used.
     """
     try:
-        listed = unseal(path)["parts"]
-        return tuple(
-            Part(part["from_round"], {name: part[name] for name in part if name != "from_round"})
-            for part in listed
-        )
+        listed = unseal(path).get("parts")
     except FileNotFoundError:
         return ()
-    except (KeyError, TypeError) as error:
-        raise DamagedFile(path, "it does not list parts") from error
+    if not isinstance(listed, list) or not all(map(_is_part, listed)):
+        raise DamagedFile(path, "it does not list parts")
+    return tuple(
+        Part(part["from_round"], {name: part[name] for name in part if name != "from_round"})
+        for part in listed
+    )
+
+
+def _is_part(value: object) -> bool:
+    """Return whether a value of a file is that of a `Part`: it may come from somebody else."""
+    if not isinstance(value, dict) or CODE not in value:
+        return False
+    start, texts = value.get("from_round"), [value[name] for name in value if name != "from_round"]
+    is_round = isinstance(start, int) and not isinstance(start, bool) and start >= 1
+    return is_round and all(isinstance(text, str) for text in texts)
 
 
 @cache

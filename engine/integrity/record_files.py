@@ -27,6 +27,7 @@ from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.integrity import done_mark
 from fedgrid.engine.integrity.files import read_table, stamped
 from fedgrid.engine.storage.atomic import flush, replacing
+from fedgrid.record_values import wrong_value
 
 SEGMENT_ROWS = 2048
 """Rows of `clients` with which a file is complete: a later round starts the next one."""
@@ -74,7 +75,7 @@ class RecordFiles:
                 path = self._folder / name_of(table, start)
                 try:
                     done_mark.check(path, listed)
-                    rows = _after(read_table(path, schema), last[table])
+                    rows = _after(_read(path, schema), last[table])
                 except (FileNotFoundError, DamagedFile) as error:
                     if isinstance(error, DamagedFile):
                         damaged[path.name] = str(error)
@@ -93,7 +94,7 @@ class RecordFiles:
         """
         for table, schema in self._schemas.items():
             start = max(start for start in self._starts[table] if start <= number)
-            rows = read_table(self._folder / name_of(table, start), schema)
+            rows = _read(self._folder / name_of(table, start), schema)
             self._newest_start[table] = start
             self._newest[table] = rows.filter(pc.field("round") <= number).combine_chunks()
             # Its file must not end with rows of rounds that are run again, perhaps by other code.
@@ -161,12 +162,20 @@ def read_records(folder: Path, table: str, schema: pa.Schema) -> pa.Table:
     later = {}
     for start in _starts(folder, table)[1:]:
         with suppress(FileNotFoundError):  # It has been joined.
-            later[start] = read_table(folder / name_of(table, start), schema)
-    found = [read_table(folder / name_of(table), schema)]
+            later[start] = _read(folder / name_of(table, start), schema)
+    found = [_read(folder / name_of(table), schema)]
     for start, rows in later.items():
         if start <= (last := _last_round(found[-1])) + 1 and len(new := _after(rows, last)):
             found.append(new)
     return pa.concat_tables(found)
+
+
+def _read(path: Path, schema: pa.Schema) -> pa.Table:
+    """Return the rows of one file, as `read_table`; a value that a column cannot have is damage too."""
+    rows = read_table(path, schema)
+    if (why := wrong_value(rows)) is not None:
+        raise DamagedFile(path, why)
+    return rows
 
 
 def write_joined(folder: Path, target: Path, schemas: Mapping[str, pa.Schema]) -> list[Path]:
@@ -193,7 +202,7 @@ def _tables(folder: Path, table: str, schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the records by file: all of a run with thousands of clients would take gigabytes."""
     last = 0
     for start in _starts(folder, table):
-        rows = _after(read_table(folder / name_of(table, start), schema), last)
+        rows = _after(_read(folder / name_of(table, start), schema), last)
         if len(rows):
             last = _last_round(rows)
             yield rows

@@ -92,7 +92,7 @@ def read_blueprint(path: Path) -> Blueprint:
         num_clients = (len(rows) - 1) // len(PARTITIONS)
         keys = [SERVER, *((str(client), part) for client in range(num_clients) for part in PARTITIONS)]
         counts_RL = np.stack([counts[key] for key in keys])
-    except (OSError, ValueError, IndexError, KeyError, csv.Error) as error:
+    except (OSError, ValueError, OverflowError, IndexError, KeyError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as a blueprint csv file: {error}") from error
     classes = tuple(header[len(COLUMNS) :])
     totals_R, counts_RL = counts_RL[:, 0], counts_RL[:, 1:]

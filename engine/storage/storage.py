@@ -37,6 +37,8 @@ MARKS = re.compile(
 """Small files with the progress of runs and grids, without their records."""
 _MISSPELT_URI = re.compile(r"(s3|gs|hdfs|abfss?|file)(?::/|//)(?!/)(.+)")
 """A URI without its colon, or with one slash: it would silently be a folder here."""
+OWN_FOLDERS = ("grids", "cache", "drivers")
+"""Of a storage, beside those of its runs (`run_folder.folder_of`): what is written and deleted there."""
 GIVE_UP_AFTER = 300.0
 """Seconds for which a launched grid tries again to reach its storage."""
 T = TypeVar("T")
@@ -63,19 +65,19 @@ class Storage:
         """Return the storage for a path or a URI, SCHEME://PLACE.
 
         Raises:
-            ConfigError: a `file://` URI names another host, a URI lacks a sign, or there can be no folder of
-                that name.
+            ConfigError: a `file://` URI names another host, a URI lacks a sign, there can be no folder of
+                that name, or one of its `OWN_FOLDERS` is a link.
         """
         if slip := _MISSPELT_URI.match(str(text)):
             scheme, place = slip.groups()
             raise ConfigError(f"--storage {text}: did you mean {scheme}://{place}? a folder: ./{text}")
         if "://" not in str(text):
-            return cls(absolute(text, "--storage"))
+            return cls(_own(absolute(text, "--storage")))
         parts = urlsplit(str(text))
         if parts.scheme == "file":
             if parts.netloc not in ("", "localhost"):
                 raise ConfigError(f"--storage {text}: a file is on this host; write file:///PATH, or PATH")
-            return cls(Path(unquote(parts.path)).absolute())
+            return cls(_own(Path(unquote(parts.path)).absolute()))
         uri = str(text).rstrip("/")
         return cls(cache_folder() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
 
@@ -265,6 +267,16 @@ class Storage:
             fetched = [threads.submit(fetch, remote, info, self.root / name) for name, info in there.items()]
         for result in fetched:
             result.result()
+
+
+def _own(root: Path) -> Path:
+    """Return the folder of a storage, which has no link in the place of a folder of its own."""
+    for folder in (root / name for name in OWN_FOLDERS):
+        if folder.is_symlink():
+            raise ConfigError(
+                f"{folder} is a link: what belongs to a storage lies in its folder; put it there"
+            )
+    return root
 
 
 def _received(text: str, give_up_after: float) -> Storage:

@@ -49,11 +49,13 @@ def _setup(path: Path) -> dict[str, Any]:
     """Return the model and the learning rate, None where the file or the key is absent."""
     try:
         config = dict(json.loads(path.read_text())) if path.exists() else {}
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DataError(f"{path} cannot be read: {error}; expected a JSON object") from error
-    model, inner = config.get("model"), config.get("centralised_setup", {})
-    rate = config.get("learning_rate", inner.get("local_learning_rate"))
+    model, inner = config.get("model"), config.get("centralised_setup")
+    rate = config.get("learning_rate", inner.get("local_learning_rate") if isinstance(inner, dict) else None)
     name = model.get("architecture") if isinstance(model, dict) else model
+    if not isinstance(name, str | None) or not isinstance(rate, float | int | None):
+        raise DataError(f"{path}: expected a name as model, and a number as learning rate")
     return {"model": name, "learning_rate": rate}
 
 

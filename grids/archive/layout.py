@@ -10,6 +10,8 @@ other things, which hold no run. Scores of explanations are in
 `experiments/DATASET/centralised_test/explanations/DATASET_explanations.csv`.
 """
 
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -18,6 +20,7 @@ from typing import Any
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.scenarios import PUBLISHED_DATASETS, SCENARIOS, Scenario
+from fedgrid.regular_files import check_regular
 
 EXPERIMENTS, TEMPERATURES, DATASETS = "experiments", "temperature_experiments", "datasets"
 RESULTS = "results"
@@ -27,6 +30,11 @@ LOSS, VALIDATION, FINAL = "training_loss.csv", "validation_results.csv", "final_
 SETUP = "config.json"
 MAPPING = "cluster_id_mapping.csv"
 TEMPERATURE = "clusters_temperature.csv"
+
+READ = (".csv", ".json")
+"""Suffixes of files that are read."""
+LARGEST_TABLE = 1 << 26
+"""Bytes of such a file; the largest of the authors' has a few megabytes."""
 
 NAMES: tuple[Mapping[str, Any], ...] = (
     {name.upper(): name for name in PUBLISHED_DATASETS},
@@ -146,16 +154,33 @@ def explanations(archive: Path) -> list[FoundExplanations]:
 
 
 def check(archive: Path) -> None:
-    """Check that a folder is the archive.
+    """Check that a folder is the archive, and that nothing below it leads elsewhere or never ends.
 
     Raises:
-        ConfigError: it has none of the archive's folders.
+        ConfigError: it has none of the archive's folders, or has a link, a pipe, a device or a huge file.
     """
     if not any((archive / name).is_dir() for name in (EXPERIMENTS, TEMPERATURES)):
         raise ConfigError(
             f"{archive} has neither {EXPERIMENTS}/ nor {TEMPERATURES}/; name the folder of the authors' "
             "archive that holds them"
         )
+    for name in (EXPERIMENTS, TEMPERATURES, DATASETS, EXPLANATIONS):
+        _check_own(archive / name)
+
+
+def _check_own(top: Path) -> None:
+    """Check that below `top` are folders and files of its own only, and that it is no link itself."""
+    try:
+        if top.is_symlink():
+            check_regular(top)
+        for folder, folders, files in os.walk(top):
+            for name in (*(each for each in folders if os.path.islink(f"{folder}/{each}")), *files):
+                path = Path(folder, name)
+                check_regular(path, LARGEST_TABLE if path.suffix in READ else sys.maxsize)
+    except OSError as error:
+        raise ConfigError(
+            f"{top}: {error}; expected files and folders as the authors' archive has them: unpack it anew"
+        ) from error
 
 
 def _scenario(names: tuple[str, ...]) -> Scenario:

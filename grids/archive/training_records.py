@@ -85,7 +85,7 @@ def of_dataset(dataset: str, root: Path) -> list[tuple[str, ArchivedTraining]]:
     for path in sorted((root / GRIDS).glob(f"*/{FILE}")):
         try:
             trainings = [ArchivedTraining.model_validate(each) for each in unseal(path)["trainings"]]
-        except (DamagedFile, ValidationError, KeyError) as error:
+        except (DamagedFile, ValidationError, KeyError, TypeError) as error:
             raise RunError(f"{path} is damaged: import the archive again") from error
         found += [(path.parent.name, training) for training in trainings if training.dataset == dataset]
     return found

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from math import isclose
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
-
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.configuration.algorithm_of import algorithm_of
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.grids.analyses.analysis import Artifacts, Context, Job
 from fedgrid.grids.display.plain import warn
+from fedgrid.tracking import records
 
 if TYPE_CHECKING:
     from fedgrid.engine.encoders.encoder import Encoder
@@ -88,8 +87,8 @@ def _encoder(job: Job, context: Context) -> "Encoder | None":
 
 def _check_norms(job: Job, context: Context, norms: Mapping[int, float]) -> None:
     """Warn if the updates are not those of the run, as on another kind of machine."""
-    path = context.folder(job.config) / "clients.parquet"
-    found = pq.read_table(path, columns=["round", "client", "update_norm"]).to_pylist()
+    columns = ["round", "client", "update_norm"]
+    found = records.table(context.folder(job.config), "clients", columns=columns).to_pylist()
     recorded = {row["client"]: row["update_norm"] for row in found if row["round"] == job.round}
     other = [
         client

@@ -102,7 +102,7 @@ def events(records: Records, config: RunConfig) -> dict[int, str]:
     before, scheduled = 1, _scheduled(config)
     found: dict[int, str] = {}
     for place, number in enumerate(records.round_R.tolist()):
-        clusters = int(records.rounds["clusters"][place])
+        clusters = len(np.unique(records.clients["cluster"][place]))
         words = scheduled.get(number, [])
         if clusters != before:
             words.append(f"{before} -> {clusters} clusters")

@@ -7,7 +7,6 @@ from math import isinf
 from pathlib import Path
 from shlex import quote
 
-import pyarrow.parquet as pq
 from rich.console import Console
 
 from fedgrid.engine.configuration.algorithm_of import own_columns
@@ -33,6 +32,7 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import Outcome, finished, is_finished
 from fedgrid.grids.results.tally import Tally
 from fedgrid.redaction import in_csv, redacted
+from fedgrid.tracking import records
 
 ROWS_SHOWN = 40
 """Up to this many runs each has its own row."""
@@ -140,7 +140,7 @@ def _alone(outcomes: Sequence[Outcome]) -> str:
 
 def _epsilons(outcomes: Sequence[Outcome]) -> str:
     """Return a sentence about the epsilons of runs with noise, each the largest of any of its clients."""
-    tables = [pq.read_table(outcome.folder / "rounds.parquet", columns=[EPSILON]) for outcome in outcomes]
+    tables = [records.table(outcome.folder, "rounds", columns=[EPSILON]) for outcome in outcomes]
     found = [table[EPSILON][-1].as_py() for table in tables]
     deltas = ", ".join(dict.fromkeys(f"{outcome.config.privacy.delta:g}" for outcome in outcomes))
     texts = dict.fromkeys("∞" if isinf(value) else f"{value:.3g}" for value in (min(found), max(found)))

@@ -12,6 +12,7 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.format import DamagedFile, unseal
 from fedgrid.engine.integrity.checked import Checked, Stat
 from fedgrid.engine.integrity.done_mark import DONE, LISTED, TIMES, TIMES_CHECKSUM
+from fedgrid.engine.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.times import Times, times_of
@@ -123,9 +124,16 @@ def _damage(storage: Storage, config: RunConfig, folder: Path, there: tuple[Stat
     if trusted is not None and trusted.has(folder.name, there):
         return None
     why = _damaged_scores(folder, config.run_id) or RunFolder(storage, config).damage()
+    times = Times()
+    if why is None:
+        try:
+            times, _ = times_of(folder), parts_of(folder / MADE_WITH)
+        except DamagedFile as error:  # With the right checksum: somebody else wrote it.
+            why = str(error)
     _CHECKED[folder] = there, why
     if trusted is not None and why is None:
         trusted.add(folder.name, there)
+        trusted.note(folder.name, there, astuple(times))
     return why
 
 

@@ -79,6 +79,7 @@ def write_records(
 
 
 def write_timings(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write `timings.parquet` with the columns that the first row has."""
+    """Write `timings.parquet` with the columns that the first row has, and rounds from 1 on."""
+    rows = [{"round": number, **row} for number, row in enumerate(rows, start=1)]
     schema = pa.schema([field for field in TIMINGS if field.name in rows[0]])
     pq.write_table(stamped(pa.Table.from_pylist(rows, schema=schema)), folder / "timings.parquet")

@@ -47,11 +47,6 @@ COLUMNS = (
     Addresses("workspaces", "name", "trace_archival_location", ""),
 )
 """Where MLflow 3.17 has addresses; earlier versions lack some of the tables."""
-MADE_BY_OTHERS = """
-SELECT type || ' ' || name FROM sqlite_master
-WHERE type = 'view' OR (type = 'trigger' AND tbl_name <> 'secrets')
-"""
-"""MLflow makes a trigger of that table, to which this package does not write, and no other."""
 
 
 def keep_inside(uri: str, artifact_root: Path) -> int:
@@ -60,15 +55,12 @@ def keep_inside(uri: str, artifact_root: Path) -> int:
     Nothing is done unless `uri` is a SQLite file beside `artifact_root`: the user named any other store.
 
     Raises:
-        TrackingError: files of the store are not safe to open, a key is none of MLflow's, the store has
-            views or triggers that MLflow does not make, or it fails.
+        TrackingError: the store is not safe to open, a key is none of MLflow's, or the store fails.
     """
     file = own_file(uri, artifact_root)
     if file is None or not file.exists():
         return 0
     with one_line(uri), closing(sqlite3.connect(file)) as database, database:
-        if odd := database.execute(MADE_BY_OTHERS).fetchone():
-            raise TrackingError(f"{file} has the {odd[0]:.80}, which MLflow does not make; move it away")
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         root = artifact_root.resolve().as_uri()
         changed = {each: _set_anew(database, each, root) for each in COLUMNS if each.table in tables}

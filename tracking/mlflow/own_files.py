@@ -3,19 +3,27 @@
 SQLite follows links, and waits for pipes. It writes to `mlflow.db-wal`, and deletes a file that
 `mlflow.db-journal` names in its last bytes, a *super-journal* (sqlite.org/fileformat.html, section 3, the
 rollback journal). MLflow writes through links below its folder of artifacts, and serves what they lead to.
+A view or a trigger is a stranger's code, which SQLite runs when MLflow reads or writes.
 """
 
 import os
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 from fedgrid.regular_files import check_regular
-from fedgrid.tracking.mlflow.store import TrackingError, database_file
+from fedgrid.tracking.mlflow.store import TrackingError, database_file, one_line
 
 LARGEST = 1 << 36
 """Bytes of a store. Ten thousand runs have some three gigabytes."""
 JOURNAL, BESIDE = "-journal", ("-journal", "-wal", "-shm")
 """What SQLite appends to the name of its file."""
+MADE_BY_OTHERS = """
+SELECT type || ' ' || name FROM sqlite_master
+WHERE type = 'view' OR (type = 'trigger' AND tbl_name <> 'secrets')
+"""
+"""MLflow makes a trigger of that table, to which this package does not write, and no other."""
 MAGIC = bytes.fromhex("d9d505f920a163d7")
 """The last bytes of a journal that names a super-journal, as they are its first ones."""
 
@@ -27,7 +35,8 @@ def own_file(uri: str, artifact_root: Path) -> Path | None:
 
     Raises:
         TrackingError: it, a file that SQLite has beside it, or anything below `artifact_root` is a link or
-            no regular file, or its journal names another file.
+            no regular file, its journal names another file, it has views or triggers that MLflow does not
+            make, or it cannot be read.
     """
     file = database_file(uri)
     if file is None or file.parent != artifact_root.parent.absolute():
@@ -43,6 +52,10 @@ def own_file(uri: str, artifact_root: Path) -> Path | None:
             f"the MLflow store of {file.parent} is not opened: {error.strerror or error}; move that away, or "
             "name a store of your own in MLFLOW_TRACKING_URI"
         ) from error
+    if file.exists():
+        with one_line(uri), closing(sqlite3.connect(file)) as database:
+            if odd := database.execute(MADE_BY_OTHERS).fetchone():
+                raise TrackingError(f"{file} has the {odd[0]:.80}, which MLflow does not make; move it away")
     return file
 
 

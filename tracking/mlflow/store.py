@@ -89,6 +89,8 @@ def connect(uri: str) -> Any:
 
         for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.WARNING)
+        # It logs over many lines what it raises too, and `one_line` says.
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
     return client

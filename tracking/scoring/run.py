@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from fedgrid.tracking.records import Array, Records, read_records
+from fedgrid.tracking.records import Array, Records, RecordsError, read_records, table
 from fedgrid.tracking.scoring.partitions import Clustering, PublishedClustering
 from fedgrid.tracking.scoring.scores import curves
 
@@ -114,12 +113,12 @@ class RunResult:
     @property
     def rounds(self) -> pa.Table:
         """The table with a row a round; `.to_pandas()` where pandas is installed."""
-        return pq.read_table(self.folder / "rounds.parquet")
+        return table(self.folder, "rounds")
 
     @property
     def clients(self) -> pa.Table:
         """The table with a row a round and client."""
-        return pq.read_table(self.folder / "clients.parquet")
+        return table(self.folder, "clients")
 
     @property
     def records(self) -> Records:
@@ -165,9 +164,16 @@ def read_result(run: Run, scores: Mapping[str, Any], known: Collection[str] | No
     `known` are names of numbers that records may have, as in `tracking.scoring.scores.curves`.
 
     Raises:
-        RecordsError: there are no records.
+        RecordsError: there are no records, or they are not of all of its rounds and clients.
     """
     found = read_records(run.folder)
+    shape, expected = found.clients["cluster"].shape, (run.rounds, run.clients)
+    if shape != expected:
+        raise RecordsError(
+            "the records in {} are of {} rounds and {} clients, not {} and {}; run it again".format(
+                run.folder, *shape, *expected
+            )
+        )
     return RunResult(
         run, scores, found.round_R, curves(found, known), found.clients["cluster"], found.truth_K
     )

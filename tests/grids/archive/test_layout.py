@@ -1,5 +1,8 @@
 """Which runs the authors' archive has, and which configuration of ours each has."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from fedgrid.engine.errors import ConfigError
@@ -134,3 +137,33 @@ def test_folder_without_runs_is_not_an_archive(tmp_path):
     (tmp_path / "datasets").mkdir()
     with pytest.raises(ConfigError, match=r"has neither experiments/ nor temperature_experiments/; name the"):
         layout.check(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("cluster_id_mapping.csv", "link"),
+        ("cluster_id_mapping.csv", "pipe"),
+        ("cluster_id_mapping.csv", "endless"),
+        ("cluster_id_mapping.csv", "huge"),
+        ("", "link"),
+        ("../../../../../../../experiments", "link"),
+        ("../../../../../../../datasets", "link"),
+    ],
+)
+def test_archive_with_a_link_a_pipe_or_a_huge_file_is_refused(tmp_path, name, kind):
+    """Nothing outside of it is read, and nothing is waited for."""
+    archive, outside = tmp_path / "archive", tmp_path / "outside"
+    path = Path(os.path.normpath(write_run(archive, "kmeans") / name))
+    outside.mkdir()
+    if path.exists():
+        path.rename(outside / "moved")
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "huge":
+        with path.open("wb") as file:
+            file.truncate(layout.LARGEST_TABLE + 1)
+    else:
+        path.symlink_to("/dev/zero" if kind == "endless" else outside / "moved")
+    with pytest.raises(ConfigError, match=f"{path.name}.* (is a link|is no regular file|has 67,108,865)"):
+        layout.check(archive)

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -107,6 +109,18 @@ def test_folder_that_is_a_link_is_not_followed(place, name):
     look(place, [*LOOKING, ("delete", "mine", "--yes")])
 
 
+@pytest.mark.parametrize("name", ["cache", "drivers"])
+def test_cache_and_leases_behind_a_link_are_left_alone(place, name):
+    """Both are written and deleted in: the storage is refused."""
+    target = place / "outside" / name / "prefix"
+    target.mkdir(parents=True)
+    (target / "000001-key-mean-0.safetensors").write_text("mine")
+    linked(place / "runs" / name, target.parent)
+    for command in (("cache", "mine", "--drop"), ("prune", "mine", "--yes"), ("delete", "mine", "--yes")):
+        look(place, [command])
+        assert "is a link" in fedgrid(*command, "--storage", place / "runs").err
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -135,3 +149,16 @@ def test_file_that_is_none_is_neither_read_nor_waited_for(place, name, kind):
 def test_file_of_a_grid_that_is_a_pipe_is_not_waited_for(place, name):
     piped(place / "runs" / "grids" / "mine" / name)
     look(place, [("show", "mine"), ("report", "mine")])
+
+
+@pytest.mark.parametrize("command", ["sync", "delete"])
+def test_view_in_the_mlflow_store_is_refused(place, command):
+    """A view is code of whoever wrote the store."""
+    with closing(sqlite3.connect(place / "runs" / "mlflow.db")) as database, database:
+        database.execute("ALTER TABLE runs RENAME TO own_runs")
+        database.execute("CREATE VIEW runs AS SELECT * FROM own_runs")
+    asked = (command, "mine", "--yes") if command == "delete" else (command, "mine")
+    result = fedgrid(*asked, "--storage", place / "runs")
+    assert "has the view runs, which MLflow does not make; move it away" in result.err
+    assert "Traceback" not in result.err
+    assert result.err.count("\n") <= 2

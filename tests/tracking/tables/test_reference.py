@@ -31,8 +31,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     for row in published():
         dataset, overlap, balance, clients = scenario_of(row)
         run = run_of(row["algorithm"], dataset=dataset, split=f"{overlap}-{balance}", clients=clients)
-        run = replace(run, folder=folder / run.run_id)
         labels_RK = labels_of(row)
+        run = replace(run, folder=folder / run.run_id, rounds=len(labels_RK))
         numbers_RK = np.unique(labels_RK, return_inverse=True)[1].reshape(labels_RK.shape)
         truth_K = np.repeat([0, 1, 2], SIZES[balance, clients])
         write_records(run.folder, numbers_RK.tolist(), truth_K.tolist())
