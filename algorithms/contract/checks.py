@@ -132,11 +132,11 @@ def _check_models(algorithm: Algorithm, method: str, models: Sequence[object], s
             raise BrokenContract(
                 algorithm, method, f"model {place} = {_described(model)}; expected float32, shape ({size},)"
             )
-        if not np.isfinite(model).all():
+        if wrong := size - np.count_nonzero(np.isfinite(model)):
             raise BrokenContract(
                 algorithm,
                 method,
-                f"model {place} with {np.count_nonzero(~np.isfinite(model))} of {size} entries NaN or infinite;"
+                f"model {place} with {wrong} of {size} entries NaN or infinite;"
                 " if the training diverges, lower training.learning_rate or algorithm.server_learning_rate",
             )
 
