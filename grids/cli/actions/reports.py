@@ -143,7 +143,7 @@ def write_comparison(
 
 
 def _check_known(storage: Storage, *names: str) -> None:
-    """Check that these grids exist, before one is read: that takes seconds. A group may rewrite their pages."""
+    """Check that these grids exist, before one is read for seconds; let a group rewrite their pages."""
     share_with_group(storage.root)
     storage.pull_marks()
     for name in names:
