@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.source import Arrays
 from fedgrid.engine.clients.messages import Memory
-from fedgrid.engine.format import FORMAT, METADATA, DamagedFile, check_format
+from fedgrid.engine.format import FORMAT, METADATA, DamagedFile, UnreadableFile, check_format, of_read
 from fedgrid.engine.integrity.files import checksum, stamped
 from fedgrid.engine.storage.atomic import flush, replacing
 from fedgrid.engine.uplink.accountant import Spent
@@ -104,6 +104,7 @@ def load(folder: Path, rounds_done: int) -> RunState | None:
 
     Raises:
         NewerFormat: a newer fedgrid wrote it.
+        UnreadableFile: a file of it cannot be read at present.
     """
     checksums = _checksums(folder, rounds_done)
     state_name, _ = names(rounds_done)
@@ -117,7 +118,10 @@ def load(folder: Path, rounds_done: int) -> RunState | None:
         memories = {
             client: _load(folder / _memory_name(client, number)) for client, number in memory_rounds.items()
         }
-    except (OSError, DamagedFile):
+    except DamagedFile:
+        return None
+    except OSError as error:
+        _refuse_unreadable(folder / state_name, error)
         return None
     state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
     return RunState(int(tensors["rounds_done"]), state, memories, memory_rounds, tensors.get("spent"))
@@ -179,10 +183,17 @@ def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:
         lines = (folder / names(rounds_done)[1]).read_text().splitlines()
         pairs = [line.split() for line in lines]
         found = {name: digest for digest, name in pairs}
-    except (OSError, UnicodeDecodeError, ValueError):
+    except (OSError, ValueError) as error:
+        _refuse_unreadable(folder / names(rounds_done)[1], error)
         return {}
     # Files of these names are moved and deleted: none may lie elsewhere.
     return found if all(NAME.fullmatch(name) for name in found) else {}
+
+
+def _refuse_unreadable(path: Path, error: Exception) -> None:
+    """Raise an error of the disk or of rights; what is damaged or missing is none."""
+    if not isinstance(error, FileNotFoundError) and isinstance(found := of_read(path, error), UnreadableFile):
+        raise found from error
 
 
 def _tensors(run_state: RunState) -> dict[str, np.ndarray]:

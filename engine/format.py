@@ -5,12 +5,13 @@ left as it is. JSON files are sealed: they have the keys `format`, and `sha256` 
 """
 
 import json
+import os
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.errors import ConfigError, RunError, StorageError
 from fedgrid.regular_files import check_regular
 
 FORMAT = 1
@@ -35,6 +36,35 @@ class DamagedFile(RunError):
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} is damaged ({why})")
         self.why = why
+
+
+class UnreadableFile(DamagedFile, StorageError):
+    """A file's bytes are not to be had at present: an error of the disk, or a right that is missing.
+
+    What it holds may be whole, so it is not set aside.
+    """
+
+    def __init__(self, path: Path, why: str) -> None:
+        StorageError.__init__(self, f"{path} {CANNOT_BE_READ}: {why}")
+        self.why = why
+
+
+CANNOT_BE_READ = "cannot be read"
+
+
+def of_read(path: Path, error: Exception) -> DamagedFile:
+    """Return the error for a file of which a read has failed: it is unreadable if the system says so."""
+    number = getattr(error, "errno", None)
+    if number is not None:
+        return UnreadableFile(path, os.strerror(number))
+    return DamagedFile(path, str(error).splitlines()[0])
+
+
+def next_step(why: str, if_damaged: str) -> str:
+    """Return the message of either error with what to do, or else what a launch does if it is damaged."""
+    if CANNOT_BE_READ in why:
+        return f"{why}; fix that, then the same command continues, or move its run's folder away"
+    return f"{why}: {if_damaged}"
 
 
 def check_format(found: object, path: Path) -> None:
@@ -72,8 +102,10 @@ def unseal(path: Path, text: str | bytes | None = None) -> dict[str, Any]:
         values = json.loads(text)
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, RecursionError) as error:
-        raise DamagedFile(path, "it is not JSON" if isinstance(error, ValueError) else str(error)) from error
+    except OSError as error:
+        raise of_read(path, error) from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedFile(path, "it is not JSON") from error
     if not isinstance(values, dict):
         raise DamagedFile(path, "it is not a JSON object")
     check_format(values.get(VERSION), path)

@@ -18,7 +18,7 @@ from fedgrid.engine.configuration.algorithm_of import own_columns
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import ConfigError, FinalError
-from fedgrid.engine.format import DamagedFile, seal, unseal
+from fedgrid.engine.format import DamagedFile, UnreadableFile, of_read, seal, unseal
 from fedgrid.engine.integrity import done_mark
 from fedgrid.engine.integrity.done_mark import CONFIG, DONE, OF_ROUNDS, TIMES, TIMES_CHECKSUM, times_mark_of
 from fedgrid.engine.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
@@ -139,6 +139,8 @@ class RunFolder:
         with disk_errors(self.path):
             try:
                 before = parts_of(self.path / MADE_WITH) if rounds_done else ()
+            except UnreadableFile:
+                raise
             except DamagedFile as error:
                 self.log(f"warning: {error}")
                 self._set_aside([MADE_WITH])
@@ -240,6 +242,8 @@ class RunFolder:
         """Return the checksums of a finished run's files, empty of another run; sets a damaged mark aside."""
         try:
             return done_mark.checksums(self.path, self.config) if self.is_done else {}
+        except UnreadableFile:
+            raise
         except DamagedFile as error:
             self.log(f"warning: {error}")
             self._set_aside([DONE, TIMES_CHECKSUM])
@@ -285,4 +289,7 @@ def _is(path: Path, data: bytes) -> bool:
         check_regular(path)
     except OSError:
         return False
-    return path.read_bytes() == data
+    try:
+        return path.read_bytes() == data
+    except OSError as error:
+        raise of_read(path, error) from error

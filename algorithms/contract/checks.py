@@ -52,8 +52,8 @@ def checked_state(algorithm: Algorithm, method: str, state: State, size: int, nu
         num_clients: K.
 
     Raises:
-        BrokenContract: a model is no float32 vector of P entries; the labels are no integers 0..C-1, one a
-            client; an array `cluster_...` has no row for each model.
+        BrokenContract: a model is no float32 vector of P finite entries; the labels are no integers 0..C-1,
+            one a client; an array `cluster_...` has no row for each model.
     """
     checked_partition(algorithm, method, state, num_clients)
     _check_models(algorithm, method, state.models, size)
@@ -104,7 +104,7 @@ def checked_served(algorithm: Algorithm, state: State, size: int) -> Served:
     """Return which models are tested, each of `size` entries.
 
     Raises:
-        BrokenContract: a model is no float32 vector of P entries, or a client has none of them.
+        BrokenContract: a model is no float32 vector of P finite entries, or a client has none of them.
     """
     served = algorithm.served(state)
     if not isinstance(served, Served):
@@ -118,7 +118,7 @@ def checked_global_model(algorithm: Algorithm, state: State, size: int) -> Vecto
     """Return the one model for all, of `size` entries; None if there is none.
 
     Raises:
-        BrokenContract: it is no float32 vector of P entries.
+        BrokenContract: it is no float32 vector of P finite entries.
     """
     model = algorithm.global_model(state)
     if model is not None:
@@ -131,6 +131,13 @@ def _check_models(algorithm: Algorithm, method: str, models: Sequence[object], s
         if not isinstance(model, np.ndarray) or model.dtype != np.float32 or model.shape != (size,):
             raise BrokenContract(
                 algorithm, method, f"model {place} = {_described(model)}; expected float32, shape ({size},)"
+            )
+        if wrong := size - np.count_nonzero(np.isfinite(model)):
+            raise BrokenContract(
+                algorithm,
+                method,
+                f"model {place} with {wrong} of {size} entries NaN or infinite;"
+                " if the training diverges, lower training.learning_rate or algorithm.server_learning_rate",
             )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedgrid.engine.format import DamagedFile, seal, unseal
+from fedgrid.engine.format import DamagedFile, of_read, seal, unseal
 from fedgrid.engine.integrity.files import checksum
 from fedgrid.engine.integrity.made_with import MADE_WITH
 from fedgrid.regular_files import check_regular
@@ -62,8 +62,10 @@ def check(path: Path, listed: Mapping[str, str]) -> None:
     """
     try:
         same = path.name not in listed or checksum(path) == listed[path.name]
+    except FileNotFoundError as error:
+        raise DamagedFile(path, "it is missing") from error
     except OSError as error:
-        raise DamagedFile(path, f"it cannot be read: {error.strerror}") from error
+        raise of_read(path, error) from error
     if not same:
         raise DamagedFile(path, "its bytes differ from those of the finished run")
 
@@ -97,7 +99,9 @@ def _of_times(folder: Path) -> dict[str, str]:
         if (folder / TIMES).exists():
             raise DamagedFile(path, "it is missing") from None
         return {}
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise of_read(path, error) from error
+    except ValueError as error:
         raise DamagedFile(path, "it is not a line of sha256sum") from error
     if name != TIMES:
         raise DamagedFile(path, f"it does not name {TIMES}")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fedgrid.engine.format import FORMAT, METADATA, DamagedFile, NewerFormat, check_format
+from fedgrid.engine.format import FORMAT, METADATA, DamagedFile, NewerFormat, check_format, of_read
 from fedgrid.regular_files import check_regular
 
 COLUMNS = "fedgrid_columns"
@@ -38,7 +38,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     except FileNotFoundError:
         raise
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise DamagedFile(path, str(error).splitlines()[0]) from error
+        raise of_read(path, error) from error
     about = table.schema.metadata or {}
     found = about.get(METADATA.encode())
     check_format(None if found is None else found.decode("ascii", "replace"), path)

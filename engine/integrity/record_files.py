@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fedgrid.engine.errors import RunError
-from fedgrid.engine.format import DamagedFile
+from fedgrid.engine.format import DamagedFile, UnreadableFile
 from fedgrid.engine.integrity import done_mark
 from fedgrid.engine.integrity.files import read_table, stamped
 from fedgrid.engine.storage.atomic import flush, replacing
@@ -66,7 +66,11 @@ class RecordFiles:
         self._newest = {name: schema.empty_table() for name, schema in self._schemas.items()}
 
     def look(self, listed: Mapping[str, str]) -> Found:
-        """Return what is on disk; files that `listed` has are compared with its checksums."""
+        """Return what is on disk; files that `listed` has are compared with its checksums.
+
+        Raises:
+            UnreadableFile: a file cannot be read at present.
+        """
         last: dict[str, int] = {}
         damaged: dict[str, str] = {}
         for table, schema in self._schemas.items():
@@ -76,6 +80,8 @@ class RecordFiles:
                 try:
                     done_mark.check(path, listed)
                     rows = _after(_read(path, schema), last[table])
+                except UnreadableFile:
+                    raise
                 except (FileNotFoundError, DamagedFile) as error:
                     if isinstance(error, DamagedFile):
                         damaged[path.name] = str(error)

@@ -51,8 +51,12 @@ def replacing(*paths: Path) -> Iterator[tuple[Path, ...]]:
 
 
 def share_with_group(folder: Path) -> None:
-    """Let the group write all that this process creates, if `folder` is a group's own (mode 2775, say)."""
-    mode = folder.stat().st_mode
+    """Let the group write all that this process creates, if `folder` is a group's own (mode 2775, say).
+
+    Of a folder that is still to be created, the one that it will lie in says so.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    mode = there.stat().st_mode
     if mode & S_ISGID and mode & S_IWGRP:
         os.umask(os.umask(0o022) & ~S_IWGRP)
 

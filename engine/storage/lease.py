@@ -92,8 +92,8 @@ class Lease:
         """
         root = self._storage.root
         with disk_errors(root):
-            root.mkdir(parents=True, exist_ok=True)
             share_with_group(root)
+            root.mkdir(parents=True, exist_ok=True)
             (root / FOLDER).mkdir(exist_ok=True)
             try:
                 while not self._settled():

@@ -9,7 +9,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.format import DamagedFile, seal, unseal
+from fedgrid.engine.format import DamagedFile, UnreadableFile, seal, unseal
 from fedgrid.engine.storage.atomic import disk_errors, flush
 from fedgrid.engine.storage.held_file import link, temporary_beside
 from fedgrid.engine.storage.storage import Storage
@@ -50,6 +50,8 @@ def id_of(root: Path) -> str:
             _create(path, seal({"id": token_hex(8)}))
     try:
         return str(unseal(path)["id"])
+    except UnreadableFile:
+        raise
     except (OSError, DamagedFile, KeyError) as error:
         raise ConfigError(f"{path} is damaged; delete it, and MLflow gets these runs anew") from error
 

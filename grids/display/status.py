@@ -10,6 +10,7 @@ from rich.table import Table
 
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.format import next_step
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.driver import driver_of
 from fedgrid.engine.storage.storage import Storage
@@ -43,7 +44,7 @@ def show_status(name: str, storage: Storage, as_json: bool, console: Console) ->
         rows = [(run["run"], f"{run['round']}/{run['rounds']}") for run in found["runs"]]
         console.print(choice_table(("run", "round"), rows))
     for why in found["damaged"].values():
-        say(f"{why}: the next launch sets it aside, and runs its run again")
+        say(next_step(why, "the next launch sets it aside, and runs its run again"))
     if found[SUPERSEDED]:
         say(superseded_line(name, found[SUPERSEDED]))
     if found["failures"]:

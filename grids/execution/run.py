@@ -8,6 +8,7 @@ from fedgrid.engine.clients.placement import Request
 from fedgrid.engine.configuration.idle_settings import idle_lines
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.format import next_step
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import warn
@@ -59,7 +60,7 @@ def _run_chosen(
     for run in todo if not options.fresh else ():
         if damaged := damage(storage, run):
             RunFolder(storage, run).check_config()
-            warn(f"{damaged}: it is set aside, and {run.name} is run again")
+            warn(next_step(damaged, f"it is set aside, and {run.name} is run again"))
     waiting = {run.run_id for run in todo}
     done = [run for run in chosen if run.run_id not in waiting]
     result = launch_remaining(grid, todo, done, storage, options, log, console)

@@ -42,7 +42,8 @@ def round_ends(folder: Path, numbers: Iterable[int]) -> dict[int, int]:
     """Return round -> Unix time of its end in milliseconds, by the records in a run's folder.
 
     Records of an archive lack it: their rounds follow one another, a millisecond apart, from the time at
-    which the run's configuration was written.
+    which the run's configuration was written. So do rounds that end before the one before them did, by a
+    clock that was set back.
 
     Raises:
         DamagedFile: they cannot be read.
@@ -53,8 +54,10 @@ def round_ends(folder: Path, numbers: Iterable[int]) -> dict[int, int]:
     ends = {}
     for number in sorted(numbers):
         row = known.get(number, {})
-        last = row.get("ended_ms") or last + 1 + int(1000 * _lasted(row))
-        ends[number] = last
+        ended = row.get("ended_ms")
+        if ended is None or (ends and ended < last):
+            ended = last + 1 + int(1000 * _lasted(row))
+        ends[number] = last = ended
     return ends
 
 

@@ -1,4 +1,5 @@
-/* A wall clock that is wrong by SHIFT seconds, when preloaded. The monotonic clock stays as it is. */
+/* A wall clock that is wrong by SHIFT seconds, when preloaded, from AFTER seconds after the process' first look
+   at it on. The monotonic clock stays as it is. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -6,13 +7,19 @@
 #include <sys/time.h>
 #include <time.h>
 
+static int (*real)(clockid_t, struct timespec *);
+
 static long shift(void) {
-    const char *text = getenv("SHIFT");
+    static time_t first;
+    const char *text = getenv("SHIFT"), *after = getenv("AFTER");
+    struct timespec now;
+    real(CLOCK_MONOTONIC, &now);
+    if (!first) first = now.tv_sec;
+    if (after && now.tv_sec - first < atol(after)) return 0;
     return text ? atol(text) : 0;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
-    static int (*real)(clockid_t, struct timespec *);
     if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
     int failed = real(clock, now);
     if (!failed && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += shift();

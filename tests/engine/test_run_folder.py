@@ -1,10 +1,11 @@
 """A run's folder has the same bytes after interruptions, damaged files and concurrent writers."""
 
 import json
+import os
 import re
 import resource
 from dataclasses import replace
-from errno import ENOSPC
+from errno import EIO, ENOSPC
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedgrid.engine import checkpoint
-from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.errors import ConfigError, RunError, StorageError
 from fedgrid.engine.format import FORMAT, unseal
 from fedgrid.engine.integrity.files import stamped
 from fedgrid.engine.records import schemas
@@ -181,6 +182,26 @@ def test_damaged_newest_state_repeats_its_round(tmp_path, uninterrupted, damage)
         assert (folder.path / "damaged-1" / damaged.name).read_bytes() == before
     save(folder, 3, 4)
     assert content(folder.path) == uninterrupted
+
+
+@pytest.mark.parametrize("name", ["clients.parquet", "timings.parquet", "state-000003.safetensors"])
+def test_file_that_the_disk_does_not_give_is_not_taken_for_damaged(tmp_path, monkeypatch, name):
+    """Once the disk is mended, the run continues from its last round."""
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2, 3)
+    before = content(folder.path)
+
+    def failing(path, plain=os.lstat):
+        if Path(path).name == name:
+            raise OSError(EIO, os.strerror(EIO))
+        return plain(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "lstat", failing)
+        with pytest.raises(StorageError, match=f"^{re.escape(str(folder.path / name))} cannot be read: Inp"):
+            open_folder(tmp_path)
+    assert (content(folder.path), aside(folder.path)) == (before, [])
+    assert open_folder(tmp_path)[1].rounds_done == 3
 
 
 @pytest.mark.parametrize("damage", [truncate, empty, flip])

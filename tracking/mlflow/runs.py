@@ -50,6 +50,8 @@ class LoggedRun:
 
     mlflow_run_id: str
     status: str
+    started: int = 0
+    """The Unix time of its start in milliseconds."""
     rounds: int = 0
     """Rounds 1 to this one are logged."""
     totals: dict[str, float] = field(default_factory=dict)
@@ -119,7 +121,7 @@ class Experiment:
             if entry is None:
                 keys = {RUN_ID_TAG: run_id, STORAGE_TAG: self._storage_id}
                 run = self._client.create_run(self.experiment_id, started_ms, {**keys, **marks}, name)
-                entry = self.entries[run_id] = LoggedRun(run.info.run_id, "RUNNING")
+                entry = self.entries[run_id] = LoggedRun(run.info.run_id, "RUNNING", run.info.start_time)
             else:
                 self._client.update_run(entry.mlflow_run_id, status="RUNNING", name=name)
                 self.set_tags(entry, tags)
@@ -223,7 +225,11 @@ class Experiment:
                     self._client.set_experiment_tag(self.experiment_id, key, value)
 
     def finish(self, entry: LoggedRun, status: Status, ended_ms: int | None = None) -> None:
-        """Set the run's status and the Unix time of its end in milliseconds, None for now."""
+        """Set the run's status and the Unix time of its end in milliseconds, None for now.
+
+        It ends no earlier than it started, although a clock may have been set back since.
+        """
+        ended_ms = max(entry.started, int(time.time() * 1000) if ended_ms is None else ended_ms)
         with one_line(self._uri):
             self._client.set_terminated(entry.mlflow_run_id, status, ended_ms)
         entry.status, entry.opened = status, False
@@ -271,7 +277,8 @@ def _entries(client: Any, experiment_id: str, storage_id: str) -> dict[str, Logg
         for run in page:
             run_id, has = run.data.tags.get(RUN_ID_TAG), run.data.metrics
             if run_id is not None:
-                entry = LoggedRun(run.info.run_id, run.info.status, int(has.get(ROUND, 0)))
+                entry = LoggedRun(run.info.run_id, run.info.status, run.info.start_time)
+                entry.rounds = int(has.get(ROUND, 0))
                 entry.totals = {name: has[name] for name in TOTALS if name in has}
                 entry.described = bool(run.data.params)
                 entry.has_dataset = bool(run.inputs and run.inputs.dataset_inputs)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fedgrid.engine.errors import ConfigError, unknown
-from fedgrid.engine.storage.atomic import disk_errors
+from fedgrid.engine.storage.atomic import disk_errors, share_with_group
 from fedgrid.grids.analyses.report import sections
 from fedgrid.grids.archive import explanation_records
 from fedgrid.grids.cli.actions.analyses import shown_analyses
@@ -143,7 +143,8 @@ def write_comparison(
 
 
 def _check_known(storage: Storage, *names: str) -> None:
-    """Check that these grids exist, before one is read: that takes seconds."""
+    """Check that these grids exist, before one is read for seconds; let a group rewrite their pages."""
+    share_with_group(storage.root)
     storage.pull_marks()
     for name in names:
         GridFolder(storage, name).runs()

@@ -112,6 +112,11 @@ RETURNS = {
         "state = replace(state, models=(state.models[0].astype(float),))",
         r"Own.step returned model 0 = float64, shape \(\d+,\); expected float32, shape \(\d+,\)",
     ),
+    "a model that is no number": (
+        "recluster",
+        "state = replace(state, models=(state.models[0] * np.float32(np.nan),))",
+        r"Own.step returned model 0 with (\d+) of \1 entries NaN or infinite; if the training diverges",
+    ),
     "a short model": (
         "init",
         "state = replace(state, models=(state.models[0][1:],))",

@@ -16,6 +16,8 @@ from fedgrid.engine.storage.atomic import (
     replacing,
     share_with_group,
 )
+from fedgrid.engine.storage.lease import Lease
+from fedgrid.engine.storage.storage import Storage
 
 
 @pytest.fixture
@@ -45,6 +47,13 @@ def test_folder_of_a_group_stays_writable_for_the_group(tmp_path, umask, mode, e
     share_with_group(tmp_path)
     (tmp_path / "grids").mkdir()
     assert stat.S_IMODE((tmp_path / "grids").stat().st_mode) & 0o777 == expected
+
+
+def test_new_storage_in_a_folder_of_a_group_is_writable_for_the_group(tmp_path, umask):
+    tmp_path.chmod(0o2775)
+    with Lease(Storage.of(tmp_path / "new" / "runs"), "grid"):
+        modes = [path.stat().st_mode & 0o775 for path in tmp_path.rglob("*")]
+    assert modes[:3] == [0o775] * 3
 
 
 def test_files_of_killed_writers_are_deleted_anywhere_below(tmp_path):

@@ -1,6 +1,7 @@
 """`fedgrid report` and `fedgrid compare` as typed: output, files, errors."""
 
 import csv
+import os
 import shutil
 from pathlib import Path
 
@@ -55,6 +56,17 @@ def test_report_prints_its_first_table_and_its_path(grids, tmp_path):
     assert str(tmp_path / "report" / "index.html") in words
     assert "BNC" in words
     assert "OCFL-HDB as published" in result.out
+
+
+def test_report_in_a_storage_of_a_group_can_be_written_anew_by_another_user(storage):
+    storage.chmod(0o2775)
+    before = os.umask(0o022)
+    try:
+        assert report(storage).code == 0
+    finally:
+        os.umask(before)
+    page = storage / "grids" / "one" / "report"
+    assert all(path.stat().st_mode & 0o020 for path in (page, *page.rglob("*")))
 
 
 def test_a_target_is_shown_with_its_cost_in_the_unit_that_was_asked_for(grids, tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.grids.results.times import Times, computed_share, times_of
+from fedgrid.grids.results.times import Times, computed_share, round_ends, times_of
 from tests.helpers.run_records import write_timings
 
 
@@ -44,6 +44,13 @@ def test_times_without_a_record_are_zero(tmp_path):
     """As of a run that failed at its start, or that was read from the archive."""
     assert times_of(tmp_path) == Times()
     assert not Times().has_hits
+
+
+def test_no_round_ends_before_the_one_before_it_although_the_clock_was_set_back(tmp_path):
+    """By an hour after the second of four rounds of half a second."""
+    ended = (5_000_000, 5_000_500, 1_401_000, 1_401_500)
+    write_timings(tmp_path, [row(0.5, 300.0) | {"round": n, "ended_ms": at} for n, at in enumerate(ended, 1)])
+    assert round_ends(tmp_path, range(1, 5)) == {1: 5_000_000, 2: 5_000_500, 3: 5_001_001, 4: 5_001_502}
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,15 @@ def test_a_finished_run_has_an_end(opened, client):
     assert info.end_time >= info.start_time
 
 
+@pytest.mark.parametrize("ended", [None, AT])
+def test_a_run_ends_no_earlier_than_it_started_although_the_clock_was_set_back(opened, client, ended):
+    ahead = 10 * AT
+    entry = start(opened(), started_ms=ahead)
+    again = opened()
+    again.finish(again.entries["abc"], "FINISHED", ended)
+    assert client.get_run(entry.mlflow_run_id).info.end_time == ahead
+
+
 def test_a_forgotten_run_starts_anew(opened):
     experiment = opened()
     first = start(experiment)
