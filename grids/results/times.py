@@ -51,7 +51,7 @@ def round_ends(folder: Path, numbers: Iterable[int]) -> dict[int, int]:
     known = {row["round"]: row for row in _rows(folder)}
     config = folder / "config.json"
     last = int(config.stat().st_mtime * 1000) if config.exists() else 0
-    ends = {}
+    ends: dict[int, int] = {}
     for number in sorted(numbers):
         row = known.get(number, {})
         ended = row.get("ended_ms")
