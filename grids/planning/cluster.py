@@ -23,6 +23,7 @@ from fedgrid.engine.clients.placement import (
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import RunError
 from fedgrid.grids.local_ray.start import few_processes, private_folder, system_config
+from fedgrid.grids.planning import address_space
 from fedgrid.grids.planning.ray_token import INSTEAD, check_accepted, make_private, send_token
 
 LOCAL = "local"
@@ -67,13 +68,14 @@ def connected(workers: int = 0) -> Iterator[None]:
 
     Raises:
         RunError: if the cluster does not answer.
-        ConfigError: if it refuses this user's token.
+        ConfigError: if it refuses this user's token, or Ray cannot reserve the memory that it needs.
     """
     import ray
 
     if ray.is_initialized():
         yield
         return
+    address_space.check(address_space.RAY)
     place = address()
     make_private(create=place == LOCAL)
     if place != LOCAL:
