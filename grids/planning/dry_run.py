@@ -50,6 +50,8 @@ def dry_run(
     """
     for line in idle_lines(grid.runs):
         warn(line)
+    if not storage.may_be_written():
+        warn(f"--storage {storage} cannot be written to: a run would be refused; name another folder")
     storage.pull_marks()
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
     request = with_share_here([run for run, rounds in left if rounds], nodes, request, data_dir)
