@@ -1,6 +1,7 @@
 """Ray's token, `~/.ray/auth_token`: whoever reads it can run code as this user on the cluster."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from stat import S_IMODE
@@ -99,11 +100,12 @@ def send_token() -> None:
     `ray start` wants a token as soon as there is one. `ray.init` at an address sends it only if told to.
     """
     if "RAY_AUTH_MODE" not in os.environ and _token():
-        from ray._raylet import Config
-
         os.environ["RAY_AUTH_MODE"] = "token"
-        # Ray has read the environment when it was imported.
-        Config.initialize("")
+        # Ray has read the environment when it was imported. The name is private: another version may lack it.
+        with suppress(ImportError):
+            from ray._raylet import Config  # type: ignore[attr-defined]
+
+            Config.initialize("")
 
 
 def _token() -> str:
