@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from errno import EACCES, EPERM, EROFS
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -43,6 +44,15 @@ class FinalError(RunError):
 
 class StorageError(RunError):
     """The storage cannot be read or written at present."""
+
+
+class DeniedError(FinalError, StorageError):
+    """The storage may not be read or written: it is mounted read-only, or rights are missing."""
+
+
+def is_denied(error: BaseException) -> bool:
+    """Return whether an error says that a file may not be read or written; waiting does not mend that."""
+    return isinstance(error, DeniedError) or getattr(error, "errno", None) in (EROFS, EACCES, EPERM)
 
 
 def in_one_line(error: Exception) -> str:
@@ -91,6 +101,8 @@ def is_final(error: BaseException) -> bool:
     """
     if isinstance(error, FedgridError):
         return isinstance(error, FinalError | ConfigError)
+    if is_denied(error):
+        return True
     of_torch = type(error) is RuntimeError and "CUDA" not in str(error)
     return bool(in_plugin(error)) and (of_torch or isinstance(error, OF_CODE))
 

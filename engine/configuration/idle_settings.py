@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedgrid.algorithms.contract.first_round import first_rounds
@@ -28,8 +28,10 @@ def idle_settings(config: RunConfig) -> dict[str, str]:
     }
 
 
-def check_idle(config: RunConfig, given: Mapping[str, Any]) -> None:
+def check_idle(config: RunConfig, given: Mapping[str, Any], searched: Collection[str] = ()) -> None:
     """Check that the defaults of a run fit together; what a user has typed is taken at its word.
+
+    Settings that are `searched` do not keep their defaults.
 
     Raises:
         ConfigError: a setting at its default cannot act within the data set's own number of rounds.
@@ -39,7 +41,7 @@ def check_idle(config: RunConfig, given: Mapping[str, Any]) -> None:
     if "rounds" in training:
         return
     for key, sentence in idle_settings(config).items():
-        if key not in typed:
+        if key not in typed and key not in searched:
             raise ConfigError(
                 f"{sentence}, both by default; set algorithm.{key}, or training.rounds", ("algorithm",)
             )

@@ -13,7 +13,7 @@ from tempfile import TemporaryFile
 
 from safetensors import SafetensorError
 
-from fedgrid.engine.errors import StorageError
+from fedgrid.engine.errors import DeniedError, StorageError, is_denied
 
 PARTIAL = ".writing-"
 """Part of the name of every file that is still being written."""
@@ -136,6 +136,11 @@ def disk_errors(folder: Path) -> Iterator[None]:
         yield
     except (OSError, SafetensorError) as error:
         number, reason = _reason(error)
+        if is_denied(error):
+            raise DeniedError(
+                f"{folder} cannot be written: {reason}; make it writable, and the same command continues, or "
+                "name another folder"
+            ) from error
         if number == ENOSPC:
             cause = f"the disk of {folder} is full; free some space"
         else:

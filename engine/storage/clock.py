@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from random import SystemRandom
 from typing import TypeVar
 
+from fedgrid.engine.errors import is_denied
+
 T = TypeVar("T")
 FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
 """Seconds between two attempts; doubled each time."""
@@ -46,7 +48,7 @@ class Patience:
         The last pause is cut short: the last attempt comes after `give_up_after`, whatever pauses were drawn.
 
         Raises:
-            Exception: the last error, after `give_up_after`.
+            Exception: the last error, after `give_up_after`, or that something may not be read or written.
         """
         deadline, attempt = self.clock.now() + self.give_up_after, 1
         while True:
@@ -54,7 +56,7 @@ class Patience:
                 return call()
             except errors as error:
                 left = deadline - self.clock.now()
-                if left <= 0:
+                if left <= 0 or is_denied(error):
                     raise
                 if attempt == 1:
                     reason = (str(error) or type(error).__name__).splitlines()[0]

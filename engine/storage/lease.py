@@ -18,7 +18,7 @@ from threading import Event, Lock
 from types import TracebackType
 from typing import Self, TextIO
 
-from fedgrid.engine.errors import ConfigError, FedgridError, RunError
+from fedgrid.engine.errors import ConfigError, DeniedError, FedgridError, RunError
 from fedgrid.engine.format import FORMAT, VERSION
 from fedgrid.engine.storage.atomic import disk_errors, share_with_group, write_text
 from fedgrid.engine.storage.claims import NONE, Claims
@@ -87,22 +87,28 @@ class Lease:
         """Take the lease; where the holder of a clashing one may have died, wait for a minute.
 
         Raises:
-            ConfigError: if another driver has claimed the same.
-            RunError: if the storage cannot be read or written.
+            ConfigError: if another driver has claimed the same, or the storage may not be written.
+            RunError: if the storage cannot be read or written at present.
         """
         root = self._storage.root
-        with disk_errors(root):
-            share_with_group(root)
-            root.mkdir(parents=True, exist_ok=True)
-            (root / FOLDER).mkdir(exist_ok=True)
-            try:
-                while not self._settled():
-                    pass
-            except BaseException:
-                self._withdraw()
-                raise
+        try:
+            with disk_errors(root):
+                share_with_group(root)
+                root.mkdir(parents=True, exist_ok=True)
+                (root / FOLDER).mkdir(exist_ok=True)
+                self._take()
+        except DeniedError as error:
+            raise ConfigError(f"--storage {error}") from error
         self._file.start_renewing(self.renew)
         return self
+
+    def _take(self) -> None:
+        try:
+            while not self._settled():
+                pass
+        except BaseException:
+            self._withdraw()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,5 +1,6 @@
 """Storage of runs and grids: a folder, or a URI (s3, gs, hdfs, fsspec's) with a local mirror."""
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from fedgrid.engine.errors import ConfigError, RunError, StorageError
+from fedgrid.engine.errors import ConfigError, DeniedError, RunError, StorageError, is_denied
 from fedgrid.engine.storage.atomic import PARTIAL
 from fedgrid.engine.storage.clock import Patience
 from fedgrid.engine.storage.mirror import is_deletable, size_of, uploading
@@ -215,6 +216,13 @@ class Storage:
         if self.uri:
             self._at_uri("read", mirror)
 
+    def may_be_written(self) -> bool:
+        """Return whether a run could be stored here, as far as that is known without a write."""
+        return bool(self.uri) or os.access(self._nearest(), os.W_OK | os.X_OK)
+
+    def _nearest(self) -> Path:
+        return next(path for path in (self.root, *self.root.parents) if path.exists())
+
     def check_writable(self) -> None:
         """Check that the storage can be written, without leaving a file.
 
@@ -222,8 +230,7 @@ class Storage:
             ConfigError: it cannot; with the cause.
         """
         try:
-            nearest = next(path for path in (self.root, *self.root.parents) if path.exists())
-            with NamedTemporaryFile(dir=nearest, prefix=PARTIAL) as empty:
+            with NamedTemporaryFile(dir=self._nearest(), prefix=PARTIAL) as empty:
                 if self.uri:
                     remote, base = connect(self.uri)
                     send(remote, Path(empty.name), target := f"{base}/{Path(empty.name).name}")
@@ -241,7 +248,8 @@ class Storage:
             try:
                 return work(*connect(self.uri or ""))
             except (OSError, pa.ArrowException) as error:
-                raise StorageError(f"{self} cannot be {what} ({one_line(error)})") from error
+                kind = DeniedError if is_denied(error) else StorageError
+                raise kind(f"{self} cannot be {what} ({one_line(error)})") from error
 
         try:
             return self.patience.repeat(attempt, (StorageError,))

@@ -83,7 +83,8 @@ def analyse(
         warn(f"{made}; they are {analysis.participle} by what is here")
     _, todo = found_of(analysis, jobs, context.runs, storage)
     if how.dry_run:
-        cores = max(1, sum(int(node.cpus) for node in nodes_to_run_on()))
+        nodes = nodes_to_run_on(in_process=how.in_process or analysis.in_process)
+        cores = max(1, sum(int(node.cpus) for node in nodes))
         rows = list(analysis.plan(jobs, todo, data_dir, cores))
         show_plan(rows, cores, waiting, as_json=how.as_json, console=console)
         return Result()

@@ -34,6 +34,7 @@ from fedgrid.grids.cli.commands import (
 )
 from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED
 from fedgrid.grids.display.plain import print_marked
+from fedgrid.grids.planning.address_space import shortage
 from fedgrid.redaction import printable, redacted
 
 SELECTING = ("--filter", "--where")
@@ -143,6 +144,8 @@ def run_command() -> None:
         place = f"{error.filename}: " if error.filename else ""
         _fail(f"{place}{error.strerror or error}; fix it, and the same command continues", FAILED)
     except Exception as error:
+        if short := shortage(error):
+            _fail(short, FAILED)
         if not isinstance(error.__cause__, KeyboardInterrupt):
             raise
         # Pydantic makes an error of its own of an interruption while it calls our code.

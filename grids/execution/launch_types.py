@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedgrid.engine.clients.placement import Request
+from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.results.tally import Tally
@@ -29,6 +30,14 @@ class LaunchOptions:
     """Whether every run has its own row at the end, and not every algorithm its mean over seeds."""
     cache: CacheOptions | None = CacheOptions()
     """How cached rounds of other runs are used; None uses none."""
+
+    def __post_init__(self) -> None:
+        """Raise a ConfigError if options exclude one another."""
+        if self.in_process and self.request != Request():
+            raise ConfigError(
+                "--in-process has no actors: leave out either --in-process or the options about clients per "
+                "actor"
+            )
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 
-from fedgrid.engine.clients.placement import Request
 from fedgrid.engine.configuration.idle_settings import idle_lines
 from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import next_step
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
@@ -91,10 +89,6 @@ def launch_remaining(
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the grid as a whole cannot go on.
     """
-    if options.in_process and options.request != Request():
-        raise ConfigError(
-            "--in-process has no actors: leave out either --in-process or the options about clients per actor"
-        )
     unlogged = [run for run in done if not log.is_logged(run)]
     if not (todo or unlogged) and GridFolder(storage, grid.name).is_launched(grid):
         return LaunchResult()

@@ -23,7 +23,8 @@ from fedgrid.engine.clients.placement import (
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import RunError
 from fedgrid.grids.local_ray.start import few_processes, private_folder, system_config
-from fedgrid.grids.planning.ray_token import check_accepted, make_private
+from fedgrid.grids.planning import address_space
+from fedgrid.grids.planning.ray_token import INSTEAD, check_accepted, make_private, send_token
 
 LOCAL = "local"
 """Ray's name for a cluster of its own, on this machine."""
@@ -42,12 +43,16 @@ def known_nodes() -> tuple[Node, ...] | None:
     return local_nodes() if address() == LOCAL else None
 
 
-def nodes_to_run_on() -> tuple[Node, ...]:
+def nodes_to_run_on(*, in_process: bool) -> tuple[Node, ...]:
     """Return the nodes that a grid would run on; connects to the cluster if need be.
+
+    None of them if it would run in this process: then nothing looks for Ray.
 
     Raises:
         RunError: if the cluster does not answer.
     """
+    if in_process:
+        return ()
     nodes = known_nodes()
     if nodes is not None:
         return nodes
@@ -63,16 +68,19 @@ def connected(workers: int = 0) -> Iterator[None]:
 
     Raises:
         RunError: if the cluster does not answer.
-        ConfigError: if it refuses this user's token.
+        ConfigError: if it refuses this user's token, or Ray cannot reserve the memory that it needs.
     """
     import ray
 
     if ray.is_initialized():
         yield
         return
+    address_space.check(address_space.RAY)
     place = address()
     make_private(create=place == LOCAL)
-    check_accepted(place)
+    if place != LOCAL:
+        check_accepted(place)
+        send_token()
     yield from _initialised(place, workers)
 
 
@@ -95,8 +103,10 @@ def _initialised(place: str, workers: int) -> Iterator[None]:
         # Ray raises a bare one if its processes take longer to start than 30 seconds.
         cause = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise RunError(
-            f"no Ray cluster is available ({cause}); `ray stop` ends the rest of an old one, and "
-            "RAY_raylet_start_wait_time_s=120 waits longer on a busy machine"
+            f"Ray cannot be started here ({cause}); RAY_raylet_start_wait_time_s=120 waits longer on a busy "
+            f"machine, and --in-process needs no Ray"
+            if place == LOCAL
+            else f"the Ray cluster at {place} cannot be used ({cause}); {INSTEAD}"
         ) from error
     try:
         yield

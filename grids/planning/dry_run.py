@@ -25,6 +25,7 @@ from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import name_of, naming_keys
 
 RUNS_LISTED = 20
+ONE_CORE = (Node(1.0, 0.0),)
 
 
 def dry_run(
@@ -40,8 +41,8 @@ def dry_run(
 ) -> None:
     """Show what a grid's runs need, how much of it is done, and roughly how long the rest takes.
 
-    With a round cache (`with_cache`) the time is an upper bound: how many rounds runs share depends on when
-    their algorithms diverge from FedAvg.
+    Without `nodes` it would run in this process, on one core. With a round cache (`with_cache`) the time is
+    an upper bound: how many rounds runs share depends on when their algorithms diverge from FedAvg.
 
     Raises:
         ConfigError: if a run cannot fit on the nodes, or its data set is too small for its split.
@@ -49,10 +50,12 @@ def dry_run(
     """
     for line in idle_lines(grid.runs):
         warn(line)
+    if not storage.may_be_written():
+        warn(f"--storage {storage} cannot be written to: a run would be refused; name another folder")
     storage.pull_marks()
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
     request = with_share_here([run for run, rounds in left if rounds], nodes, request, data_dir)
-    capacities = capacities_of(left, nodes, request, by_shared_prefix=with_cache)
+    capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
     workloads = workloads_of(left, data_dir)
     device = _device(capacities)
     with nullcontext() if as_json else console.status(f"Timing the models, at most {BUDGET:g} s ..."):
@@ -112,7 +115,7 @@ def _as_json(
         "grid": name,
         "datasets": [asdict(row) for row in rows],
         "total": _total(rows),
-        "resources": [asdict(capacity) | {"reserves": capacity.reserves} for capacity in capacities],
+        "resources": [asdict(one) | {"reserves": one.reserves} for one in capacities if nodes],
         "nodes": [asdict(node) for node in nodes],
         "timed_on": device,
     }
@@ -131,8 +134,11 @@ def _show(
     total = _total(rows)
     console.print(_dataset_table(name, rows, total))
     say("")
-    console.print(_capacity_table(capacities))
-    say(f"\nHere: {describe(nodes)}.")
+    if nodes:
+        console.print(_capacity_table(capacities))
+        say(f"\nHere: {describe(nodes)}.")
+    else:
+        say("In this process: one run after another, on one core, without Ray.")
     if total["rounds_left"]:
         say(_about_time(capacities, device))
         if count := total["encoders"]:

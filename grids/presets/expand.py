@@ -43,6 +43,8 @@ class Description:
     changes: tuple[Change, ...] = ()
     excluded: tuple[Choice, ...] = ()
     """Combinations that are no runs."""
+    searched: frozenset[str] = frozenset()
+    """Settings of the algorithm that a search will give other values."""
 
 
 def expand(description: Description, data_dir: Path) -> tuple[RunConfig, ...]:
@@ -112,7 +114,7 @@ class Expander:
         for change in self._description.changes:
             values = change.apply(values)
         config = complete(values, self._data_dir)
-        check_idle(config, values)
+        check_idle(config, values, self._description.searched)
         return config
 
     def _vary(self, template: RunConfig, items: Mapping[str, Item]) -> RunConfig:

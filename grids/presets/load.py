@@ -45,6 +45,7 @@ def load_grid(
     extends: Sequence[str] = (),
     overrides: Sequence[Override] = (),
     name: str | None = None,
+    searched: frozenset[str] = frozenset(),
 ) -> Grid:
     """Return the grid that a command line describes.
 
@@ -57,6 +58,7 @@ def load_grid(
         extends: `axis+=value,value` each: values that the grid does not have yet.
         overrides: applied after the file's own.
         name: the grid's name; None is that of the preset or file.
+        searched: as in `Description`.
 
     Raises:
         ConfigError: for an unknown key or an invalid value, if no run is left, and for a file that would take
@@ -67,7 +69,9 @@ def load_grid(
     own, preset, text, source = _read(what, options)
     if name is None and what not in preset_names() and own in preset_names():
         raise ConfigError(f"{what} would take the name of the preset {own}: name its grid with --name")
-    described = replace(preset.description, overrides=(*preset.description.overrides, *overrides))
+    described = replace(
+        preset.description, overrides=(*preset.description.overrides, *overrides), searched=searched
+    )
     grid = load_preset(
         name or own,
         replace(preset, description=described),

@@ -23,6 +23,16 @@ def built_in(algorithm: str, rounds: int) -> Given:
     )
 
 
+def settings_of(algorithm: str) -> frozenset[str]:
+    """Return the settings of the built-in space of `algorithm`, none if it has none."""
+    return frozenset(
+        key
+        for family, space in FAMILIES.items()
+        if algorithm.startswith(family)
+        for key in space(algorithm, 1)
+    )
+
+
 def _sattler(algorithm: str, rounds: int) -> Given:
     # The published variant's epsilons are norms, here of networks of the size of MNIST's, whose updates have
     # norms around 1. ResNets have other norms: they need a file.

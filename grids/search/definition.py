@@ -1,7 +1,7 @@
 """Builds a search from an algorithm and options, or from a file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from math import inf
@@ -25,13 +25,14 @@ from fedgrid.grids.presets.overrides import merge
 from fedgrid.grids.presets.preset_files import (
     KEYS,
     SEARCH,
+    Preset,
     is_path,
     open_preset,
     preset_names,
     read_preset,
 )
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, at
-from fedgrid.grids.search.built_in import built_in
+from fedgrid.grids.search.built_in import built_in, settings_of
 from fedgrid.grids.search.early_stop import EARLY_STOP, EarlyStop, read_early_stop
 from fedgrid.grids.search.objectives import OBJECTIVES, VALIDATION
 from fedgrid.grids.search.space import Params, Space, nested, read_space
@@ -134,7 +135,7 @@ def load_search(
             raise ConfigError(f"--base {base}: write base: into {what} instead")
         file = open_preset(what)
         place, in_file = Place(file, (SEARCH,)), _take_own(file)
-        preset = read_preset(file, (what,))
+        preset = _searching(read_preset(file, (what,)), in_file.get(SEARCH))
         grid = load_preset(
             Path(what).stem, preset, "", options, _on_validation(changes), data_dir, filters, seeds
         )
@@ -170,7 +171,25 @@ def _grid_of(
         preset = read_preset(open_preset(base), (base,))
         if algorithm in {item.label for item in preset.description.axes["algorithm"]}:
             chosen, filters = dict(options), [*filters, f"algorithm={algorithm}"]
-    return load_grid(base, chosen, _on_validation(changes), data_dir, filters=filters, seeds=seeds)
+    return load_grid(
+        base,
+        chosen,
+        _on_validation(changes),
+        data_dir,
+        filters=filters,
+        seeds=seeds,
+        searched=settings_of(algorithm),
+    )
+
+
+def _searching(preset: Preset, space: Any) -> Preset:
+    """Return a file's preset that knows what is searched: what its space or the built-in one has."""
+    if isinstance(space, Mapping):
+        searched = frozenset(map(str, space))
+    else:
+        names = {item.label for item in preset.description.axes["algorithm"]}
+        searched = frozenset(key for name in names for key in settings_of(name))
+    return replace(preset, description=replace(preset.description, searched=searched))
 
 
 def _on_validation(changes: Sequence[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """Draws figures into files, in two processes if that is faster."""
 
 import os
+import resource
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -63,6 +64,11 @@ def _exit_with_parent() -> None:
 
 
 def _cores() -> int:
-    """Return the number of cores that this process may use."""
+    """Return the number of cores that this process may use.
+
+    One where its address space is limited (`ulimit -v`): a pool that cannot start a thread waits for ever.
+    """
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        return 1
     # macOS has no affinity.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -7,6 +7,7 @@ import typer
 
 from fedgrid.grids.cli.commands.app import console, open_storage
 from fedgrid.grids.cli.commands.options import AsJson, GridName, ReportTo, StorageAt, Superseded
+from fedgrid.grids.planning import address_space
 
 app = typer.Typer()
 
@@ -49,6 +50,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write a grid's tables and figures (a web page, LaTeX, Markdown, csv, svg, png), also while it runs."""
+    address_space.check(address_space.REPORT)
     from fedgrid.grids.cli.actions.reports import terms_of, write_report
 
     terms = terms_of(target, unit, traffic)
@@ -74,6 +76,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare two grids, paired by scenario and algorithm."""
+    address_space.check(address_space.REPORT)
     from fedgrid.grids.cli.actions.reports import write_comparison
 
     write_comparison(one, other, open_storage(storage), to, as_json, console())

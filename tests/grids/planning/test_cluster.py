@@ -59,10 +59,19 @@ def test_cluster_that_does_not_start_is_one_line(monkeypatch, error):
 
     monkeypatch.setattr("ray.init", init)
     first = str(error).splitlines()[0]
-    with pytest.raises(
-        RunError, match=f"no Ray cluster is available .{first}.; .*RAY_raylet_start_wait_time_s"
-    ):
+    with pytest.raises(RunError, match=f"cluster at head:6379 cannot be used .{first}.; ") as refused:
         next(cluster._initialised("head:6379", 1))
+    assert "ray stop" not in str(refused.value)
+    assert "--in-process" in str(refused.value)
+
+
+def test_in_process_looks_for_no_cluster(monkeypatch):
+    def look():
+        raise AssertionError("looked for a cluster")
+
+    monkeypatch.setattr(cluster, "address", look)
+    monkeypatch.setattr("ray.is_initialized", look)
+    assert cluster.nodes_to_run_on(in_process=True) == ()
 
 
 def test_ray_address_names_a_cluster_unless_it_is_local(address_file, monkeypatch):

@@ -69,6 +69,15 @@ def row(text, start):
     return " ".join(line.split())
 
 
+def test_dry_run_in_process_shows_no_resources_of_a_cluster(show):
+    """One core: the runs take twice as long as on two."""
+    text = show(runs_of("."), nodes=[])
+    assert "In this process: one run after another, on one core, without Ray." in text
+    assert "Resources" not in text
+    plan = strict_json(show(runs_of("."), nodes=[], as_json=True))
+    assert (plan["nodes"], plan["resources"]) == ([], [])
+
+
 def test_dry_run_of_twelve_runs_on_digits(show):
     """15 rounds each. Both cores are busy with a run of one actor each; there is nothing to download."""
     text = show(runs_of("."))

@@ -1,7 +1,9 @@
 """Ray's token is for its user alone."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from stat import S_IMODE
+from unittest.mock import Mock
 
 import grpc
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from fedgrid.engine.data.datasets import default_data_dir
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.planning.ray_token import check_accepted, make_private
+from fedgrid.grids.planning.ray_token import check_accepted, make_private, send_token
 
 
 @pytest.fixture
@@ -111,6 +113,27 @@ def test_a_missing_token_is_named(cluster, monkeypatch):
         check_accepted(cluster)
 
 
-@pytest.mark.parametrize("address", ["local", "auto", "ray://head:10001", "127.0.0.1:9"])
-def test_other_addresses_and_silent_ones_are_left_to_ray(address):
+@pytest.mark.parametrize("address", ["local", "auto", "ray://head:10001"])
+def test_other_addresses_are_left_to_ray(address):
     check_accepted(address)
+
+
+def test_silent_cluster_is_one_line_that_ends_no_other_cluster():
+    with pytest.raises(ConfigError, match=r"127.0.0.1:9 does not answer; RAY_ADDRESS=local .*--in-process"):
+        check_accepted("127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    ("mode", "written", "then"),
+    [(None, "right", "token"), (None, None, None), ("disabled", "right", "disabled")],
+)
+def test_ray_sends_the_token_that_the_check_has_sent(token, monkeypatch, mode, written, then):
+    """`ray start` wants a token once there is one; `ray.init` at an address does not send it by itself."""
+    monkeypatch.setattr("ray._raylet.Config", Mock())
+    if mode:
+        monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    if written:
+        token.parent.mkdir()
+        token.write_text(written)
+    send_token()
+    assert os.environ.get("RAY_AUTH_MODE") == then

@@ -56,6 +56,35 @@ def found(storage, name="briggs-digits"):
     return unseal(path)
 
 
+@pytest.mark.parametrize("text", ["", "search: {round: [3, 6]}\n"], ids=["built in", "file"])
+def test_setting_that_is_searched_need_not_act_at_its_default(tmp_path, text):
+    """Briggs clusters in round 21 by default, and digits have 15 rounds."""
+    (tmp_path / "mine.yaml").write_text(f"dataset: digits\nalgorithm: briggs\n{text}")
+    for what in (("briggs", {"dataset": "digits"}), (str(tmp_path / "mine.yaml"), {})):
+        search = load_search(*what, [], NOWHERE, own={"trials": 2})
+        assert "round" in search.space
+
+
+def test_setting_that_is_not_searched_is_refused_as_for_run(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "dataset: digits\nalgorithm: briggs\nsearch: {threshold: [0.1, 0.5]}\n"
+    )
+    with pytest.raises(ConfigError, match="round 21 acts from round 21 on, and the last round is 15"):
+        load_search(str(tmp_path / "mine.yaml"), {}, [], NOWHERE, own={"trials": 2})
+
+
+def test_trials_whose_setting_cannot_act_are_warned_of(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "dataset: digits\nalgorithm: briggs\nsearcher: grid\nsearch: {round: [6, 30]}\n"
+    )
+    result = fedgrid(
+        "search", tmp_path / "mine.yaml", "--dry-run", "--in-process", "--storage", tmp_path / "runs"
+    )
+    assert result.code == 0
+    assert "warning: algorithm briggs: round 30 acts from round 30 on" in result.err
+    assert "round 6 acts" not in result.err
+
+
 def test_search_shows_and_writes_its_best(undisturbed):
     storage, result = undisturbed
     assert "briggs-digits: best first by validation" in result.out
