@@ -12,7 +12,7 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.planning.cluster import connected
+from fedgrid.grids.ray_cluster.cluster import connected
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.execution.launch_types import LaunchOptions
 from fedgrid.grids.execution.run import run_grid
-from fedgrid.grids.planning.cluster import connected
 from fedgrid.grids.presets.load import load_grid
+from fedgrid.grids.ray_cluster.cluster import connected
 from fedgrid.grids.results.times import times_of
 
 WARM_RUNS = 4

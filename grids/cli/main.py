@@ -34,7 +34,7 @@ from fedgrid.grids.cli.commands import (
 )
 from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED
 from fedgrid.grids.display.plain import print_marked
-from fedgrid.grids.planning.address_space import shortage
+from fedgrid.grids.ray_cluster.address_space import shortage
 from fedgrid.redaction import printable, redacted
 
 SELECTING = ("--filter", "--where")

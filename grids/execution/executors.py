@@ -13,8 +13,8 @@ from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.plugins import active
 from fedgrid.grids.execution.import_meanwhile import import_meanwhile
-from fedgrid.grids.planning.cluster import actors_at_once, connected, known_nodes, placements
 from fedgrid.grids.planning.start_order import in_order
+from fedgrid.grids.ray_cluster.cluster import actors_at_once, connected, known_nodes, placements
 
 if TYPE_CHECKING:
     from fedgrid.engine.configuration.run_config import RunConfig

@@ -27,7 +27,7 @@ from fedgrid.engine.errors import RunError
 from fedgrid.grids.execution.run_events import RoundDone, RunFailed
 from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
-from fedgrid.grids.local_ray.start import light_tune
+from fedgrid.grids.ray_cluster.local import light_tune
 
 if TYPE_CHECKING:
     from fedgrid.grids.execution.watch import Watch

@@ -7,9 +7,9 @@ from pathlib import Path
 from fedgrid.engine.clients.placement import Node, Placement, Request, at_once, plan
 from fedgrid.engine.data.datasets import find, is_here
 from fedgrid.grids.planning.calibrate import Speed, Workload, run_seconds
-from fedgrid.grids.planning.cluster import least_stacked, num_to_place
 from fedgrid.grids.planning.encoders import RoundsLeft, encoder_plans
 from fedgrid.grids.planning.images import expected_images
+from fedgrid.grids.ray_cluster.cluster import least_stacked, num_to_place
 
 HOUR = 3600.0
 

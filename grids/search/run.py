@@ -15,10 +15,10 @@ from fedgrid.grids.display.summary import print_finished
 from fedgrid.grids.execution.run import launch_remaining
 from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.run_log import RunLog
-from fedgrid.grids.planning.cluster import nodes_to_run_on
 from fedgrid.grids.planning.dry_run import dry_run
 from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.presets.axis_keys import SETTING
+from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.search import files

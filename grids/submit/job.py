@@ -18,8 +18,8 @@ from rich.console import Console
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.mlflow_log.tags import commit
-from fedgrid.grids.planning.ray_token import make_private, token_file
 from fedgrid.grids.presets.preset_files import is_path
+from fedgrid.grids.ray_cluster.token import make_private, token_file
 from fedgrid.grids.submit import grid_files, plugin_files, tunnel
 from fedgrid.grids.submit.images import Shipment
 from fedgrid.redaction import redacted

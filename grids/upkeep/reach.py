@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.storage.driver import drivers
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.planning import cluster
-from fedgrid.grids.planning.ray_token import check_accepted
+from fedgrid.grids.ray_cluster import cluster
+from fedgrid.grids.ray_cluster.token import check_accepted
 from fedgrid.grids.results.grid_folder import list_grids
 from fedgrid.grids.round_cache.table import readable_size
 from fedgrid.tracking.mlflow.own_files import own_file

@@ -7,7 +7,7 @@ import typer
 
 from fedgrid.grids.cli.commands.app import console, open_storage
 from fedgrid.grids.cli.commands.options import AsJson, GridName, ReportTo, StorageAt, Superseded
-from fedgrid.grids.planning import address_space
+from fedgrid.grids.ray_cluster import address_space
 
 app = typer.Typer()
 

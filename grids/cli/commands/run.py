@@ -73,8 +73,8 @@ def run(
     After an interruption, the same command continues: finished runs are not repeated.
     """
     from fedgrid.grids.execution.run import run_grid
-    from fedgrid.grids.planning.cluster import nodes_to_run_on
     from fedgrid.grids.presets.load import load_grid
+    from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
     from fedgrid.grids.search.tuned import noted, read_tuned
 
     options = launch.options(in_process=in_process, fresh=fresh, per_run=per_run)

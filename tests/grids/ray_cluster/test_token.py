@@ -11,7 +11,7 @@ import pytest
 from fedgrid.engine.data.datasets import default_data_dir
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.planning.ray_token import check_accepted, make_private, send_token
+from fedgrid.grids.ray_cluster.token import check_accepted, make_private, send_token
 
 
 @pytest.fixture

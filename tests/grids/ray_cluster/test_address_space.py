@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from fedgrid.engine.errors import ConfigError
-from fedgrid.grids.planning import address_space
+from fedgrid.grids.ray_cluster import address_space
 from fedgrid.tracking.report import draw
 from tests.helpers.command_line import fedgrid
 

@@ -15,8 +15,8 @@ from ray._private.node import Node
 from ray.tune.execution import class_cache
 
 from fedgrid.engine.storage.processes import NEW_OBJECTS
-from fedgrid.grids.local_ray import start
-from fedgrid.grids.local_ray.start import few_processes, light_tune, private_folder, system_config
+from fedgrid.grids.ray_cluster import local as start
+from fedgrid.grids.ray_cluster.local import few_processes, light_tune, private_folder, system_config
 
 
 def test_ray_has_the_methods_for_which_others_stand_in():

@@ -22,9 +22,9 @@ from fedgrid.engine.clients.placement import (
 )
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import RunError
-from fedgrid.grids.local_ray.start import few_processes, private_folder, system_config
-from fedgrid.grids.planning import address_space
-from fedgrid.grids.planning.ray_token import INSTEAD, check_accepted, make_private, send_token
+from fedgrid.grids.ray_cluster import address_space
+from fedgrid.grids.ray_cluster.local import few_processes, private_folder, system_config
+from fedgrid.grids.ray_cluster.token import INSTEAD, check_accepted, make_private, send_token
 
 LOCAL = "local"
 """Ray's name for a cluster of its own, on this machine."""

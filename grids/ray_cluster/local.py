@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
-PRELOAD = "fedgrid.grids.local_ray.preload"
+PRELOAD = "fedgrid.grids.ray_cluster.preload"
 """Imported by workers before they are anybody's actor."""
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 """Variables that Tune passes on in the open."""

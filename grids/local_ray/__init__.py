@@ -1,1 +1,0 @@
-"""A Ray cluster of this machine alone: started with few processes, whose workers import torch meanwhile."""
