@@ -1,0 +1,43 @@
+"""The study of groups of unequal sizes.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.unequal trunks FOLDER --seeds 500..507     # trains what is missing
+    OMP_NUM_THREADS=1 python -m benchmarks.unequal study FOLDER --seeds 500..507
+
+`trunks` writes a file a federation and can be stopped at any time.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+from benchmarks.unequal.families import KINDS
+from benchmarks.unequal.study import print_families, print_silhouettes
+from benchmarks.unequal.trunks import store, stored
+
+
+def main() -> None:
+    """Do one of the steps."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("step", choices=("trunks", "study"))
+    parser.add_argument("folder", type=Path, help="Where the stored rounds are.")
+    parser.add_argument("--seeds", default="500..507")
+    parser.add_argument("--only", default="", help="Kinds or families whose names contain this.")
+    parser.add_argument("--rounds", type=int, default=5, help="Rounds to train.")
+    given = parser.parse_args()
+    first, _, last = given.seeds.partition("..")
+    seeds = range(int(first), int(last or first) + 1)
+    names = [name for name, kind in KINDS.items() if given.only in name or given.only == kind.family]
+    if given.step == "trunks":
+        for seed in seeds:
+            for name in names:
+                store(given.folder, name, seed, given.rounds)
+            print(f"seed {seed}: {time.process_time():.0f} s of a core", flush=True)
+    else:
+        trunks = stored(given.folder, names, seeds)
+        print_families(trunks)
+        print()
+        print_silhouettes(trunks)
+
+
+if __name__ == "__main__":
+    main()
