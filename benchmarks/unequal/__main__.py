@@ -21,12 +21,17 @@ def main() -> None:
     parser.add_argument("step", choices=("trunks", "study"))
     parser.add_argument("folder", type=Path, help="Where the stored rounds are.")
     parser.add_argument("--seeds", default="500..507")
-    parser.add_argument("--only", default="", help="Kinds or families whose names contain this.")
+    parser.add_argument(
+        "--only", action="append", help="A family, or a part of a kind's name; may be repeated."
+    )
     parser.add_argument("--rounds", type=int, default=5, help="Rounds to train.")
     given = parser.parse_args()
     first, _, last = given.seeds.partition("..")
     seeds = range(int(first), int(last or first) + 1)
-    names = [name for name, kind in KINDS.items() if given.only in name or given.only == kind.family]
+    only = given.only or [""]
+    names = [
+        name for name, kind in KINDS.items() if any(part in name or part == kind.family for part in only)
+    ]
     if given.step == "trunks":
         for seed in seeds:
             for name in names:
