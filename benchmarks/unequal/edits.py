@@ -81,3 +81,12 @@ def thinned(least: float, first: Edit | None = None) -> Edit:
         return changed, groups_K
 
     return edit
+
+
+def of_classes(count: int) -> Edit:
+    """Leave each client its images of the first classes."""
+
+    def edit(_: np.random.Generator, held_K: Sequence[Held], groups_K: Groups) -> tuple[list[Held], Groups]:
+        return [(images[labels < count], labels[labels < count]) for images, labels in held_K], groups_K
+
+    return edit

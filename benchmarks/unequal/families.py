@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.unequal.edits import Edit, flipped, rotated, swapped, thinned
+from benchmarks.unequal.edits import Edit, flipped, of_classes, rotated, swapped, thinned
 
 FAMILIES = ("equal", "unequal", "images", "ocfl", "none")
 """Groups of equal sizes and of unequal ones; unequal numbers of images; OCFL's splits; no groups."""
@@ -73,3 +73,13 @@ KINDS: Mapping[str, Kind] = {
     "Dirichlet(100)": Kind("none", 15, {"kind": "dirichlet", "alpha": 100.0}),
 }
 """By name, as the tables print it."""
+MORE: Mapping[str, Kind] = {
+    **{f"iid, {clients} clients": _alike("none", clients, None) for clients in (6, 100)},
+    **{
+        f"iid, {classes} classes, {clients} clients": _alike("none", clients, of_classes(classes))
+        for classes, clients in ((2, 20), (3, 10), (3, 20), (5, 20))
+    },
+    "majority 0.1, 30 clients": Kind("none", 30, {"kind": "majority", "majority": 0.1}),
+}
+"""Federations that the referee's study did not have: all without groups."""
+EVERY = {**KINDS, **MORE}

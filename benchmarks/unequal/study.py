@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.group_shared_prefixes import decisions
 from benchmarks.groups import same
-from benchmarks.unequal.families import FAMILIES, KINDS
+from benchmarks.unequal.families import EVERY, FAMILIES
 from benchmarks.unequal.rules import (
     RULES,
     Labels,
@@ -27,15 +27,14 @@ from benchmarks.unequal.trunks import Trunk
 
 POOLED = 3
 """Rounds whose cosines are pooled."""
-WAITED = 4
-"""Rounds within which the algorithms themselves have to decide."""
+OURS = "evident-groups as it is"
 WITH_GROUPS = tuple(family for family in FAMILIES if family != "none")
 Method = Callable[[Trunk], Labels]
 
 
 def family_of(trunk: Trunk) -> str:
     """Return the family of a stored federation."""
-    return KINDS[trunk.kind].family
+    return EVERY[trunk.kind].family
 
 
 def ruled(rule: Rule, trunk: Trunk) -> Labels:
@@ -48,22 +47,24 @@ def told(trunk: Trunk) -> Labels:
     return cut(tree_of(pooled(trunk.gram_RKK, POOLED)), trunk.num_groups)
 
 
-def decided(name: str, settings: Mapping[str, Any], trunk: Trunk) -> Labels:
-    """Return the clusters of an algorithm after `WAITED` rounds."""
-    return list(decisions(trunk.as_prefix(WAITED), name, settings))[-1][1]
+def decided(name: str, settings: Mapping[str, Any], waited: int, trunk: Trunk) -> Labels:
+    """Return the clusters of an algorithm after this number of rounds."""
+    return list(decisions(trunk.as_prefix(waited), name, settings))[-1][1]
 
 
-def told_ocfl(trunk: Trunk) -> Labels:
+def told_ocfl(waited: int, trunk: Trunk) -> Labels:
     """Return the clusters of OCFL with k-means, told the true number."""
-    return decided("ocfl-kmeans", {"clusterer": {"num_clusters": trunk.num_groups}}, trunk)
+    return decided("ocfl-kmeans", {"clusterer": {"num_clusters": trunk.num_groups}}, waited, trunk)
 
 
-METHODS: Mapping[str, Method] = {
-    "evident-groups as it is, four rounds": partial(decided, "evident-groups", {}),
-    **{name: partial(ruled, rule) for name, rule in RULES.items()},
-    "told the number: Ward": told,
-    "told the number: OCFL-KM, four rounds": told_ocfl,
-}
+def methods(waited: int) -> Mapping[str, Method]:
+    """Return the rows of the tables; the algorithms themselves decide within this number of rounds."""
+    return {
+        OURS: partial(decided, "evident-groups", {}, waited),
+        **{name: partial(ruled, rule) for name, rule in RULES.items()},
+        "told the number: Ward": told,
+        "told the number: OCFL-KM": partial(told_ocfl, waited),
+    }
 
 
 def right(method: Method, trunks: Sequence[Trunk]) -> Counter[str]:
@@ -75,22 +76,33 @@ def right(method: Method, trunks: Sequence[Trunk]) -> Counter[str]:
     return counts
 
 
-def print_families(trunks: Sequence[Trunk]) -> None:
+def print_families(trunks: Sequence[Trunk], waited: int) -> None:
     """Print a row a method: federations with groups in which it is exactly right, by family and in all."""
+    rows = methods(waited)
     grouped = [trunk for trunk in trunks if trunk.num_groups > 1]
     sizes = Counter(map(family_of, grouped))
     _print_row("exactly right", *(f"{family}, of {sizes[family]}" for family in WITH_GROUPS), len(grouped))
     _print_row(*["---"] * (len(WITH_GROUPS) + 2))
     by_kind = {}
-    for name, method in METHODS.items():
+    for name, method in rows.items():
         counts = by_kind[name] = right(method, grouped)
         numbers = [counts[family] for family in WITH_GROUPS]
         _print_row(name, *numbers, sum(numbers))
     print()
-    _print_row("kind", *METHODS, "federations")
-    _print_row(*["---"] * (len(METHODS) + 2))
+    _print_row("kind", *rows, "federations")
+    _print_row(*["---"] * (len(rows) + 2))
     for kind, count in Counter(trunk.kind for trunk in grouped).items():
         _print_row(kind, *(counts[kind] for counts in by_kind.values()), count)
+
+
+def print_cut_up(trunks: Sequence[Trunk], waited: int) -> None:
+    """Print in how many federations without groups `evident-groups` finds several clusters."""
+    alone = [trunk for trunk in trunks if trunk.num_groups == 1]
+    cut_up = Counter(trunk.kind for trunk in alone if methods(waited)[OURS](trunk).any())
+    _print_row("cut up without groups", OURS, "federations")
+    _print_row(*["---"] * 3)
+    for kind, count in Counter(trunk.kind for trunk in alone).items():
+        _print_row(kind, cut_up[kind], count)
 
 
 def print_silhouettes(trunks: Sequence[Trunk], rule: Rule = by_silhouette) -> None:

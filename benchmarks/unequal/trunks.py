@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from benchmarks.group_shared_prefixes import SharedPrefix, train
 from benchmarks.unequal.edits import Edit
-from benchmarks.unequal.families import KINDS, Kind
+from benchmarks.unequal.families import EVERY, Kind
 from fedgrid.engine.clients.messages import Setup
 from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data.images import ImageSet
@@ -30,7 +30,7 @@ class Trunk:
     """The rounds of a federation before any clustering."""
 
     kind: str
-    """A key of `KINDS`."""
+    """A key of `EVERY`."""
     seed: int
     """The seed that the user gives; `root_seed` is what the run draws from."""
     root_seed: int
@@ -65,7 +65,7 @@ def store(folder: Path, name: str, seed: int, rounds: int) -> None:
     if path.exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    trunk = trained(name, KINDS[name], seed, rounds)
+    trunk = trained(name, EVERY[name], seed, rounds)
     part = path.with_suffix(".part")
     with part.open("wb") as file:
         np.savez(

@@ -9,9 +9,9 @@ from sklearn.metrics import silhouette_samples
 
 from benchmarks.groups import same
 from benchmarks.unequal import edits
-from benchmarks.unequal.families import FAMILIES, KINDS
+from benchmarks.unequal.families import EVERY, FAMILIES, KINDS
 from benchmarks.unequal.rules import RULES, pooled, silhouette, silhouettes
-from benchmarks.unequal.study import METHODS
+from benchmarks.unequal.study import methods
 from benchmarks.unequal.trunks import Trunk, load, path_of, store
 
 SIZES = (6, 3, 2)
@@ -35,7 +35,7 @@ def test_study_has_31_kinds_with_groups_and_9_without():
     families = Counter(kind.family for kind in KINDS.values())
     assert set(families) == set(FAMILIES)
     assert (len(KINDS) - families["none"], families["none"]) == (31, 9)
-    assert len({path_of(Path(), name, 0) for name in KINDS}) == len(KINDS), "a file each"
+    assert len({path_of(Path(), name, 0) for name in EVERY}) == len(EVERY), "a file each"
 
 
 @pytest.mark.parametrize("edit", [edits.rotated(SIZES), edits.flipped(SIZES), edits.swapped(SIZES)])
@@ -50,6 +50,12 @@ def test_thinned_clients_keep_a_share_of_their_images():
     counts = [len(labels) for _, labels in changed_K]
     assert 30 <= min(counts) < 40
     assert 90 < max(counts) <= 100
+
+
+def test_images_of_other_classes_go():
+    changed_K, _ = edits.of_classes(3)(np.random.default_rng(0), held(4, 20), np.zeros(4, np.int64))
+    assert [sorted(set(labels.tolist())) for _, labels in changed_K] == [[0, 1, 2]] * 4
+    assert [len(images) for images, _ in changed_K] == [6] * 4
 
 
 def test_silhouettes_are_those_of_scikit_learn():
@@ -74,11 +80,11 @@ def test_rules_find_groups_that_are_far_apart(name: str):
     assert same(RULES[name](cosines_KK), truth_K)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", methods(4))
 def test_methods_take_a_stored_federation(name: str):
     cosines_KK, truth_K = cosines_of_groups((4, 4, 4), 0.02)
     trunk = Trunk("swapped 10/10", 0, 1, np.array([cosines_KK] * 5), truth_K, np.full(12, 9))
-    assert METHODS[name](trunk).shape == (12,)
+    assert methods(4)[name](trunk).shape == (12,)
 
 
 def test_federation_is_trained_once(tmp_path: Path):
