@@ -2,6 +2,7 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.unequal trunks FOLDER --seeds 500..507     # trains what is missing
     OMP_NUM_THREADS=1 python -m benchmarks.unequal study FOLDER --seeds 500..507
+    OMP_NUM_THREADS=1 python -m benchmarks.unequal played FOLDER --seeds 500..507
 
 The table of docs/our-algorithm.md, of groups of unequal sizes:
 
@@ -16,6 +17,7 @@ import time
 from pathlib import Path
 
 from benchmarks.unequal.families import EVERY, KINDS
+from benchmarks.unequal.played import print_played
 from benchmarks.unequal.study import print_cut_up, print_families, print_silhouettes
 from benchmarks.unequal.trunks import store, stored
 
@@ -23,7 +25,7 @@ from benchmarks.unequal.trunks import store, stored
 def main() -> None:
     """Do one of the steps."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("step", choices=("trunks", "study"))
+    parser.add_argument("step", choices=("trunks", "study", "played"))
     parser.add_argument("folder", type=Path, help="Where the stored rounds are.")
     parser.add_argument("--seeds", default="500..507")
     parser.add_argument(
@@ -46,6 +48,8 @@ def main() -> None:
             for name in names:
                 store(given.folder, name, seed, given.rounds)
             print(f"seed {seed}: {time.process_time():.0f} s of a core", flush=True)
+    elif given.step == "played":
+        print_played(stored(given.folder, names, seeds), given.waited)
     else:
         trunks = stored(given.folder, names, seeds)
         print_families(trunks, given.waited)

@@ -21,6 +21,8 @@ Labels = NDArray[np.int64]
 Rule = Callable[[Matrix], Labels]
 """From cosines, shape (K, K), to groups from 0, shape (K,)."""
 ROUNDING = 1e-9
+RESTARTS = 10
+"""Random starts of k-means, besides Ward's groups."""
 NEAR = 0.9
 """Another number of groups counts if its silhouette is at least this share of the largest."""
 
@@ -37,6 +39,12 @@ def tree_of(cosines_KK: Matrix, method: str = "ward") -> Matrix:
     upper = np.triu_indices(len(cosines_KK), 1)
     distances = np.maximum(1.0 - cosines_KK[upper], 0.0)
     return np.asarray(linkage(np.sqrt(2.0 * distances) if method == "ward" else distances, method))
+
+
+def tree_of_squares(squares_KK: Matrix) -> Matrix:
+    """Return Ward's tree of clients with these squared distances."""
+    upper = np.triu_indices(len(squares_KK), 1)
+    return np.asarray(linkage(np.sqrt(squares_KK[upper]), "ward"))
 
 
 def cut(tree: Matrix, groups: int) -> Labels:
@@ -107,6 +115,34 @@ def moved(vectors: Matrix, labels_K: Labels) -> Labels:
     return np.asarray(KMeans(groups, init=means, n_init=1).fit(vectors).labels_, np.int64)
 
 
+def numbered(labels_K: Labels) -> Labels:
+    """Return the same groups, numbered without gaps."""
+    return np.asarray(np.unique(labels_K, return_inverse=True)[1], np.int64)
+
+
+def fitted(vectors: Matrix, labels_K: Labels) -> Labels:
+    """Return the groups with the least squares of k-means from the means of these ones and random starts."""
+    groups = int(labels_K.max()) + 1
+    means = np.array([vectors[labels_K == group].mean(axis=0) for group in range(groups)])
+    starts = ((means, 1), ("k-means++", RESTARTS))
+    fits = [KMeans(groups, init=init, n_init=times, random_state=0).fit(vectors) for init, times in starts]
+    return numbered(min(fits, key=lambda fit: float(fit.inertia_)).labels_)
+
+
+def more_if_near(cosines_KK: Matrix) -> Labels:
+    """Return the groups of `fitted` at the number with the largest silhouette, or at a larger number.
+
+    The larger number is that of the largest fall, if the silhouette there is near the largest.
+    """
+    tree, vectors = tree_of(cosines_KK), vectors_of(cosines_KK)
+    found = {int(labels_K.max()) + 1: fitted(vectors, labels_K) for labels_K in cuts(tree)}
+    scores = {number: silhouette(cosines_KK, labels_K) for number, labels_K in found.items()}
+    best = max(scores, key=lambda number: scores[number])
+    fall = ward.number_of_groups(tree[::-1, 2] ** 2 / 2.0)
+    more = fall > best and scores.get(fall, -1.0) > NEAR * scores[best]
+    return found[fall if more else best]
+
+
 def k_means_by_silhouette(cosines_KK: Matrix) -> Labels:
     """Return the groups of k-means, from those of Ward's tree, at the number with the largest silhouette."""
     vectors = vectors_of(cosines_KK)
@@ -119,6 +155,7 @@ RULES: Mapping[str, Rule] = {
     "Ward, silhouette": by_silhouette,
     "Ward and k-means, silhouette": k_means_by_silhouette,
     "Ward, the largest fall if near": by_fall_or_silhouette,
+    "Ward and k-means with random starts, silhouette, more if near": more_if_near,
     "average linkage, silhouette": lambda cosines_KK: by_silhouette(cosines_KK, "average"),
 }
 """By the name that the tables print."""

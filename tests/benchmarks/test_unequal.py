@@ -8,8 +8,9 @@ import pytest
 from sklearn.metrics import silhouette_samples
 
 from benchmarks.groups import same
-from benchmarks.unequal import edits
+from benchmarks.unequal import edits, evidence
 from benchmarks.unequal.families import EVERY, FAMILIES, KINDS
+from benchmarks.unequal.played import Found, decided
 from benchmarks.unequal.rules import RULES, pooled, silhouette, silhouettes
 from benchmarks.unequal.study import methods
 from benchmarks.unequal.trunks import Trunk, load, path_of, store
@@ -97,3 +98,28 @@ def test_federation_is_trained_once(tmp_path: Path):
     assert trunk.gram_RKK.shape == (1, 20, 20)
     assert sorted(Counter(trunk.truth_K.tolist()).values()) == [2, 18]
     assert trunk.images_K.min() > 0
+
+
+def test_groups_are_tighter_than_rotated_clients_and_noise_is_not():
+    cosines_KK, truth_K = cosines_of_groups((6, 5, 4), 0.02)
+    assert evidence.score(cosines_KK, truth_K, np.random.default_rng(0)) > 10
+    noise = np.random.default_rng(1).standard_normal((20, 3)) + 4.0
+    noise /= np.linalg.norm(noise, axis=1, keepdims=True)
+    cosines_KK = noise @ noise.T
+    found_K = RULES["Ward, silhouette"](cosines_KK)
+    assert evidence.score(cosines_KK, found_K, np.random.default_rng(0)) < 3
+
+
+def test_tightness_is_what_is_left_within_groups():
+    """Squares about the mean 1.5: 2 * 1.5^2 + 2 * 0.5^2 = 5; within 0,1 and 2,3: 4 * 0.25 = 1."""
+    vectors = np.array([[0.0], [1.0], [2.0], [3.0]])
+    assert evidence.tightness(vectors, np.array([0, 0, 1, 1])) == pytest.approx(np.log(5.0))
+
+
+def test_groups_become_clusters_when_they_hold_and_are_evident():
+    groups_K, other_K = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1])
+    rounds = [Found(other_K, 0.9, 9.0), Found(groups_K, 0.9, 9.0), Found(groups_K, 0.4, 9.0)]
+    assert same(decided(rounds, 0.3, 3.0), groups_K)
+    assert not decided(rounds[:2], 0.3, 3.0).any(), "not those of the round before"
+    assert not decided(rounds, 0.5, 3.0).any(), "the silhouette is too small"
+    assert not decided(rounds, 0.3, 10.0).any(), "the score is too small"
