@@ -64,7 +64,7 @@ def print_played(trunks: Sequence[Trunk], last: int) -> None:
         cut_up: Counter[str] = Counter()
         for trunk, rounds in found:
             labels_K = decided(rounds, *least)
-            if trunk.num_groups > 1:
+            if trunk.has_groups:
                 right[EVERY[trunk.kind].family] += same(labels_K, trunk.truth_K)
             elif labels_K.any():
                 cut_up[trunk.kind] += 1

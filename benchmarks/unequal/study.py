@@ -79,7 +79,7 @@ def right(method: Method, trunks: Sequence[Trunk]) -> Counter[str]:
 def print_families(trunks: Sequence[Trunk], waited: int) -> None:
     """Print a row a method: federations with groups in which it is exactly right, by family and in all."""
     rows = methods(waited)
-    grouped = [trunk for trunk in trunks if trunk.num_groups > 1]
+    grouped = [trunk for trunk in trunks if trunk.has_groups]
     sizes = Counter(map(family_of, grouped))
     _print_row("exactly right", *(f"{family}, of {sizes[family]}" for family in WITH_GROUPS), len(grouped))
     _print_row(*["---"] * (len(WITH_GROUPS) + 2))
@@ -97,7 +97,7 @@ def print_families(trunks: Sequence[Trunk], waited: int) -> None:
 
 def print_cut_up(trunks: Sequence[Trunk], waited: int) -> None:
     """Print in how many federations without groups `evident-groups` finds several clusters."""
-    alone = [trunk for trunk in trunks if trunk.num_groups == 1]
+    alone = [trunk for trunk in trunks if not trunk.has_groups]
     cut_up = Counter(trunk.kind for trunk in alone if methods(waited)[OURS](trunk).any())
     _print_row("cut up without groups", OURS, "federations")
     _print_row(*["---"] * 3)
@@ -114,8 +114,8 @@ def print_silhouettes(trunks: Sequence[Trunk], rule: Rule = by_silhouette) -> No
         for trunk in trunks:
             cosines_KK = pooled(trunk.gram_RKK, rounds)
             labels_K = rule(cosines_KK)
-            is_right = trunk.num_groups > 1 and same(labels_K, trunk.truth_K)
-            if trunk.num_groups == 1 or is_right:
+            is_right = trunk.has_groups and same(labels_K, trunk.truth_K)
+            if is_right or not trunk.has_groups:
                 key = f"right, {family_of(trunk)}" if is_right else f"no groups, {trunk.kind}"
                 found.setdefault(key, []).append(silhouette(cosines_KK, labels_K))
         for key, values in sorted(found.items()):

@@ -46,6 +46,11 @@ class Trunk:
         """Number of hidden groups."""
         return len(set(self.truth_K.tolist()))
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether there is something to find: a majority share of 0.1 has hidden groups by name only."""
+        return EVERY[self.kind].family != "none"
+
     def as_prefix(self, rounds: int) -> SharedPrefix:
         """Return the first rounds in the form in which `decisions` takes them."""
         everyone = tuple(range(len(self.truth_K)))

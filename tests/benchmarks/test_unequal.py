@@ -123,3 +123,9 @@ def test_groups_become_clusters_when_they_hold_and_are_evident():
     assert not decided(rounds[:2], 0.3, 3.0).any(), "not those of the round before"
     assert not decided(rounds, 0.5, 3.0).any(), "the silhouette is too small"
     assert not decided(rounds, 0.3, 10.0).any(), "the score is too small"
+
+
+def test_groups_by_name_only_are_none():
+    trunk = Trunk("majority 0.1, 30 clients", 0, 1, np.ones((1, 2, 2)), np.array([0, 1]), np.full(2, 9))
+    assert trunk.num_groups == 2
+    assert not trunk.has_groups
