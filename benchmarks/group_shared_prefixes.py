@@ -78,7 +78,9 @@ def shared_prefix_of(given: Mapping[str, Any], num_rounds: int, folder: Path, da
         folder.mkdir(parents=True, exist_ok=True)
         setup, truth_K = prepare(config, data_dir)
         seen = train(config, setup, truth_K, num_rounds, data_dir)
-        arrays = {f"clients_{index:03d}": np.array(clients) for index, (clients, _) in enumerate(seen)}
+        arrays: dict[str, Any] = {
+            f"clients_{index:03d}": np.array(clients) for index, (clients, _) in enumerate(seen)
+        }
         arrays |= {f"gram_{index:03d}": gram for index, (_, gram) in enumerate(seen)}
         with path.with_suffix(".part").open("wb") as file:
             np.savez_compressed(file, truth=truth_K, **arrays)
