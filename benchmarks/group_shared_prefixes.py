@@ -21,6 +21,7 @@ from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.updates import Matrix, Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import create
+from fedgrid.engine.clients.messages import Setup
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.configuration.run_config import RunConfig
@@ -75,8 +76,11 @@ def shared_prefix_of(given: Mapping[str, Any], num_rounds: int, folder: Path, da
     path = folder / f"{name}.npz"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        truth_K, seen = _train(config, num_rounds, data_dir)
-        arrays = {f"clients_{index:03d}": np.array(clients) for index, (clients, _) in enumerate(seen)}
+        setup, truth_K = prepare(config, data_dir)
+        seen = train(config, setup, truth_K, num_rounds, data_dir)
+        arrays: dict[str, Any] = {
+            f"clients_{index:03d}": np.array(clients) for index, (clients, _) in enumerate(seen)
+        }
         arrays |= {f"gram_{index:03d}": gram for index, (_, gram) in enumerate(seen)}
         with path.with_suffix(".part").open("wb") as file:
             np.savez_compressed(file, truth=truth_K, **arrays)
@@ -90,8 +94,10 @@ def shared_prefix_of(given: Mapping[str, Any], num_rounds: int, folder: Path, da
         return SharedPrefix(kept["truth"], config.root_seed, rounds)
 
 
-def _train(config: RunConfig, num_rounds: int, data_dir: Path) -> tuple[Labels, list[Any]]:
-    setup, truth_K = prepare(config, data_dir)
+def train(
+    config: RunConfig, setup: Setup, truth_K: Labels, num_rounds: int, data_dir: Path
+) -> list[tuple[tuple[int, ...], Matrix]]:
+    """Return the clients and the Gram matrix of each round of plain averaging, at least `num_rounds`."""
     dataset = find(config.dataset, data_dir)
     of_model = config.model, dataset.shape, dataset.num_classes
     recorder = Recorder()
@@ -114,7 +120,7 @@ def _train(config: RunConfig, num_rounds: int, data_dir: Path) -> tuple[Labels, 
     progress = federation.begin(partial(initial_vector, *of_model, config.root_seed))
     while len(recorder.seen) < max(num_rounds, all_met(config.clients, recorder.seen) + SPARE):
         progress, _ = next_round(federation, progress, pool)
-    return truth_K, recorder.seen
+    return recorder.seen
 
 
 def all_met(num_clients: int, rounds: Sequence[tuple[tuple[int, ...], Matrix]]) -> int:
