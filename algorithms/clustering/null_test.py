@@ -3,7 +3,7 @@
 Clusterers always find something. In homogeneous clients, what is left of the updates when their mean is
 taken out is noise, and the noise of M clients in D dimensions has cosines of about 1 / sqrt(D). Clusters of
 such noise have a silhouette too: the fewer clients and dimensions, the higher. A partition counts if its
-silhouette is above all but a share `level` of those of noise.
+silhouette is above all but a share `level` of 200 draws of noise; of further draws more than that pass.
 
 D is estimated from what is left *within* the clusters, so that true groups do not count as noise: with the
 cosines R of the residuals from the clusters' means, of k = M - clusters degrees of freedom, Gaussian noise
