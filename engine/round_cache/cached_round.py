@@ -77,6 +77,7 @@ class CachedRound(ClientRound):
         self._new: dict[str, CacheEntry] = {}
         self._training_cost = 0.0
         self._groups_read: set[str] = set()
+        self._starts: dict[int, tuple[str, ...]] = {}
         self._keys = self._task_keys()
         self._name = self._numbered(digest(list(self._keys.values())))
         self._lock = cache.files.lock(self._name)
@@ -251,12 +252,13 @@ class CachedRound(ClientRound):
         They are where the storage is local, and clients train from several models, or algorithms with other
         settings make other groups of the same replies (`Order.infer`).
         """
-        by_models: dict[tuple[int, ...], list[int]] = {}
-        for client, task in self._tasks.items():
-            by_models.setdefault(task.order.candidates, []).append(client)
-        infers = any(task.order.infer for task in self._tasks.values())
-        if self._cache.files.is_far or (len(by_models) == 1 and not infers):
+        orders = [task.order for task in self._tasks.values()]
+        several = len({order.candidates for order in orders}) > 1
+        if self._cache.files.is_far or not (several or any(order.infer for order in orders)):
             return {}
+        by_models: dict[tuple[str, ...], list[int]] = {}
+        for client, models in self._starts.items():
+            by_models.setdefault(models, []).append(client)
         names = [digest([self._keys[client] for client in group]) for group in by_models.values()]
         return {
             f"{self._numbered(name)}-{UPDATE}s": group
@@ -270,12 +272,13 @@ class CachedRound(ClientRound):
         return sum(entry.cost for entry in self._hits.values())
 
     def _task_keys(self) -> dict[int, str]:
-        """Return, by client, the digest of its training."""
+        """Return, by client, the digest of its training; note those of its models."""
         payloads = [array for task in self._tasks.values() for array in task.order.payload.values()]
         digests = self._cache.digests.of([*self._models, *payloads])
         models, arrays = digests[: len(self._models)], iter(digests[len(self._models) :])
         keys = {}
         for client, task in self._tasks.items():
+            self._starts[client] = tuple(models[candidate] for candidate in task.order.candidates)
             payload = {name: next(arrays) for name in task.order.payload}
             keys[client] = digest(
                 [self._cache.setup, of_task(task, models, payload, self._memories.get(client))]

@@ -183,9 +183,9 @@ def test_rounds_after_an_older_state_are_written_anew(tmp_path, two_rounds_a_fil
     folder, kept = open_folder(tmp_path)
     assert kept.rounds_done == 1
     other = record(2)
-    folder.save(replace(other, round={**other.round, "temperature": 9.0}), progress(2))
+    folder.save(replace(other, round={**other.round, "temperature": 0.9}), progress(2))
     save(folder, 3)
-    assert table(folder.path, "rounds")["temperature"].to_pylist() == [0.5, 9.0, 0.25]
+    assert table(folder.path, "rounds")["temperature"].to_pylist() == [0.5, 0.9, 0.25]
 
 
 def test_a_run_that_lacks_a_round_is_not_joined(tmp_path, one_round_a_file):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.integrity.made_with import MADE_WITH, Part, sealed
+from fedgrid.engine.integrity.made_with import CODE, MADE_WITH, Part, sealed
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log.notes import of_run_ended
 from fedgrid.grids.mlflow_log.run_writer import Writer
@@ -42,7 +42,7 @@ def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, wr
     """Four rounds of half a second, the first of which began at STARTED_MS."""
     record(storage, CONFIG, ROUNDS)
     folder = folder_of(storage, CONFIG)
-    (folder / MADE_WITH).write_text(sealed((Part(1, {"images": DIGEST}),)))
+    (folder / MADE_WITH).write_text(sealed((Part(1, {CODE: "a digest", "images": DIGEST}),)))
     writer.write(CONFIG, "FINISHED")
     run = store.runs[NAME]
     assert (run.info.start_time, run.info.end_time) == (STARTED_MS, STARTED_MS + 2000)
