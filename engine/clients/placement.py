@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
 
 from fedgrid.engine.errors import ConfigError
@@ -29,6 +29,8 @@ class Node:
 
     cpus: float
     gpus: float
+    memory: float | None = field(default=None, compare=False)
+    """Bytes for tasks and actors; None if it is not known."""
 
 
 @dataclass(frozen=True)
@@ -54,36 +56,6 @@ class Placement:
         if self.gpus_per_actor:
             actor["GPU"] = self.gpus_per_actor
         return [{"CPU": SERVER_CPUS}, *[actor] * self.num_actors]
-
-
-def local_nodes() -> tuple[Node, ...]:
-    """Return the resources that `ray.init()` would find on this machine, without starting Ray.
-
-    Only GPUs that torch can use are counted.
-    """
-    from ray._private.utils import get_num_cpus
-
-    return (Node(float(get_num_cpus(override_docker_cpu_warning=True)), float(_local_gpus())),)
-
-
-def _local_gpus() -> int:
-    from ray._private.accelerators import get_accelerator_manager_for_resource
-
-    found = get_accelerator_manager_for_resource("GPU")
-    if found is None or not found.get_current_node_num_accelerators():
-        return 0
-    # A second of the processor, for which a machine without a GPU need not wait.
-    import torch
-
-    return torch.cuda.device_count()
-
-
-def cluster_nodes() -> tuple[Node, ...]:
-    """Return the live nodes of the cluster that Ray is connected to."""
-    import ray
-
-    resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-    return tuple(Node(has.get("CPU", 0.0), has.get("GPU", 0.0)) for has in resources)
 
 
 def describe(nodes: Sequence[Node]) -> str:

@@ -1,13 +1,11 @@
 """Resources that a run reserves, computed by hand; and requests that are refused."""
 
 import re
-import sys
 from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
 from fedgrid.engine.clients.placement import (
     SERVER_CPUS,
@@ -15,8 +13,6 @@ from fedgrid.engine.clients.placement import (
     Placement,
     Request,
     at_once,
-    cluster_nodes,
-    local_nodes,
     most_at_once,
     plan,
 )
@@ -282,26 +278,6 @@ def actors_beside(servers, node, placement):
         cpus -= share
         held += 1
     return held
-
-
-def test_local_machine_is_one_node():
-    [node] = local_nodes()
-    assert node.cpus >= 1
-    assert node.gpus >= 0
-
-
-def test_torch_is_imported_only_where_there_are_gpus(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setattr(NvidiaGPUAcceleratorManager, "get_current_node_num_accelerators", lambda: 0)
-    assert local_nodes()[0].gpus == 0
-    monkeypatch.setattr(NvidiaGPUAcceleratorManager, "get_current_node_num_accelerators", lambda: 2)
-    with pytest.raises(ImportError, match="torch"):
-        local_nodes()
-
-
-@pytest.mark.ray
-def test_cluster_nodes_are_the_live_ones(ray_session):
-    assert cluster_nodes() == (Node(4, 0),)
 
 
 @pytest.mark.parametrize(
