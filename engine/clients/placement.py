@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import isfinite
 
 from fedgrid.engine.errors import ConfigError
@@ -29,8 +29,6 @@ class Node:
 
     cpus: float
     gpus: float
-    memory: float | None = field(default=None, compare=False)
-    """Bytes for tasks and actors; None if it is not known."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,8 @@ class Request:
     clients_per_actor: int | None = None
     cpus_per_client: float | None = None
     gpus_per_client: float | None = None
+    least_gpu_share: float = GPU_SHARE
+    """The smallest GPU share that holds a client, where the user gives none."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ def plan(
 ) -> Placement:
     """Return the placement of runs of `num_clients` clients on the nodes.
 
-    With GPUs, each client gets its own actor with 0.05 GPU if resources allow; otherwise as few clients as
-    possible share one, in turns. Without GPUs an actor needs a core, and the actors of a run wait for each
+    With GPUs, each client gets its own actor with at least 0.05 GPU if resources allow; otherwise as few
+    clients as possible share one, in turns. Shares are the largest with which as many runs fit. Without GPUs an actor needs a core, and the actors of a run wait for each
     other in every round. So the more runs are pending, the more run at the same time, with fewer actors each
     (`_fastest`): on two CPUs a single run has two actors, but of many runs two run at once with one actor
     each. With enough runs to keep every core busy that is one actor per run, whatever the number of clients;
@@ -128,9 +128,10 @@ def plan(
     placement = Placement(actors, least, gpus)
     if not at_once(placement, nodes):
         raise _too_many(num_clients, placement, nodes)
-    if request.cpus_per_client:
-        return placement
-    return _with_largest_share(placement, min(num_runs, max(1, runs_at_once(actors))), nodes)
+    side_by_side = min(num_runs, max(1, runs_at_once(actors)))
+    if gpus and request.gpus_per_client is None:
+        placement = _with_largest_gpu_share(placement, side_by_side, nodes)
+    return placement if request.cpus_per_client else _with_largest_share(placement, side_by_side, nodes)
 
 
 def _fastest(num_clients: int, num_runs: int, runs_at_once: Callable[[int], int]) -> int:
@@ -149,6 +150,13 @@ def _fastest(num_clients: int, num_runs: int, runs_at_once: Callable[[int], int]
 def _even_counts(num_clients: int) -> list[int]:
     """Return the useful numbers of actors: with one less, the busiest actor would have more clients."""
     return sorted({-(-num_clients // each) for each in range(1, num_clients + 1)})
+
+
+def _with_largest_gpu_share(placement: Placement, runs: int, nodes: Sequence[Node]) -> Placement:
+    """Give each actor the largest share with which `runs` fit: Ray fills a GPU before it takes the next."""
+    most = UNITS // _units(placement.gpus_per_actor)
+    shares = (replace(placement, gpus_per_actor=UNITS // each / UNITS) for each in range(1, most + 1))
+    return next((share for share in shares if at_once(share, nodes) >= runs), placement)
 
 
 def _with_largest_share(placement: Placement, runs: int, nodes: Sequence[Node]) -> Placement:
@@ -196,7 +204,7 @@ def _units(amount: float) -> int:
 def _gpus_per_client(nodes: Sequence[Node], request: Request) -> float:
     if request.gpus_per_client is not None:
         return request.gpus_per_client
-    return GPU_SHARE if any(node.gpus >= 1 and node.cpus >= SMALLEST_SHARE for node in nodes) else 0.0
+    return request.least_gpu_share if any(node.gpus >= 1 and node.cpus >= SMALLEST_SHARE for node in nodes) else 0.0
 
 
 def _check(num_clients: int, nodes: Sequence[Node], gpus: float, request: Request) -> None:

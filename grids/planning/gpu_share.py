@@ -94,7 +94,7 @@ def with_measured_share(
             f"--gpus-per-actor {given:g} is {_gb(given * need.total)}, but {need}; "
             f"--gpus-per-actor {need.share:g} would do, or leave it out"
         )
-    return replace(request, gpus_per_client=max(GPU_SHARE, need.share)) if given is None else request
+    return replace(request, least_gpu_share=max(GPU_SHARE, need.share)) if given is None else request
 
 
 def with_share_here(

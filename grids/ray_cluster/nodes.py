@@ -9,8 +9,6 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.gpu_errors import telling
 from fedgrid.grids.display.plain import warn
 
-FOR_TASKS = 0.7
-"""Part of the free memory that Ray leaves for tasks; the rest is its object store."""
 PART = "MIG-"
 """How the name of a part of a GPU begins."""
 ON_THE_CPU = "--gpus-per-actor 0 trains on the CPU"
@@ -21,11 +19,10 @@ def local_nodes() -> tuple[Node, ...]:
 
     Only GPUs that torch can use are counted: NVIDIA's driver also lists those for which it is too old.
     """
-    from ray._private.utils import estimate_available_memory, get_num_cpus
+    from ray._private.utils import get_num_cpus
 
     cpus = float(get_num_cpus(override_docker_cpu_warning=True))
-    memory = FOR_TASKS * estimate_available_memory()  # type: ignore[no-untyped-call]
-    return (Node(cpus, float(_usable(_listed())), memory),)
+    return (Node(cpus, float(_usable(_listed()))),)
 
 
 def cluster_nodes() -> tuple[Node, ...]:
@@ -33,7 +30,7 @@ def cluster_nodes() -> tuple[Node, ...]:
     import ray
 
     resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-    return tuple(Node(has.get("CPU", 0.0), has.get("GPU", 0.0), has.get("memory")) for has in resources)
+    return tuple(Node(has.get("CPU", 0.0), has.get("GPU", 0.0)) for has in resources)
 
 
 def check_gpus(request: Request) -> None:

@@ -45,7 +45,6 @@ def test_local_machine_is_one_node():
     [node] = local_nodes()
     assert node.cpus >= 1
     assert node.gpus >= 0
-    assert node.memory > 0
 
 
 def test_torch_is_imported_only_where_there_are_gpus(machine, monkeypatch):
@@ -118,6 +117,4 @@ def test_ray_counts_the_gpus_that_torch_can_use(machine, monkeypatch):
 
 @pytest.mark.ray
 def test_cluster_nodes_are_the_live_ones(ray_session):
-    [node] = cluster_nodes()
-    assert node == Node(4, 0)
-    assert node.memory > 0
+    assert cluster_nodes() == (Node(4, 0),)
