@@ -89,8 +89,10 @@ def plan(
     """Return the placement of runs of `num_clients` clients on the nodes.
 
     With GPUs, each client gets its own actor with at least 0.05 GPU if resources allow; otherwise as few
-    clients as possible share one, in turns. Shares are the largest with which as many runs fit. Without GPUs an actor needs a core, and the actors of a run wait for each
-    other in every round. So the more runs are pending, the more run at the same time, with fewer actors each
+    clients as possible share one, in turns. Shares are the largest with which as many runs fit.
+
+    Without GPUs an actor needs a core, and the actors of a run wait for each other in every round. So the
+    more runs are pending, the more run at the same time, with fewer actors each
     (`_fastest`): on two CPUs a single run has two actors, but of many runs two run at once with one actor
     each. With enough runs to keep every core busy that is one actor per run, whatever the number of clients;
     Ray can then reuse actors of runs with 15 clients for runs with 30. CPU shares are such that no run waits
@@ -204,7 +206,11 @@ def _units(amount: float) -> int:
 def _gpus_per_client(nodes: Sequence[Node], request: Request) -> float:
     if request.gpus_per_client is not None:
         return request.gpus_per_client
-    return request.least_gpu_share if any(node.gpus >= 1 and node.cpus >= SMALLEST_SHARE for node in nodes) else 0.0
+    return (
+        request.least_gpu_share
+        if any(node.gpus >= 1 and node.cpus >= SMALLEST_SHARE for node in nodes)
+        else 0.0
+    )
 
 
 def _check(num_clients: int, nodes: Sequence[Node], gpus: float, request: Request) -> None:
