@@ -10,7 +10,7 @@ adaptation, layers by name) are not here. Deviation: a missing class is uniform 
 Shapes: N images or clients, L classes, W entries of a style, D of a client's vector.
 """
 
-from math import floor
+from math import floor, prod
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 DRAWS = 10
 """Starts of k-means."""
+BLOCK = 1 << 20
+"""Values of images (pixels by channels) whose spectra are taken at a time: a spectrum takes 20 bytes each."""
 Share = Annotated[float, Field(gt=0, lt=0.5)]
 
 
@@ -57,6 +59,13 @@ def style(images: "Tensor", share: float) -> "Tensor":
     Of the amplitudes of each channel's 2-D spectrum, images in [0, 1], a square of side 2 b + 1 around
     frequency zero, b = floor(share * the shorter side).
     """
+    import torch
+
+    at_a_time = max(1, BLOCK // prod(images.shape[1:]))
+    return torch.cat([_style(part, share) for part in torch.split(images, at_a_time)])
+
+
+def _style(images: "Tensor", share: float) -> "Tensor":
     import torch
 
     height, width = images.shape[2:]

@@ -36,4 +36,8 @@ class _Reconstructing(LocalSteps):
         return labels.new_zeros((len(labels), 1)).float()
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:
-        return Finished({LOSSES: np.array([float(loss) for loss in self._losses], np.float32)})
+        import torch
+
+        # Read back in one go: each loss by itself would wait for the device.
+        losses = torch.stack(self._losses).cpu().numpy() if self._losses else np.empty(0, np.float32)
+        return Finished({LOSSES: losses})

@@ -111,7 +111,7 @@ def input_gradients(module: nn.Module, images_NCHW: Tensor, targets_N: Tensor) -
 def _features(
     module: nn.Module, part: nn.Module, layer: str, image_CHW: Tensor, target: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the feature map of a layer, and the gradient of the target's logit by it."""
+    """Return the feature map of a layer, and the gradient of the target's logit by it, both float32."""
     outputs: list[Tensor] = []
 
     def split(_module: nn.Module, _inputs: Any, output: Any) -> Tensor:
@@ -136,7 +136,8 @@ def _features(
             (gradient,) = torch.autograd.grad(logit, outputs)
     finally:
         hook.remove()
-    return outputs[0].detach()[0], gradient[0]
+    # In a model of bfloat16 both are bfloat16, whose eight bits are too few for their sums.
+    return outputs[0].detach()[0].float(), gradient[0].float()
 
 
 def _layer(module: nn.Module, name: str) -> nn.Module:

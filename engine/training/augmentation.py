@@ -8,6 +8,7 @@ Shapes: N images, B of them in an epoch, C channels, H x W pixels.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,24 +16,44 @@ from torch import Tensor
 
 from fedgrid.engine.training.settings import PAD, Augment
 
-BLOCK = 1024
-"""Images gathered at a time: their indices take eight bytes a pixel."""
+
+@dataclass(frozen=True)
+class Moves:
+    """What is drawn for the images of an epoch."""
+
+    offsets_B2: Tensor
+    """Int64, rows and columns from -PAD to PAD: the pixel that comes to the upper left corner, as seen from
+    there."""
+    flips_B: Tensor
+    """Int64, 1 where an image is mirrored left to right."""
+
+    def part(self, where: slice) -> "Moves":
+        """Return those of some of the images."""
+        return Moves(self.offsets_B2[where], self.flips_B[where])
 
 
-def gather(pixels: Tensor, order: Tensor, augment: Sequence[Augment], rng: np.random.Generator) -> Tensor:
-    """Return images in an order, cropped and flipped as asked; a crop in place changes nothing.
+def drawn(
+    num_images: int, augment: Sequence[Augment], rng: np.random.Generator, device: torch.device
+) -> Moves | None:
+    """Return an offset and a flip for each image, on a device. Without `augment` nothing is drawn: None."""
+    if not augment:
+        return None
+    offsets_B2 = rng.integers(-PAD, PAD + 1, (num_images, 2)) * ("crop" in augment)
+    flips_B = rng.integers(0, 2, num_images) * ("flip" in augment)
+    return Moves(*(torch.from_numpy(each).to(device, non_blocking=True) for each in (offsets_B2, flips_B)))
+
+
+def gather(pixels: Tensor, order: Tensor, moves: Moves | None) -> Tensor:
+    """Return images in an order, cropped and flipped as drawn; a crop in place changes nothing.
 
     Args:
         pixels: uint8, shape (N, H, W, C).
         order: positions of images, int64, shape (B,), on the same device.
-        augment: what is done to them; with nothing, nothing is drawn.
-        rng: draws an offset and a flip for each image.
+        moves: of each image in the order.
     """
-    if not augment:
-        return pixels[order]
-    offsets_B2 = rng.integers(-PAD, PAD + 1, (len(order), 2)) * ("crop" in augment)
-    flips_B = rng.integers(0, 2, len(order)) * ("flip" in augment)
-    return moved(pixels, order, *(torch.from_numpy(draw).to(order.device) for draw in (offsets_B2, flips_B)))
+    if moves is None:
+        return pixels.index_select(0, order)
+    return moved(pixels, order, moves.offsets_B2, moves.flips_B)
 
 
 def moved(pixels: Tensor, order: Tensor, offsets_B2: Tensor, flips_B: Tensor) -> Tensor:
@@ -41,22 +62,17 @@ def moved(pixels: Tensor, order: Tensor, offsets_B2: Tensor, flips_B: Tensor) ->
     Args:
         pixels: uint8, shape (N, H, W, C).
         order: positions of images, int64, shape (B,).
-        offsets_B2: int64, rows and columns from -PAD to PAD: the pixel that comes to the upper left corner,
-            as seen from there.
-        flips_B: int64, 1 where an image is mirrored left to right.
+        offsets_B2: as in `Moves`.
+        flips_B: as in `Moves`.
     """
     _, height, width, channels = pixels.shape
     rows_BH = _reflected(torch.arange(height, device=order.device) + offsets_B2[:, :1], height)
     columns_W = torch.arange(width, device=order.device)
     columns_BW = torch.where(flips_B[:, None] == 1, columns_W.flip(0), columns_W)
     columns_BW = _reflected(columns_BW + offsets_B2[:, 1:], width)
-    flat = pixels.view(-1, channels)
-    parts = zip(*(torch.split(each, BLOCK) for each in (order, rows_BH, columns_BW)), strict=True)
-    blocks = []
-    for positions, rows, columns in parts:
-        where = ((positions[:, None] * height + rows) * width)[:, :, None] + columns[:, None, :]
-        blocks.append(flat.index_select(0, where.flatten()).view(-1, height, width, channels))
-    return torch.cat(blocks)
+    where = ((order[:, None] * height + rows_BH) * width)[:, :, None] + columns_BW[:, None, :]
+    shown = pixels.view(-1, channels).index_select(0, where.flatten())
+    return shown.view(len(order), height, width, channels)
 
 
 def _reflected(positions: Tensor, size: int) -> Tensor:

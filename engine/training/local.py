@@ -1,9 +1,8 @@
 """Local training of one client: a pure function of model, data, settings and generator.
 
-This is where a run's time goes. Images lie on the device as one uint8 tensor, channels last; an epoch
-gathers them once in a seeded order and its batches are slices of that; the optimizer works on one flat
-tensor; nothing is read back from the device before the last epoch ends. Shapes: N images, P entries of a
-state vector of which W are parameters.
+This is where a run's time goes. Images lie on the device as one uint8 tensor, channels last; an epoch takes
+its batches from them in a seeded order; the optimizer works on one flat tensor; nothing is read back from the
+device before the last epoch ends. Shapes: N images, P entries of a state vector of which W are parameters.
 """
 
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.flat_vectors import FlatModule
 from fedgrid.engine.training import augmentation
+from fedgrid.engine.training.batches import batches
 from fedgrid.engine.training.evaluation import predict, set_mode, to_inputs
 from fedgrid.engine.training.masked_norm import MaskedNorm
 from fedgrid.engine.training.optimizers import OPTIMIZERS
@@ -108,14 +108,14 @@ def train(
             if len(logits) == max_steps:
                 break
             order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device, non_blocking=True)
-            moved = augmentation.gather(pixels, order, training.augment, moves)
-            epoch_inputs, epoch_labels = to_inputs(moved).permute(0, 3, 1, 2), labels[order]
-            for begin in range(0, len(labels) - smallest + 1, training.batch_size):
+            moved = augmentation.drawn(len(order), training.augment, moves, order.device)
+            epoch_labels, size = labels.index_select(0, order), training.batch_size
+            begins = range(0, len(labels) - smallest + 1, size)
+            for begin, inputs in zip(begins, batches(pixels, order, moved, size), strict=False):
                 if len(logits) == max_steps:
                     break
-                batch = slice(begin, begin + training.batch_size)
-                logits.append(steps.step(local, epoch_inputs[batch], epoch_labels[batch]))
-                targets.append(epoch_labels[batch])
+                targets.append(epoch_labels[begin : begin + size])
+                logits.append(steps.step(local, inputs, targets[-1]))
         finished = steps.finish(local, len(logits))
         local.check_start(rule)
     model = flat.read()

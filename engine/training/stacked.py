@@ -10,7 +10,7 @@ Shapes: S slots, N images of the client that has most, B images of a batch, L cl
 E epochs, W parameters of a model, P entries of its whole state.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan, prod
 from typing import Any
@@ -24,6 +24,7 @@ from torch.nn import functional
 
 from fedgrid.algorithms.contract.updates import Vector
 from fedgrid.engine.training import augmentation
+from fedgrid.engine.training.batches import blocks
 from fedgrid.engine.training.evaluation import to_inputs
 from fedgrid.engine.training.local import NOTHING, OPTIMIZER, LocalResult, Memory, smallest_batch
 from fedgrid.engine.training.masked_norm import MaskedNorm, with_masked_norms
@@ -138,10 +139,12 @@ def train_together(
     logits: list[Tensor] = []
     targets: list[Tensor] = []
     for _ in range(training.local_epochs):
-        pixels, labels = _epoch(stack, members, used, moves, num_images, training)
-        for begin in range(0, num_images, size):
+        orders = _orders(members, used, moves, training, stack.weights.device)
+        labels = _labels(stack, members, orders, num_images)
+        shown = _batches(stack, members, orders, num_images, size)
+        for begin, pixels in zip(range(0, num_images, size), shown, strict=True):
             batch = slice(begin, begin + size)
-            inputs = to_inputs(pixels[:, batch].contiguous()).permute(0, 1, 4, 2, 3)
+            inputs = to_inputs(pixels).permute(0, 1, 4, 2, 3)
             counts_S = (used_S - begin).clamp(0, size)
             is_any_done = begin >= min(used.values())
             logits.append(
@@ -170,30 +173,59 @@ def _images_used(members: Mapping[int, Member], least: int, size: int) -> dict[i
     return {slot: count - (count % size if count % size < least else 0) for slot, count in have.items()}
 
 
-def _epoch(
-    stack: Stack,
+@dataclass(frozen=True)
+class _Order:
+    """A client's images of an epoch, in its order."""
+
+    places: Tensor
+    """Int64, shape (images,)."""
+    moves: augmentation.Moves | None
+
+    def part(self, where: slice) -> "_Order":
+        return _Order(self.places[where], self.moves and self.moves.part(where))
+
+
+def _orders(
     members: Mapping[int, Member],
     used: Mapping[int, int],
     moves: Mapping[int, np.random.Generator],
-    num_images: int,
     training: LocalTraining,
-) -> tuple[Tensor, Tensor]:
-    """Return the images of an epoch in each client's order, uint8 (S, N, H, W, C), and classes, (S, N)."""
-    first = next(iter(members.values()))
-    _, channels, height, width = first.images.shape
-    device = stack.weights.device
-    pixels = torch.zeros(
-        stack.num_slots, num_images, height, width, channels, dtype=torch.uint8, device=device
-    )
-    labels = torch.zeros(stack.num_slots, num_images, dtype=torch.int64, device=device)
+    device: torch.device,
+) -> dict[int, _Order]:
+    """Return each client's order of an epoch, by slot, without what is left out of it."""
+    orders = {}
     for slot, member in members.items():
-        order = torch.from_numpy(member.rng.permutation(len(member.labels))).to(device)
-        moved = augmentation.gather(
-            member.images.permute(0, 2, 3, 1).contiguous(), order, training.augment, moves[slot]
-        )
-        pixels[slot, : used[slot]] = moved[: used[slot]]
-        labels[slot, : used[slot]] = member.labels[order][: used[slot]]
-    return pixels, labels
+        count = len(member.labels)
+        places = torch.from_numpy(member.rng.permutation(count)).to(device, non_blocking=True)
+        drawn = augmentation.drawn(count, training.augment, moves[slot], device)
+        orders[slot] = _Order(places, drawn).part(slice(used[slot]))
+    return orders
+
+
+def _labels(
+    stack: Stack, members: Mapping[int, Member], orders: Mapping[int, _Order], num_images: int
+) -> Tensor:
+    """Return the classes of an epoch's images, int64, shape (S, N)."""
+    labels = torch.zeros(stack.num_slots, num_images, dtype=torch.int64, device=stack.weights.device)
+    for slot, order in orders.items():
+        labels[slot, : len(order.places)] = members[slot].labels[order.places]
+    return labels
+
+
+def _batches(
+    stack: Stack, members: Mapping[int, Member], orders: Mapping[int, _Order], num_images: int, size: int
+) -> Iterator[Tensor]:
+    """Yield the images of each batch, uint8, shape (S, B, H, W, C); those that a client lacks are black."""
+    pixels = {slot: member.images.permute(0, 2, 3, 1).contiguous() for slot, member in members.items()}
+    shape = next(iter(pixels.values())).shape[1:]
+    for block in blocks(num_images, size, stack.num_slots * size * prod(shape)):
+        count = min(block.stop, num_images) - block.start
+        images = torch.zeros(stack.num_slots, count, *shape, dtype=torch.uint8, device=stack.weights.device)
+        for slot, order in orders.items():
+            due = order.part(block)
+            images[slot, : len(due.places)] = augmentation.gather(pixels[slot], due.places, due.moves)
+        for batch in torch.split(images, size, dim=1):
+            yield batch.contiguous()
 
 
 def _step(

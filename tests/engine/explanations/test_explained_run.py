@@ -12,7 +12,7 @@ from fedgrid.engine.explanations.explained_run import explain_run
 from fedgrid.engine.explanations.records import CURVES
 from fedgrid.engine.explanations.settings import Explaining
 from fedgrid.tracking import records
-from tests.helpers.small_runs import CLIENTS, NOWHERE, ROUNDS, early, play
+from tests.helpers.small_runs import CLIENTS, NOWHERE, ROUNDS, config, early, play
 
 FEWEST = {0: 11, 3: 11, 5: 11}
 """Client -> its number of test images, of those that have the fewest."""
@@ -45,6 +45,16 @@ def test_explained_models_are_those_that_the_run_was_tested_with(name):
         for client in FEWEST
     }
     assert right == {client: played(name)[2][client] for client in FEWEST}
+
+
+@pytest.mark.parametrize("model", ["tinyvgg", "digitnet"])
+def test_runs_in_bfloat16_are_explained_by_feature_maps_and_by_pixels(model, tmp_path):
+    run = config(clients=3, model=model, training={"rounds": 1, "precision": "bfloat16"})
+    state = checkpoint.load(play(run, tmp_path, cache=None), 1)
+    wanted = Explaining(on="members", round=1, images=1, steps=4)
+    rows = explain_run(run, state, NOWHERE, wanted).to_pylist()
+    assert len(rows) == 3
+    assert all(0 <= row["insertion"] <= 1 and max(row["map"]) in (0, 255) for row in rows)
 
 
 def test_image_has_the_same_bits_beside_others_and_alone():

@@ -13,6 +13,7 @@ from fedgrid.engine.explanations.saliency import (
     unrectified_maps,
 )
 from fedgrid.engine.models import registry
+from fedgrid.engine.models.mixed_precision import MixedPrecision
 
 IMAGE = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
 THREE = torch.stack([IMAGE] * 3)
@@ -47,6 +48,14 @@ def test_unrectified_map_is_the_sum_of_feature_maps_by_the_mean_gradient():
         [[0.75, 0.25], [-0.25, -0.75]],
         [[-1.25, -1.25], [-1.25, -1.25]],
     ]
+
+
+def test_maps_of_a_model_in_bfloat16_are_float32():
+    """Eight significant bits suffice for the numbers worked out by hand, so that they are the same."""
+    module = MixedPrecision(two_filters(), "cpu").eval()
+    found = unrectified_maps(module, f"module.{FEATURES}", THREE, CLASSES)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, unrectified_maps(two_filters(), FEATURES, THREE, CLASSES))
 
 
 def test_map_is_rectified_and_scaled_and_empty_without_a_positive_value():

@@ -18,12 +18,12 @@ from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.flat_vectors import FlatModule
 from fedgrid.engine.models.initialisation import initial_vector
-from fedgrid.engine.training import augmentation
-from fedgrid.engine.training.augmentation import PAD, gather, moved
+from fedgrid.engine.training.augmentation import PAD, drawn, gather, moved
 from fedgrid.engine.training.local import train
 from fedgrid.engine.training.settings import LocalTraining
 
 BOTH = ("crop", "flip")
+CPU = torch.device("cpu")
 
 
 def pixels(num_images=7, height=6, width=9, channels=3):
@@ -34,6 +34,10 @@ def pixels(num_images=7, height=6, width=9, channels=3):
 
 def seeded(seed=0):
     return np.random.default_rng(seed)
+
+
+def gathered(images, order, kinds, rng):
+    return gather(images, order, drawn(len(order), kinds, rng, CPU))
 
 
 def training(**changes):
@@ -70,17 +74,20 @@ class TestMoved:
             expected = expected.flip(2) if flips[place] else expected
             assert torch.equal(result[place].permute(2, 0, 1).float(), expected)
 
-    def test_blocks_of_images_change_nothing(self, monkeypatch):
+    def test_part_of_the_images_is_that_part_of_all(self):
         images, order = pixels(), torch.tensor([3, 0, 0, 6, 2])
-        whole = gather(images, order, BOTH, seeded())
-        monkeypatch.setattr(augmentation, "BLOCK", 2)
-        assert torch.equal(gather(images, order, BOTH, seeded()), whole)
+        moves = drawn(5, BOTH, seeded(), CPU)
+        parts = [
+            gather(images, order[where], moves.part(where)) for where in (slice(2), slice(2, 5), slice(5, 9))
+        ]
+        assert [len(part) for part in parts] == [2, 3, 0]
+        assert torch.equal(torch.cat(parts), gather(images, order, moves))
 
 
 class TestGather:
     def test_no_augmentation_draws_nothing(self):
         rng = seeded()
-        assert torch.equal(gather(pixels(), torch.tensor([2, 1]), (), rng), pixels()[[2, 1]])
+        assert torch.equal(gathered(pixels(), torch.tensor([2, 1]), (), rng), pixels()[[2, 1]])
         assert rng.random() == seeded().random()
 
     def test_crop_in_place_without_flip_gives_the_bytes_of_no_augmentation(self):
@@ -89,11 +96,11 @@ class TestGather:
                 return np.zeros(size, np.int64)
 
         order = torch.tensor([4, 0, 5])
-        assert torch.equal(gather(pixels(), order, BOTH, Still(np.random.PCG64())), pixels()[order])
+        assert torch.equal(gathered(pixels(), order, BOTH, Still(np.random.PCG64())), pixels()[order])
 
     def test_flip_alone_shows_each_image_or_its_mirror_about_equally_often(self):
         images = pixels(400, 5, 5, 1)
-        result = gather(images, torch.arange(400), ("flip",), seeded())
+        result = gathered(images, torch.arange(400), ("flip",), seeded())
         mirrored = [torch.equal(shown, image.flip(1)) for shown, image in zip(result, images, strict=True)]
         same = [torch.equal(shown, image) for shown, image in zip(result, images, strict=True)]
         assert all(np.logical_xor(same, mirrored))
@@ -101,7 +108,7 @@ class TestGather:
 
     def test_crop_alone_takes_the_crops_of_crop_and_flip(self):
         images, order = pixels(50), torch.arange(50)
-        cropped, both = (gather(images, order, kinds, seeded()) for kinds in (("crop",), BOTH))
+        cropped, both = (gathered(images, order, kinds, seeded()) for kinds in (("crop",), BOTH))
         assert all(
             torch.equal(one, other) or torch.equal(one.flip(1), other)
             for one, other in zip(cropped, both, strict=True)

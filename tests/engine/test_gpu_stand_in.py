@@ -1,0 +1,236 @@
+"""Training and tests on a GPU's stand-in: no devices are mixed, and no step waits for the device."""
+
+import inspect
+from dataclasses import replace
+from types import ModuleType
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+
+from fedgrid.algorithms.contract.local_rule import LocalRule
+from fedgrid.algorithms.contract.orders import ChooseOn, Order
+from fedgrid.algorithms.local import fednova, fedprox, per_fedavg, scaffold
+from fedgrid.engine.clients.messages import TrainTask
+from fedgrid.engine.encoders import reconstruction
+from fedgrid.engine.encoders.reconstruction import Reconstruction
+from fedgrid.engine.errors import RunError
+from fedgrid.engine.models.registry import AUTOENCODERS, MODELS
+from fedgrid.engine.training import batches
+from tests.helpers.gpu_cases import (
+    OWN_MODELS,
+    RULES,
+    SETTINGS,
+    TRAININGS,
+    Case,
+    descendants,
+    play,
+    start_of,
+    steps_wait,
+    uncovered,
+    waits,
+    worker_of,
+)
+from tests.helpers.gpu_stand_in import StandIn
+
+
+class TestStandIn:
+    def test_tensors_of_both_devices_are_not_mixed_but_for_single_numbers(self):
+        with StandIn():
+            here, away = torch.ones(2, device="cuda"), torch.ones(2)
+            assert (here.device.type, (here * 2).device.type, away.device.type) == ("cuda", "cuda", "cpu")
+            assert (here * torch.tensor(2.0)).device.type == "cuda"
+            for mix in (
+                lambda: here + away,
+                lambda: away.add_(here),
+                lambda: torch.cat([here, away]),
+                lambda: here.index_select(0, torch.tensor([1])),
+                lambda: torch.where(away > 0, here, 0),
+                lambda: away[torch.zeros(1, dtype=torch.int64, device="cuda")],
+            ):
+                with pytest.raises(RuntimeError, match="same device"):
+                    mix()
+
+    def test_arrays_come_from_the_cpu_only(self):
+        with StandIn():
+            here = torch.ones(2, device="cuda")
+            for read in (here.numpy, lambda: np.asarray(here)):
+                with pytest.raises(TypeError, match=r"use Tensor\.cpu"):
+                    read()
+            assert here.cpu().numpy().tolist() == [1, 1]
+
+    def test_generator_of_the_cpu_draws_nothing_there(self):
+        with StandIn(), pytest.raises(RuntimeError, match="generator"):
+            torch.rand(2, device="cuda", generator=torch.Generator())
+
+    def test_every_wait_is_counted(self):
+        with StandIn() as gpu:
+            here = torch.ones(2, device="cuda")
+            one, mask, place = here[0], here > 0, torch.tensor([1])
+            for wait in (
+                *(one.item, lambda: float(one), lambda: bool(one), lambda: int(one), here.tolist, here.cpu),
+                *(lambda: here[mask], lambda: here[place], mask.nonzero, lambda: torch.equal(here, here)),
+                *(lambda: torch.ones(2).to("cuda"), lambda: torch.tensor([1.0], device="cuda")),
+                *(lambda: here.copy_(torch.zeros(2)), lambda: torch.zeros(2).copy_(here)),
+                lambda: torch.ones(1, dtype=torch.int64, device="cuda").bincount(),
+            ):
+                gpu.forget()
+                wait()
+                assert gpu.waits.total() == 1
+
+    def test_what_stays_on_the_device_waits_for_nothing(self):
+        with StandIn() as gpu:
+            here = torch.ones(2, 2, requires_grad=True, device="cuda")
+            (here @ here).relu().sum().backward()
+            torch.ones(2).to("cuda", non_blocking=True).mul_(2).add_(1.0)
+        assert gpu.waits == {}
+        assert here.grad.tolist() == [[4, 4], [4, 4]]
+
+    def test_bytes_are_those_of_tensors_alive_views_count_once(self):
+        with StandIn() as gpu:
+            here = torch.zeros(10, device="cuda")
+            view = here[:5].view(5, 1)
+            assert (gpu.live, gpu.peak) == (40, 40)
+            del here
+            assert gpu.live == 40
+            double = view.double()
+            del view, double
+            assert (gpu.live, gpu.peak) == (0, 80)
+
+
+class TestRules:
+    @pytest.mark.parametrize("name", RULES)
+    def test_a_rule_mixes_no_devices_and_waits_in_no_step(self, name):
+        assert steps_wait(RULES[name]) == {}
+
+    def test_every_rule_has_a_case_with_all_its_choices(self):
+        used = [rule for case in RULES.values() for rule in (case.rule, case.adapts_by) if rule is not None]
+        assert {type(rule) for rule in used} == descendants(LocalRule)
+        for kind in descendants(LocalRule):
+            assert uncovered([rule for rule in used if type(rule) is kind]) == []
+
+    def test_a_rule_without_a_case_would_be_found(self):
+        class Another(LocalRule):
+            pass
+
+        Another.__module__ = "fedgrid.algorithms.another"
+        assert Another in descendants(LocalRule)
+        Another.__module__ = __name__
+        assert Another not in descendants(LocalRule)
+
+
+def planted(module: ModuleType, right: str, wrong: str) -> ModuleType:
+    """Return a module with a fault in its source."""
+    source = inspect.getsource(module)
+    assert source.count(right) == 1, f"{module.__name__} has {right!r} no more, or more than once"
+    changed = ModuleType("planted")
+    exec(compile(source.replace(right, wrong), str(module.__file__), "exec"), vars(changed))
+    return changed
+
+
+FAULTS = {
+    "FedProx, mixed": (fedprox, "weights - self._start", "weights - self._start.cpu()", "FedProx"),
+    "FedNova, waiting": (
+        *(fednova, "self.correct = pull.correct"),
+        "self.correct = lambda weights, gradient: gradient.mul_(float(gradient[0] * 0 + 1))",
+        "FedNova",
+    ),
+    "SCAFFOLD, mixed": (scaffold, "self._sum += gradient", "self._sum += gradient.cpu()", "SCAFFOLD"),
+    "SCAFFOLD, waiting": (
+        *(scaffold, "self._sum += gradient", "self._sum += gradient.cpu().to(gradient.device)"),
+        "SCAFFOLD",
+    ),
+    "Per-FedAvg, mixed": (
+        *(per_fedavg, "self._direction = gradient.clone()", "self._direction = gradient.cpu()"),
+        "Per-FedAvg",
+    ),
+    "Per-FedAvg's adaptation, mixed": (
+        *(per_fedavg, "weights.sub_(gradient, alpha=self._alpha)"),
+        *("weights.sub_(gradient.cpu(), alpha=self._alpha)", "Per-FedAvg"),
+    ),
+    "autoencoder, waiting": (
+        *(reconstruction, "self._losses.append(loss.detach())", "self._losses.append(loss.detach().cpu())"),
+        "autoencoder",
+    ),
+}
+"""Module, a text in it, what is put there, and the case that must fail."""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_planted_in_a_rule_is_found(name):
+    module, right, wrong, case_name = FAULTS[name]
+    changed, case = planted(module, right, wrong), RULES[case_name]
+    rules = {
+        key: rule and getattr(changed, type(rule).__name__, type(rule))(**rule.model_dump())
+        for key, rule in (("rule", case.rule), ("adapts_by", case.adapts_by))
+    }
+    if name.endswith("waiting"):
+        assert steps_wait(replace(case, **rules)).total() > 0
+    else:
+        with pytest.raises(RunError, match="same device"):
+            waits(replace(case, **rules))
+
+
+class TestSettings:
+    @pytest.mark.parametrize("name", TRAININGS)
+    def test_a_setting_mixes_no_devices_and_waits_in_no_step(self, name, monkeypatch):
+        for model, entry in OWN_MODELS.items():
+            monkeypatch.setitem(MODELS, model, entry)
+        assert steps_wait(TRAININGS[name]) == {}
+
+    def test_every_setting_has_cases_with_all_its_choices_or_two_values(self):
+        assert uncovered([SETTINGS, *(case.settings for case in TRAININGS.values())], others=2) == []
+
+    def test_a_setting_without_a_case_would_be_found(self):
+        assert set(uncovered([SETTINGS], others=2)) == set(type(SETTINGS).model_fields)
+
+    @pytest.mark.parametrize("choose_on", get_args(ChooseOn))
+    def test_clients_choose_their_model_on_the_device(self, choose_on):
+        waits(Case(choose_on=choose_on))
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_every_model_trains_and_is_tested_there(model):
+    with StandIn() as gpu:
+        play("cuda", Case(model=model, images=2, rounds=1, choose_on=None))
+    assert gpu.peak > 0
+
+
+@pytest.mark.parametrize("model", sorted(AUTOENCODERS))
+def test_every_autoencoder_trains_there(model):
+    assert steps_wait(Case(Reconstruction(), {"optimizer": "adam"}, model)) == {}
+
+
+LARGE = (3, 96, 96)
+IMAGE = 3 * 96 * 96
+"""Bytes of a large image, a byte a value."""
+
+
+def peak(images, **training):
+    """Return the bytes on the device in the training of clients with so many large images, at most."""
+    case = Case(training={"batch_size": 16, **training}, images=images, clients=2, shape=LARGE)
+    with StandIn() as gpu:
+        worker = worker_of(case, "cuda")
+        tasks = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(case.clients)]
+        worker.train(tasks, [start_of(case)], {})
+    return gpu.peak
+
+
+@pytest.mark.parametrize("training", [{}, {"stacked": 2}, {"augment": ("crop", "flip")}])
+def test_memory_grows_with_the_images_held_so_that_one_batch_measures_it(training, monkeypatch):
+    """Beside its pixels an image held has a class, a place in the epoch's order, a class and moves there."""
+    monkeypatch.setattr(batches, "BLOCK", 0)
+    of_one_batch, of_five = (peak(count, **training) for count in (16, 80))
+    held = 2 * 64 * (IMAGE + 8)
+    assert held <= of_five - of_one_batch <= held + 2 * 64 * 100
+
+
+def test_small_images_are_gathered_by_blocks_of_so_many_bytes():
+    assert [list(range(25))[block] for block in batches.blocks(25, 4, batches.BLOCK // 2)] == [
+        list(range(8)),
+        list(range(8, 16)),
+        list(range(16, 24)),
+        [24],
+    ]
+    assert [block.start for block in batches.blocks(25, 4, 2 * batches.BLOCK)] == list(range(0, 25, 4))

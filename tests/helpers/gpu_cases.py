@@ -1,0 +1,233 @@
+"""Clients that train and test on the GPU's stand-in and on the CPU, with the same numbers."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pkgutil import walk_packages
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
+from fedgrid.algorithms.contract.orders import Adaptation, ChooseOn, Order
+from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.local.fednova import NormalisedRule
+from fedgrid.algorithms.local.fedprox import ProximalRule
+from fedgrid.algorithms.local.per_fedavg import AdaptRule, MetaRule
+from fedgrid.algorithms.local.scaffold import VARIATE, ScaffoldRule
+from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
+from fedgrid.engine.clients.worker import ClientWorker
+from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.data.pixel_statistics import PixelStatistics
+from fedgrid.engine.encoders.reconstruction import Reconstruction
+from fedgrid.engine.models.flat_vectors import layout_of
+from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.models.registry import AUTOENCODERS, MODELS, ModelEntry
+from fedgrid.engine.training.settings import LocalTraining
+from tests.helpers.gpu_stand_in import StandIn
+
+CLASSES, TESTS, BATCH = 3, 4, 2
+SETTINGS = LocalTraining(local_epochs=1, batch_size=BATCH, optimizer="sgd", learning_rate=0.01)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What clients do."""
+
+    rule: LocalRule = PLAIN
+    training: Mapping[str, Any] = field(default_factory=dict)
+    """What differs from `SETTINGS`."""
+    model: str = "digitnet"
+    images: int = 5
+    """Of a client; the last of three batches has one."""
+    clients: int = 1
+    choose_on: ChooseOn | None = "batch"
+    """What clients choose among two models by; None: they are sent one."""
+    adapts_by: LocalRule | None = None
+    """Rule of the steps before a client's test."""
+    rounds: int = 2
+    shape: tuple[int, int, int] | None = None
+    """Channels, height and width of an image; None: small ones."""
+
+    @property
+    def settings(self) -> LocalTraining:
+        return LocalTraining(**{**SETTINGS.model_dump(), **self.training})
+
+
+def _normed(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return a small model with BatchNorm."""
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 4, 3), nn.BatchNorm2d(4), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(4 * (height - 2) * (width - 2), num_classes)),
+    )
+
+
+OWN_MODELS = {"normed": ModelEntry("normed", "for tests", "ours", _normed)}
+"""To be put into `MODELS` while a case of them is played."""
+RULES = {
+    "plain": Case(),
+    "FedProx": Case(ProximalRule(mu=0.1)),
+    "FedNova": Case(NormalisedRule(mu=0.1), {"momentum": 0.5}),
+    "SCAFFOLD": Case(ScaffoldRule()),
+    "Per-FedAvg": Case(
+        MetaRule(alpha=0.01, variant="first-order", delta=1e-3), adapts_by=AdaptRule(alpha=0.01)
+    ),
+    "Per-FedAvg, Hessian-free": Case(MetaRule(alpha=0.01, variant="hessian-free", delta=1e-3)),
+    "LG-FedAvg": Case(LocalRule(personal=((0, 10),)), adapts_by=LocalRule(personal=((0, 10),))),
+    "autoencoder": Case(Reconstruction(), {"optimizer": "adam"}, "autoencoder-dense"),
+}
+"""At least one for each local rule."""
+TRAININGS = {
+    "momentum": Case(training={"momentum": 0.9, "weight_decay": 1e-3, "keep_optimizer_state": True}),
+    "adam": Case(training={"optimizer": "adam", "weight_decay": 1e-3, "keep_optimizer_state": True}),
+    "crops and flips": Case(training={"augment": ("crop", "flip")}),
+    "bfloat16, normalised": Case(training={"precision": "bfloat16", "normalise": "dataset"}),
+    "tf32, two epochs": Case(training={"tf32": True, "local_epochs": 2, "learning_rate": 0.1}),
+    "stacked": Case(training={"stacked": 2, "momentum": 0.9, "augment": ("flip",)}, clients=3),
+    "stacked, BatchNorm": Case(training={"stacked": 2, "batch_size": 4}, model="normed", clients=2),
+    "stacked, Adam in bfloat16": Case(
+        training={
+            **{"stacked": 2, "optimizer": "adam", "precision": "bfloat16", "keep_optimizer_state": True},
+            "normalise": "dataset",
+        },
+        clients=2,
+    ),
+}
+"""All values of the settings of training."""
+
+
+def play(device: str, case: Case) -> dict[str, bytes]:
+    """Train the clients, then adapt and test them; return the bytes of all that comes out."""
+    worker, start = worker_of(case, device), start_of(case)
+    is_encoder = case.model in AUTOENCODERS
+    candidates = (0,) if is_encoder or case.choose_on is None else (0, 1)
+    choose_on = case.choose_on or "train"
+    payload = {}
+    if VARIATE in case.rule.remembers:
+        width = layout_of(blank(case.model, shape_of(case), CLASSES)).num_parameters
+        payload = {VARIATE: np.full(width, 1e-4, np.float32)}
+    models = [start, start * np.float32(0.9)]
+    memories: dict[int, Mapping[str, NDArray[Any]]] = {}
+    found: dict[str, bytes] = {}
+    for round_index in range(case.rounds):
+        orders = [
+            Order(client, candidates, choose_on, rule=case.rule, payload=payload, infer=not is_encoder)
+            for client in range(case.clients)
+        ]
+        tasks = [TrainTask(order, round_index, evaluate=not is_encoder) for order in orders]
+        for reply in worker.train(tasks, models, memories):
+            client = reply.report.client
+            memories[client] = reply.memory
+            arrays = {"update": reply.update, **reply.outputs, **reply.memory}
+            found |= {f"{round_index} {client} {name}": np.asarray(arrays[name]).tobytes() for name in arrays}
+            found[f"{round_index} {client} loss"] = repr(reply.report.train_loss).encode()
+    if not is_encoder:
+        adaptation = None if case.adapts_by is None else Adaptation(case.adapts_by, steps=2)
+        tests = [EvaluateTask(client, 0, adaptation) for client in range(case.clients)]
+        reports = worker.evaluate(tests, models, memories)
+        found |= {f"{report.client} test": repr(report).encode() for report in reports}
+    return found
+
+
+def waits(case: Case) -> Counter[str]:
+    """Play a case on the stand-in; return its waits, by what waited."""
+    with StandIn() as gpu:
+        on_device = play("cuda", case)
+    # On the CPU inside a stand-in too: torch takes other kernels for some operations while it is watched.
+    with StandIn() as nothing:
+        assert on_device == play("cpu", case), "the numbers are the CPU's"
+    assert nothing.peak == 0
+    return gpu.waits
+
+
+def steps_wait(case: Case) -> Counter[str]:
+    """Return what waits more often if clients take more steps."""
+    few, many = (
+        waits(Case(**{**vars(case), "images": batches * case.settings.batch_size})) for batches in (1, 4)
+    )
+    return many - few
+
+
+def worker_of(case: Case, device: str) -> ClientWorker:
+    """Return a worker whose clients hold random images."""
+    return ClientWorker(setup_of(case), device)
+
+
+def setup_of(case: Case) -> Setup:
+    """Return the setup of a case; each client holds other images."""
+    shape, rng = shape_of(case), np.random.default_rng(0)
+    num_classes = 1 if case.model in AUTOENCODERS else CLASSES
+
+    def some(count: int) -> ImageSet:
+        pixels = rng.integers(0, 256, (count, *shape), np.uint8)
+        return ImageSet(pixels, rng.integers(0, num_classes, count))
+
+    is_normalised = case.settings.normalise == "dataset"
+    return Setup(
+        model=case.model,
+        num_classes=num_classes,
+        training=case.settings,
+        seed=0,
+        clients=tuple(ClientData(client, some(case.images), some(TESTS)) for client in range(case.clients)),
+        server_set=some(TESTS),
+        server_parts=dict.fromkeys(range(case.clients), slice(1, TESTS)),
+        reference_set=some(TESTS),
+        normalised_by=PixelStatistics((0.5,), (0.2,)) if is_normalised else None,
+    )
+
+
+def start_of(case: Case) -> NDArray[np.float32]:
+    """Return the initial model of a case."""
+    num_classes = 1 if case.model in AUTOENCODERS else CLASSES
+    return initial_vector(case.model, shape_of(case), num_classes, 0)
+
+
+def shape_of(case: Case) -> tuple[int, int, int]:
+    """Return the shape of an image."""
+    entry = MODELS.get(case.model) or AUTOENCODERS[case.model]
+    side = max(8, entry.minimum_side)
+    return case.shape or (1, side, side)
+
+
+def descendants(kind: type) -> set[type]:
+    """Return the classes of algorithms and engine that derive from `kind`, itself included."""
+    for package in ("fedgrid.algorithms", "fedgrid.engine"):
+        for module in walk_packages(import_module(package).__path__, f"{package}."):
+            import_module(module.name)
+    found: set[type] = set()
+    new: set[type] = {kind}
+    while new:
+        found |= new
+        new = set[type]().union(*(type.__subclasses__(each) for each in new)) - found
+    return {each for each in found if each.__module__.startswith("fedgrid.")}
+
+
+def uncovered(cases: Sequence[Section], others: int = 1) -> list[str]:
+    """Return the fields of settings of one class that have a value which no case has.
+
+    Of choices and of true and false all values count, of other fields `others` values.
+    """
+    fields = type(cases[0]).model_fields
+    lacking = []
+    for name, about in fields.items():
+        seen: set[Any] = {getattr(case, name) for case in cases}
+        choices = set(_choices(about.annotation))
+        members = {member for value in seen for member in (value if isinstance(value, tuple) else (value,))}
+        if not choices <= members or (not choices and len(seen) < others):
+            lacking.append(name)
+    return lacking
+
+
+def _choices(annotation: Any) -> Iterable[Any]:
+    """Return the values of a choice, of several ones too, or of a bool; none of another type."""
+    if annotation is bool:
+        return (True, False)
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    if get_origin(annotation) in (tuple, Union, UnionType):
+        return [choice for part in get_args(annotation) for choice in _choices(part)]
+    return ()
