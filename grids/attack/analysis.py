@@ -4,6 +4,8 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 
+from pydantic import TypeAdapter, ValidationError
+
 from fedgrid.engine.attacks.settings import ATTACK_KINDS, CLIENTS, STEPS, Attacking, AttackKind
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
@@ -41,6 +43,9 @@ def settings_of(
     return Attacking(kind=kind, round=round_number)
 
 
+_ROWS = TypeAdapter(list[dict[str, float | bool | str | None]])
+
+
 class Attack(Analysis):
     """What models, updates, messages and clusters tell of clients' images."""
 
@@ -60,6 +65,14 @@ class Attack(Analysis):
     def compute(self, job: Job, context: Context) -> Artifacts:
         """Return the rows, and a picture of what was reconstructed."""
         return attack(job, context)
+
+    def is_whole(self, found: Found) -> bool:
+        """Return whether the results are rows of numbers and words."""
+        try:
+            _ROWS.validate_python(found.about.get("rows"))
+        except ValidationError:
+            return False
+        return True
 
     def metrics(self, found: Found) -> Mapping[str, float]:
         """Return a run's means by name, as `attack/membership_updates_auc`."""

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -13,10 +14,15 @@ from fedgrid.engine.plugins import active
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.analyses import chosen
-from fedgrid.grids.analyses.analysis import AnalysisSettings
+from fedgrid.grids.analyses.analysis import AnalysisSettings, Found, Job
 from fedgrid.grids.analyses.command import How, analyse
+from fedgrid.grids.analyses.epsilons import Epsilons
 from fedgrid.grids.analyses.files import JobFiles
+from fedgrid.grids.analyses.report import described
+from fedgrid.grids.attack.analysis import ATTACK
+from fedgrid.grids.attack.show import COLUMNS
 from fedgrid.grids.cli.actions.analyses import analysis_named
+from fedgrid.grids.explain.analysis import EXPLAIN
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.explained import GRID, RUNS, finished_grid
 from tests.helpers.small_grid import NOWHERE
@@ -104,6 +110,29 @@ def test_results_of_another_run_are_not_believed_where_the_states_are_gone(stora
     assert results(storage) == [True, True]
     shutil.copy(mark_of(storage, RUNS[1]), mark_of(storage, RUNS[0]))
     assert results(storage) == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("analysis", "about"),
+    [
+        (EXPLAIN, {"shape": [1, 8, 0]}),
+        (EXPLAIN, {}),
+        (ATTACK, {"rows": [{"of": []}]}),
+        (ATTACK, {}),
+        (Epsilons(), {"epsilon_1": "x"}),
+        (Epsilons(), {"distance": 10**400}),
+    ],
+)
+def test_results_of_other_types_do_not_count(analysis, about, tmp_path):
+    job = Job(RUNS[0], AnalysisSettings(), "key", 1)
+    (tmp_path / "a.parquet").write_bytes(b"")
+    files = {".parquet": tmp_path / "a.parquet", ".yaml": tmp_path / "a.yaml"}
+    assert not analysis.is_whole(Found(job, described(RUNS, Storage(tmp_path))[RUNS[0].run_id], about, files))
+
+
+@pytest.mark.parametrize("rows", [[], [{}], [{"of": "model", "auc": "x"}], [{"clients": -1, "auc": True}]])
+def test_rows_without_a_number_have_no_mean(rows):
+    assert all(np.isnan(mean(rows)) or mean(rows) == 1 for mean in COLUMNS["membership"].values())
 
 
 def test_results_of_other_settings_are_not_believed(storage):
