@@ -120,7 +120,6 @@ def test_results_of_another_run_are_not_believed_where_the_states_are_gone(stora
         (ATTACK, {"rows": [{"of": []}]}),
         (ATTACK, {}),
         (Epsilons(), {"epsilon_1": "x"}),
-        (Epsilons(), {"distance": 10**400}),
     ],
 )
 def test_results_of_other_types_do_not_count(analysis, about, tmp_path):
@@ -128,6 +127,14 @@ def test_results_of_other_types_do_not_count(analysis, about, tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"")
     files = {".parquet": tmp_path / "a.parquet", ".yaml": tmp_path / "a.yaml"}
     assert not analysis.is_whole(Found(job, described(RUNS, Storage(tmp_path))[RUNS[0].run_id], about, files))
+
+
+def test_number_that_no_float_holds_does_not_count(storage):
+    job = asked(storage)[0]
+    run = described(RUNS, storage)[job.config.run_id]
+    spread = analysis_named("spread")
+    assert spread.is_whole(Found(job, run, {"distance": 10**300}, {}))
+    assert not spread.is_whole(Found(job, run, {"distance": 10**400}, {}))
 
 
 @pytest.mark.parametrize("rows", [[], [{}], [{"of": "model", "auc": "x"}], [{"clients": -1, "auc": True}]])
