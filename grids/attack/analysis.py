@@ -13,11 +13,14 @@ from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Found,
 from fedgrid.grids.analyses.analysis import Summary as ToShow
 from fedgrid.grids.attack.compute import attack
 from fedgrid.grids.attack.show import COLUMNS, LEVEL, Summary, summary_of, table_of
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import result_of
 from fedgrid.redaction import in_csv
 from fedgrid.tracking.papers.prigent.tables import against_attack
+from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.report.page import Section
+from fedgrid.tracking.scoring.run import RunResult
 from fedgrid.tracking.tables.table import Table
 
 MESSAGES = "error from messages MSE"
@@ -120,8 +123,14 @@ ATTACK = Attack()
 
 
 def _summary(kind: AttackKind, found: Sequence[Found]) -> Summary:
-    rows = [(each.run, row) for each in found for row in each.about["rows"]]
-    return summary_of(kind, rows, {each.run.run_id: result_of(each.run) for each in found})
+    results: dict[str, RunResult] = {}
+    for each in found:
+        try:
+            results[each.run.run_id] = result_of(each.run)
+        except RecordsError as error:
+            warn(f"{error}; its attack is left out")
+    there = [each for each in found if each.run.run_id in results]
+    return summary_of(kind, [(each.run, row) for each in there for row in each.about["rows"]], results)
 
 
 def _beside(summary: Summary) -> Table | None:
