@@ -239,7 +239,7 @@ def _artifacts(config: RunConfig, folder: Path) -> Iterator[list[Path]]:
         with suppress(FileNotFoundError, DamagedFile):  # As they are: the next launch says what is wrong.
             columns = schemas(config.evaluation.global_model, own_columns(config))
             found |= {path.name: path for path in write_joined(folder, Path(scratch), columns)}
-        yield [path for path in found.values() if path.is_file() and not path.is_symlink()]
+        yield [path for path in found.values() if path.is_file()]
 
 
 @contextmanager
