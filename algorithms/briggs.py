@@ -71,7 +71,7 @@ class Briggs(FedOpt):
         others there is no clustering, now or later.
         """
         if self.settings.pool_rounds and round_index < self.settings.round:
-            state = pool(state, moving(updates))
+            state = pool(state, moving(updates), standardise=self.settings.standardise)
         if round_index + 1 != self.settings.round:
             return state, Diagnostics()
         part = moving(updates)

@@ -79,7 +79,7 @@ class Ocfl(FedOpt):
         if (shots_taken >= self.settings.few_shot and not is_due) or len(part.clients) < 2:
             return state, Diagnostics()
         if self.settings.pool_rounds:
-            state = pool(state, part)
+            state = pool(state, part, standardise=self.settings.standardise)
         latest = np.append(state.arrays["temperatures"], temperature(part.cosine_distances_KK))
         state = state.keep(temperatures=latest[-self.settings.window - 1 :])
         if not (is_due or rises(latest.tolist(), self.settings.window)):

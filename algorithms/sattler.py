@@ -94,7 +94,7 @@ class Sattler(FedOpt):
         round, whether or not a split was possible, so that epsilons can be chosen from a plain run.
         """
         if self.settings.pool_rounds:
-            state = pool(state, moving(updates))
+            state = pool(state, moving(updates), standardise=self.settings.standardise)
         longest = max(float(state.arrays[LONGEST][0]), float(updates.norms_K.max(initial=0.0)))
         divided, mean_norms, max_norms = state.keep(**{LONGEST: np.array([longest])}), [], []
         for cluster in range(len(state.models)):

@@ -95,12 +95,17 @@ def shared_prefix_of(given: Mapping[str, Any], num_rounds: int, folder: Path, da
 
 
 def train(
-    config: RunConfig, setup: Setup, truth_K: Labels, num_rounds: int, data_dir: Path
+    config: RunConfig,
+    setup: Setup,
+    truth_K: Labels,
+    num_rounds: int,
+    data_dir: Path,
+    recorder: Recorder | None = None,
 ) -> list[tuple[tuple[int, ...], Matrix]]:
     """Return the clients and the Gram matrix of each round of plain averaging, at least `num_rounds`."""
     dataset = find(config.dataset, data_dir)
     of_model = config.model, dataset.shape, dataset.num_classes
-    recorder = Recorder()
+    recorder = Recorder() if recorder is None else recorder
     federation = Federation(
         algorithm=recorder,
         layout=layout_of(blank(*of_model)),

@@ -1,8 +1,9 @@
-"""Cosines of updates pooled over rounds, and cosines of what is left when their mean is taken out.
+"""Cosines of updates: pooled over rounds, without their mean, of standardised entries.
 
 Early in training all updates share a large common direction, which hides the groups; one round is also a
 noisy look at them. Both remedies need the cosines alone: for unit vectors with Gram matrix C, the differences
-from their mean have the Gram matrix H C H with H = I - 11'/K.
+from their mean have the Gram matrix H C H with H = I - 11'/K. And the entries in which clients differ most,
+mostly those of the last layer, drown the others: divided by their standard deviation all count alike.
 
 Shapes: K clients of the federation, M of them in a view.
 """
@@ -31,7 +32,10 @@ class CosineSettings(Section):
     pool_rounds: bool = False
     """Whether cosines are averaged over all rounds so far in which a pair of clients sent updates."""
 
-    omitted_defaults: ClassVar[tuple[str, ...]] = ("centre", "pool_rounds")
+    standardise: bool = False
+    """Whether each entry of the updates is divided by its standard deviation over the clients first."""
+
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("centre", "pool_rounds", "standardise")
 
 
 def clustering_distances(state: State, members: Updates, settings: CosineSettings) -> Matrix:
@@ -39,7 +43,7 @@ def clustering_distances(state: State, members: Updates, settings: CosineSetting
 
     Members that never met by an update that has a direction are compared by this round alone.
     """
-    distances_MM = members.cosine_distances_KK
+    distances_MM = _distances(members, settings.standardise)
     if settings.pool_rounds and (cosines_MM := pooled_cosines(state, members.clients)) is not None:
         distances_MM = 1.0 - cosines_MM
     if settings.centre:
@@ -62,14 +66,14 @@ def centred_cosines(cosines_MM: Matrix) -> Matrix:
     return np.asarray(np.clip(centred_MM, -1.0, 1.0))
 
 
-def pool(state: State, moving: Updates) -> State:
+def pool(state: State, moving: Updates, *, standardise: bool = False) -> State:
     """Return the state whose sums hold this round's cosines too; `moving` has no zero update."""
     num_clients = len(state.labels_K)
     zeros_KK = np.zeros((num_clients, num_clients))
     sums_KK = state.arrays.get(POOLED, zeros_KK).copy()
     met_KK = state.arrays.get(MET, zeros_KK.astype(np.int64)).copy()
     pairs = np.ix_(moving.clients, moving.clients)
-    sums_KK[pairs] += 1.0 - moving.cosine_distances_KK
+    sums_KK[pairs] += 1.0 - _distances(moving, standardise)
     met_KK[pairs] += 1
     return state.keep(**{POOLED: sums_KK, MET: met_KK})
 
@@ -84,3 +88,7 @@ def pooled_cosines(state: State, clients: Sequence[int]) -> Matrix | None:
     pairs = np.ix_(clients, clients)
     met_MM = state.arrays[MET][pairs]
     return None if (met_MM == 0).any() else state.arrays[POOLED][pairs] / met_MM
+
+
+def _distances(updates: Updates, standardise: bool) -> Matrix:
+    return updates.standardised_distances_KK if standardise else updates.cosine_distances_KK

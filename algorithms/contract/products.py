@@ -1,5 +1,7 @@
 """Inner products of long vectors in one streamed pass, the distances that follow from them, and means.
 
+Standardised vectors have inner products, too, in a pass of their own.
+
 Shapes: K vectors, P entries each.
 """
 
@@ -115,6 +117,47 @@ def inner_products(vectors: Sequence[Vector], width: int, threads: int = 1) -> P
     total_KK[0], total_KK[:, 0] = 0.0, 0.0
     position = np.argsort(order)
     return Products(total_KK[np.ix_(position, position)], cross_K[position], common)
+
+
+def standardised_products(
+    vectors: Sequence[Vector], lengths_K: Matrix, width: int, threads: int = 1
+) -> Products:
+    """Return the inner products of vectors of length 1 whose entries are divided by their standard deviation.
+
+    The deviation of an entry is that over the vectors. Entries that are equal everywhere are left out: they
+    tell no two vectors apart. The products are split at the mean.
+
+    Args:
+        vectors: K >= 1 of them. A zero vector stays one.
+        lengths_K: their Euclidean norms over these entries.
+        width: the number of entries, from the first on.
+        threads: blocks at a time; the result does not depend on it.
+    """
+    scales_K = np.divide(1.0, lengths_K, out=np.zeros_like(lengths_K), where=lengths_K > 0)
+    scales_K1 = scales_K.astype(np.float32)[:, None]
+
+    def block_products(columns: slice) -> Matrix:
+        rows = np.stack([vector[columns] for vector in vectors]) * scales_K1
+        mean = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
+        rows -= mean
+        deviation = rows.std(axis=0, dtype=np.float64).astype(np.float32)
+        both = np.vstack([mean, rows])
+        np.divide(both, deviation, out=both, where=deviation > 0)
+        both[:, deviation == 0] = 0.0
+        return np.asarray(both @ both.T, np.float64)
+
+    total = np.asarray(sum(map_blocks(block_products, width, threads)))
+    return Products(total[1:, 1:], total[0, 1:], float(total[0, 0]))
+
+
+def manhattan_distances(vectors: Sequence[Vector], width: int, threads: int = 1) -> Matrix:
+    """Return the sums of absolute differences of the first `width` entries, shape (K, K)."""
+
+    def block_sums(columns: slice) -> Matrix:
+        block = np.stack([vector[columns] for vector in vectors])
+        return np.stack([np.abs(block - row).sum(axis=1, dtype=np.float64) for row in block])
+
+    return np.asarray(sum(map_blocks(block_sums, width, threads)))
 
 
 def mean_of(rows: Sequence[NDArray[Any]], shares: Sequence[float] | None) -> Matrix:

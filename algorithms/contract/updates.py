@@ -18,8 +18,10 @@ from fedgrid.algorithms.contract.products import (
     Products,
     Vector,
     inner_products,
+    manhattan_distances,
     map_blocks,
     mean_of,
+    standardised_products,
 )
 from fedgrid.algorithms.contract.source import UPDATE, Arrays, InMemory, Source, read_only
 
@@ -124,10 +126,7 @@ class Updates:
         """Inner products of all pairs, in one pass."""
         if not self.clients:
             return Products(np.zeros((0, 0)), np.zeros(0), 0.0)
-        known = self._cached(
-            "products", lambda: inner_products(self._vectors, self._width, self._threads).arrays()
-        )
-        return Products(known["differences_KK"], known["cross_K"], float(known["common"]))
+        return self._products("products", lambda: inner_products(self._vectors, self._width, self._threads))
 
     @property
     def gram_KK(self) -> Matrix:
@@ -159,13 +158,25 @@ class Updates:
         return np.sqrt(self.products.squared_distances_KK)
 
     @cached_property
+    def standardised_distances_KK(self) -> Matrix:
+        """1 - cosine of updates whose entries are standardised, shape (K, K); a pass of its own over them.
+
+        The updates are scaled to length 1, and each entry is divided by its standard deviation over the
+        clients of the view. So all entries count alike, and not the few along which clients differ most.
+        Zero updates are at distance 1.
+        """
+        return self._products(
+            "standardised",
+            lambda: standardised_products(self._vectors, self.norms_K, self._width, self._threads),
+        ).cosine_distances_KK
+
+    @cached_property
     def manhattan_distances_KK(self) -> Matrix:
         """Sums of absolute differences, shape (K, K); a pass of its own over the updates."""
-
-        def sums() -> Arrays:
-            return {"sums_KK": np.asarray(sum(self._map_blocks(self._block_manhattan, self._width)))}
-
-        return self._cached("manhattan", sums)["sums_KK"]
+        return self._cached(
+            "manhattan",
+            lambda: {"sums_KK": manhattan_distances(self._vectors, self._width, self._threads)},
+        )["sums_KK"]
 
     def vectors(self) -> list[Vector]:
         """Return the updates themselves, each float32, shape (P,), in the order of `clients`."""
@@ -265,6 +276,10 @@ class Updates:
     def _vectors(self) -> list[Vector]:
         return read_only(self._source.fetch(self.clients))
 
+    def _products(self, statistic: str, compute: Callable[[], Products]) -> Products:
+        known = self._cached(statistic, lambda: compute().arrays())
+        return Products(known["differences_KK"], known["cross_K"], float(known["common"]))
+
     def _cached(self, statistic: str, compute: Callable[[], Arrays]) -> Arrays:
         """Return a statistic of all updates in this view from the source's cache; compute it on a miss."""
         seen = "parameters" if self._width == self.layout.num_parameters else "state"
@@ -277,10 +292,6 @@ class Updates:
 
     def _map_blocks(self, function: Callable[[slice], T], width: int) -> list[T]:
         return map_blocks(function, width, self._threads)
-
-    def _block_manhattan(self, columns: slice) -> Matrix:
-        block = np.stack([vector[columns] for vector in self._vectors])
-        return np.stack([np.abs(block - row).sum(axis=1, dtype=np.float64) for row in block])
 
 
 def _name(statistic: str, *inputs: object) -> str:

@@ -124,7 +124,10 @@ class OneClient(OneGroup):
 
 
 def rotate(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
-    """Turn images anticlockwise by `group` / `num_groups` of a full turn."""
+    """Turn images anticlockwise by `group` / `num_groups` of a full turn, in whole quarters.
+
+    Three groups are turned by 0, 90 and 180 degrees.
+    """
     quarters = group * QUARTERS // num_groups
     return replace(held, images=np.ascontiguousarray(np.rot90(held.images, quarters, axes=(2, 3))))
 
@@ -164,9 +167,9 @@ def _rng_of(image: Images) -> np.random.Generator:
 
 
 def _problem_with_turns(num_groups: int, facts: Facts) -> str:
-    if QUARTERS % num_groups:
-        return "turns by quarters of a full turn; take 4 groups (0, 90, 180, 270 degrees), 2 (0, 180) or 1"
-    if num_groups == QUARTERS and facts.shape is not None and facts.shape[1] != facts.shape[2]:
+    if num_groups > QUARTERS:
+        return "turns by quarters of a full turn; take at most 4 groups (0, 90, 180, 270 degrees)"
+    if num_groups > 2 and facts.shape is not None and facts.shape[1] != facts.shape[2]:
         size = "x".join(map(str, facts.shape))
         return f"turns images by 90 degrees, these are {size}; make them square, or take 2 groups (0, 180)"
     return ""

@@ -84,6 +84,18 @@ class TestDistances:
         found = clustering_distances(state, updates_of(self.LAST), CosineSettings(**settings))
         np.testing.assert_allclose(found, [[0, distance], [distance, 0]], atol=1e-12)
 
+    def test_standardised_entries_are_compared_and_pooled(self):
+        """By hand in `test_updates`: 0.04 in the second round; (1, 0) and (0, 1) in the first: 1."""
+        settings = CosineSettings(standardise=True, pool_rounds=True)
+        state = start(create("fedavg"), 2)
+        for round_of in (clients((1, 0), (0, 1)), clients((3, 4), (8, 6))):
+            state = pool(freeze(state), updates_of(round_of), standardise=True)
+        found = clustering_distances(state, updates_of(clients((3, 4), (8, 6))), settings)
+        assert found[0, 1] == pytest.approx((1 + 0.04) / 2, abs=1e-6)
+        assert clustering_distances(
+            start(create("fedavg"), 2), updates_of(clients((3, 4), (8, 6))), CosineSettings(standardise=True)
+        )[0, 1] == pytest.approx(0.04, abs=1e-6)
+
     def test_defaults_take_the_published_distances(self, state):
         updates = updates_of(self.LAST)
         found = clustering_distances(state, updates, CosineSettings())

@@ -62,6 +62,47 @@ def test_mean_is_the_unweighted_mean_over_the_whole_state():
     np.testing.assert_allclose(mean, stacked(vectors).mean(axis=0), rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.usefixtures("_block")
+def test_standardised_distances_match_numpy():
+    vectors = random_vectors()
+    rows_KP = stacked(vectors).astype(np.float64)
+    rows_KP /= np.linalg.norm(rows_KP, axis=1, keepdims=True)
+    deviation_P = rows_KP.std(axis=0)
+    rows_KP = rows_KP[:, deviation_P > 0] / deviation_P[deviation_P > 0]
+    rows_KP /= np.linalg.norm(rows_KP, axis=1, keepdims=True)
+    found_KK = updates_of(vectors).standardised_distances_KK
+    np.testing.assert_allclose(found_KK, 1 - rows_KP @ rows_KP.T, atol=1e-5)
+    assert np.diagonal(found_KK).tolist() == [0] * len(vectors)
+
+
+def test_standardised_distances_by_hand():
+    """Entries 0 and 1 are 0.6, 0.8 and 0.8, 0.6: mean 0.7, deviation 0.1; the third is 0 for both.
+
+    Divided by 0.1 the updates are (6, 8) and (8, 6): cosine 96 / 100.
+    """
+    view = updates_of(clients((3, 4, 0), (8, 6, 0)))
+    assert view.standardised_distances_KK == pytest.approx(np.array([[0, 0.04], [0.04, 0]]), abs=1e-6)
+
+
+def test_standardised_distances_do_not_depend_on_an_entrys_unit():
+    """The third entry, a thousand times as large in the second view, would be all that cosines see.
+
+    The lengths are 1 and the same in all rows, so that only the entry's unit differs.
+    """
+    rows = np.random.default_rng(0).choice([-1.0, 1.0], (5, 40))
+    scales = np.ones(40)
+    scales[2] = 1000.0
+    first, second = (
+        updates_of(clients(*map(tuple, rows * scale))).standardised_distances_KK for scale in (1.0, scales)
+    )
+    np.testing.assert_allclose(first, second, atol=1e-5)
+
+
+def test_zero_update_has_no_standardised_direction():
+    view = updates_of(clients((0, 0), (1, 2), (2, 1)))
+    assert view.standardised_distances_KK[0].tolist() == [0, 1, 1]
+
+
 def test_two_clients_by_hand():
     """u = (3, 4), v = (6, 0): <u, v> = 18, cos = 18 / 30 = 0.6, u - v = (-3, 4), mean (4.5, 2)."""
     view = updates_of(clients((3, 4), (6, 0)))

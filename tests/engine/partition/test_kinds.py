@@ -91,7 +91,7 @@ def test_sizes_change_the_id_and_their_absence_does_not():
 @pytest.mark.parametrize(
     ("kind", "given", "said"),
     [
-        ("rotated", {"sizes": [10, 5, 5]}, "split.num_clusters = 3: split rotated turns by quarters"),
+        ("rotated", {"sizes": [4, 4, 4, 4, 4]}, "split.num_clusters = 5: split rotated turns by quarters"),
         ("rotated", {"sizes": [10, 5, 3, 1]}, "has 19 clients, but clients = 20; take clients: 19"),
         ("rotated", {"sizes": [15, 5], "num_clusters": 4}, "has 2 groups, but split.num_clusters = 4"),
         ("rotated", {"sizes": [20, 0]}, "split.sizes"),

@@ -92,6 +92,11 @@ def test_noise_has_the_groups_deviation_and_depends_on_the_image_alone():
     assert add_noise(held.take(slice(0, 0)), 1, 4, 10).images.shape == (0, 1, 30, 30)
 
 
+def test_three_groups_are_turned_by_whole_quarters():
+    turned = [rotate(CORNER, group, 3, 10).images[0, 0].tolist() for group in range(3)]
+    assert turned == [np.rot90(CORNER.images[0, 0], quarters).tolist() for quarters in range(3)]
+
+
 @pytest.mark.parametrize("split", KINDS)
 def test_groups_of_given_sizes_are_the_first_clients_and_the_next(split):
     pool, server = load("digits", NOWHERE)
@@ -175,7 +180,7 @@ def test_reference_images_are_a_mixture_and_in_no_test_set():
 @pytest.mark.parametrize(
     ("split", "groups", "says"),
     [
-        ("rotated", 3, "turns by quarters .* take 4 groups"),
+        ("rotated", 5, "turns by quarters .* take at most 4"),
         ("flipped", 11, ".* take at most 10"),
         ("swapped", 6, ".* take at most 5"),
     ],
@@ -189,7 +194,7 @@ def test_impossible_numbers_of_groups_are_refused(split, groups, says):
 def test_images_that_are_not_square_cannot_be_turned_by_90_degrees():
     scenario, facts = Scenario("folder", "rotated", 4), Facts(10, 1000, (3, 28, 32))
     with pytest.raises(ConfigError, match="turns images by 90 degrees, these are 3x28x32; make them square"):
-        ROTATED.check(scenario, facts, Split(num_clusters=4), 0)
+        ROTATED.check(scenario, facts, Split(num_clusters=3), 0)
     ROTATED.check(scenario, facts, Split(num_clusters=2), 0)
 
 

@@ -1,0 +1,39 @@
+"""The digits of the first classes alone, as a file that `npz:PATH` reads."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.run_setup import images_of
+
+
+def with_dataset(given: Mapping[str, Any], folder: Path, data_dir: Path) -> dict[str, Any]:
+    """Return settings of a run whose data set has the first `classes` alone, if they say so.
+
+    The data set is digits by default; the model and the training are those of digits.
+    """
+    settings = {"dataset": "digits", "algorithm": "fedavg", **given}
+    count = settings.pop("classes", None)
+    if count is None:
+        return settings
+    path = folder / f"digits-of-{count}-classes.npz"
+    if not path.exists():
+        _write(path, count, data_dir)
+    usual = complete({"dataset": "digits", "clients": 2, "algorithm": "fedavg"}, data_dir)
+    training = {**usual.training.model_dump(mode="json"), **settings.get("training", {})}
+    return {**settings, "dataset": f"npz:{path}", "model": usual.model, "training": training}
+
+
+def _write(path: Path, count: int, data_dir: Path) -> None:
+    pair, _ = images_of("digits", data_dir)
+    arrays = {}
+    for name, held in zip(("train", "test"), pair, strict=True):
+        chosen = held.labels < count
+        arrays |= {f"{name}_images": held.images[chosen][:, 0], f"{name}_labels": held.labels[chosen]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part.npz")
+    np.savez(part, **arrays)
+    part.rename(path)
