@@ -4,8 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from fedgrid.tracking.papers import claims_table
 from fedgrid.tracking.papers.claims_table import claims
+from fedgrid.tracking.papers.shared.claim import Check, Claim
+from fedgrid.tracking.papers.shared.paper import Paper
+from fedgrid.tracking.report import of_papers
 from fedgrid.tracking.report.contents import report_page
+from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 
 
@@ -205,3 +210,19 @@ def test_only_a_report_that_is_asked_for_the_papers_has_the_table_of_claims():
     page = report_page(study, published=True)
     [table] = [table for table in page.tables() if table.name == "claims"]
     assert [(row.section, row.name) for row in table.rows] == [("FLIS", "SOLO beats all global baselines")]
+
+
+def test_a_further_paper_is_what_its_folder_says_and_an_entry_in_the_list_of_papers(monkeypatch):
+    """Nothing else knows a paper: the report has its tables and its claims."""
+    table = Table("sixth-1", "Table 1", "", (Column("acc."),), (Row("BNC", (Cell("0.50"),)),))
+    check = Check("BNC", "", (1.0,))
+    claim = Claim("Sixth", "more is better", "0.5", "BNC", "above 0", lambda study: [check])
+    sixth = Paper("sixth", "Sixth et al.", lambda study: (table,), claims=(claim,))
+    for module in (claims_table, of_papers):
+        monkeypatch.setattr(module, "PAPERS", (*module.PAPERS, sixth))
+    page = report_page(study_of([finished("BNC", 0, ari=0.5)]), published=True)
+    sections = {section.name: section for section in page.sections}
+    assert sections["published-sixth"].title.endswith("Sixth et al.")
+    assert sections["published-sixth"].items == (table,)
+    [row] = sections["claims"].items[0].rows
+    assert (row.section, row.name) == ("Sixth", "more is better")

@@ -1,0 +1,211 @@
+"""Through which modules a value passes: an update to Table 1, a key to the round, a score to the report.
+
+    python -m benchmarks.walks [TREE]
+
+Does one small run in this process with the code of TREE (a checkout; without it, this one), then its report.
+Notes each call of a function of fedgrid that is given the value, and each that returns it. A *pass* leads
+from one module to another; a *hop* is a pair of modules with any number of passes from the one to the other;
+*both ways* counts the pairs with hops in both directions. Not noted is a value within an object that holds
+all of a run, or of many (`WHOLE`), or that is no frozen dataclass.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field, fields, is_dataclass
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Any, TypeAlias
+
+import numpy as np
+
+HERE = Path(__file__).parents[1]
+PACKAGES = ("algorithms", "engine", "grids", "tracking")
+Holds: TypeAlias = Callable[[Any], bool]
+DEPTH = 4
+"""Of lists, mappings and objects within one another that are searched."""
+MOST = 500
+"""Entries of a list or mapping that is searched."""
+WHOLE = {"RunConfig", "Federation", "Grid", "Preset", "Session", "Opened", "Study", "GridFolder"}
+"""Names of classes, in this code or earlier, that hold all of a run, or of many."""
+OF_AN_UPDATE = {
+    *("LocalResult", "Sent", "SentReply", "Reply", "TrainReport", "Updates", "Products", "Diagnostics"),
+    *("RoundOutcome", "RoundRecord", "Records", "Clustering", "PublishedClustering"),
+}
+"""Names of classes that hold an update, or what was made of it."""
+SHARE = 0.4375
+"""Of clients: a value that nothing else in the run has."""
+ARI = 0.5945945945945946
+"""Of the run after its last round."""
+RUN = {
+    "dataset": "digits",
+    "clients": 6,
+    "algorithm": {"name": "sattler", "cooldown": 1, "epsilon_1": 1.0, "epsilon_2": 0.0},
+    "training": {"rounds": 3, "local_epochs": 1},
+    "split": {"kind": "overlapping-imbalanced", "draws": 40, "server_images": 50},
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A value, and the run in which it is followed."""
+
+    name: str
+    holds: Holds
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    """Further keys of the run."""
+    elsewhere: tuple[str, ...] = ()
+    """Modules whose names begin so are on the way to somewhere else."""
+    report: bool = True
+    """Whether it goes on to the report."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The modules that a value has passed, and the pairs of them between which it did."""
+
+    modules: frozenset[str]
+    hops: frozenset[tuple[str, str]]
+    passes: int
+
+    @property
+    def both_ways(self) -> int:
+        """Number of pairs of modules with hops in both directions."""
+        return sum((to, start) in self.hops for start, to in self.hops) // 2
+
+
+def holding(value: float, classes: Collection[str] = ()) -> Holds:
+    """Return whether an object is, or holds, a value (also as text) or an object of one of some classes."""
+
+    def holds(given: Any, depth: int = DEPTH) -> bool:
+        name = type(given).__name__
+        if name in classes:
+            return True
+        match given:
+            case float():
+                return bool(given == value)
+            case str():
+                return str(value) in given
+            case np.ndarray():
+                return bool(given.dtype == np.float64 and given.size < MOST and (given == value).any())
+        inner = () if not depth or name in WHOLE else _inner(given)
+        return len(inner) < MOST and any(holds(each, depth - 1) for each in inner)
+
+    return holds
+
+
+def _inner(given: Any) -> Sequence[Any]:
+    if isinstance(given, Mapping):
+        return [*given.keys(), *given.values()]
+    if isinstance(given, list | tuple | set | frozenset):
+        return [*given]
+    kind = type(given)
+    if is_dataclass(kind) and kind.__dataclass_params__.frozen:
+        return [getattr(given, each.name, None) for each in fields(kind)]
+    return ()
+
+
+def walk_of(threads: Iterable[Sequence[str]]) -> Walk:
+    """Return the walk of a value that was in these modules, one after the other, in each of some threads."""
+    found = [list(modules) for modules in threads]
+    steps = [pair for modules in found for pair in zip(modules, modules[1:], strict=False)]
+    passes = [(start, to) for start, to in steps if start != to]
+    return Walk(frozenset(module for modules in found for module in modules), frozenset(passes), len(passes))
+
+
+@contextmanager
+def followed(tree: Path, case: Case) -> Iterator[dict[int, list[str]]]:
+    """Note, by thread, the modules of a tree that are given the value in the block, or get it back."""
+    passed: dict[int, list[str]] = {}
+    names: dict[str, str] = {}
+    at_work = threading.local()
+
+    def module_of(frame: FrameType | None) -> str:
+        """Return the module that a frame runs, empty if it is none of the packages'."""
+        if frame is None:
+            return ""
+        file = frame.f_code.co_filename
+        if file not in names:
+            path = Path(file).resolve()
+            parts = path.relative_to(tree).with_suffix("").parts if path.is_relative_to(tree) else ("",)
+            names[file] = ".".join(parts) if parts[0] in PACKAGES else ""
+        return names[file]
+
+    def note(frame: FrameType, event: str, result: Any) -> None:
+        if event not in ("call", "return") or not module_of(frame) or getattr(at_work, "now", False):
+            return
+        at_work.now = True  # Properties that are looked at call functions, too.
+        found = [result] if event == "return" else [*frame.f_locals.values()]
+        to = frame if event == "call" else frame.f_back
+        while to is not None and not module_of(to):
+            to = to.f_back
+        module = module_of(to)
+        if module and not module.startswith(case.elsewhere or ("-",)) and any(map(case.holds, found)):
+            passed.setdefault(threading.get_ident(), []).append(module)
+        at_work.now = False
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield passed
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+BESIDE_TABLE_1 = (
+    *("grids.cli", "grids.mlflow_log", "tracking.mlflow", "grids.display", "grids.browse", "tracking.report"),
+    *("tracking.figures", "tracking.exposure", "tracking.papers", "tracking.claims", "tracking.against"),
+    *("tracking.tables.cost", "tracking.tables.personalisation", "tracking.scoring.cost"),
+)
+CASES = (
+    Case("an update to Table 1", holding(ARI, OF_AN_UPDATE), elsewhere=BESIDE_TABLE_1),
+    Case("the key participation to the round", holding(SHARE), {"participation": SHARE}, report=False),
+    Case("a score to MLflow and to the report", holding(ARI)),
+)
+
+
+def measure(tree: Path) -> None:
+    """Print the walks in the code of a tree, which this process imports."""
+    # Else its import would be a process of its own.
+    import mlflow.tracking  # noqa: F401
+
+    from fedgrid.grids.cli import main
+    from tests.e2e.same_bytes_runs import in_words_of
+
+    for number, case in enumerate(CASES):
+        name = f"walk{number}"
+        Path(f"{name}.yaml").write_text(json.dumps(in_words_of(tree, {**RUN, **case.keys})))
+        with followed(tree, case) as passed:
+            for command in (["run", f"{name}.yaml", "--in-process"], ["report", name])[: 1 + case.report]:
+                sys.argv = ["fedgrid", *command, "--storage", name]
+                try:
+                    with redirect_stdout(StringIO()):
+                        main.run_command()
+                except SystemExit as end:
+                    if end.code:
+                        raise
+        walk = walk_of(passed.values())
+        counts = f"{len(walk.modules)} modules, {len(walk.hops)} hops, {walk.both_ways} both ways"
+        print(f"{case.name}: {counts}, {walk.passes} passes")
+        print("   " + " ".join(dict.fromkeys(module for each in passed.values() for module in each)))
+
+
+def main() -> None:
+    """Measure a tree in a process of its own, below a folder that is deleted afterwards."""
+    tree = Path(sys.argv[1] if len(sys.argv) > 1 else HERE).resolve()
+    path = {"PYTHONPATH": f"{tree / 'src'}{os.pathsep}{HERE}"}
+    code = f"from benchmarks.walks import measure, Path; measure(Path({str(tree)!r}))"
+    with TemporaryDirectory(prefix="walks-") as folder:
+        environment = {**os.environ, **path, "FEDGRID_CACHE": folder}
+        subprocess.run([sys.executable, "-P", "-c", code], env=environment, cwd=folder, check=True)
+
+
+if __name__ == "__main__":
+    main()

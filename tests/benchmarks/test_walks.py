@@ -1,0 +1,52 @@
+"""What counts as a hop of a value, and where a value is found."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from benchmarks.walks import holding, walk_of
+
+
+def test_hop_counts_once_passes_each_time_and_a_thread_begins_anew():
+    walk = walk_of([["a", "b", "b", "a", "b", "c"], ["d"]])
+    assert walk.modules == {"a", "b", "c", "d"}
+    assert walk.hops == {("a", "b"), ("b", "a"), ("b", "c")}
+    assert (walk.both_ways, walk.passes) == (1, 4)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    value: object
+
+
+@dataclass
+class Service:
+    value: object
+
+
+class RunConfig(Frozen):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (0.25, True),
+        (0.5, False),
+        ("at 0.25 of all", True),
+        (np.array([1.0, 0.25]), True),
+        (np.array([1, 2]), False),
+        ({"a": [(Frozen(0.25),)]}, True),
+        ([[[[[0.25]]]]], False),
+        (Service(0.25), False),
+        (RunConfig(0.25), False),
+    ],
+)
+def test_value_is_found_within_data_but_not_within_services_or_whole_runs(given, found):
+    assert holding(0.25)(given) == found
+
+
+def test_object_of_a_class_is_found_by_its_name():
+    assert holding(0.25, {"Service"})([Service(1)])
+    assert not holding(0.25, {"Frozen"})([Service(1)])
