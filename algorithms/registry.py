@@ -18,8 +18,6 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {}
 ALSO_CALLED: dict[str, str] = {}
 """What papers and tables call algorithms, in small letters -> name here, for messages."""
 
-AS_PUBLISHED = " as published"
-
 _titles: dict[str, str] = {}
 _references: set[str] = set()
 
@@ -27,11 +25,6 @@ _references: set[str] = set()
 def title(name: str) -> str:
     """Return what tables call an algorithm; its name if its plugin is not loaded and left no title."""
     return ALGORITHMS[name].title if name in ALGORITHMS else _titles.get(name, name)
-
-
-def published_title(name: str) -> str:
-    """Return what the papers' tables call an algorithm, or the one that it is "as published"."""
-    return title(name).removesuffix(AS_PUBLISHED)
 
 
 def is_reference(name: str) -> bool:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import ray
 
-from fedgrid.engine.clients.placement import Request, cluster_nodes, plan
+from fedgrid.engine.clients.placement import Request, plan
 from fedgrid.engine.clients.ray_pool import RayPool
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.records import RoundRecord
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.ray_cluster.cluster import connected
+from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 
 
 @contextmanager

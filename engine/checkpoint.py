@@ -24,6 +24,7 @@ from fedgrid.engine.format import FORMAT, METADATA, DamagedFile, UnreadableFile,
 from fedgrid.engine.integrity.files import checksum, stamped
 from fedgrid.engine.storage.atomic import flush, replacing
 from fedgrid.engine.uplink.accountant import Spent
+from fedgrid.regular_files import LARGEST_STATE, read_regular
 
 KEEP = 2
 """Number of stored states. If the newest is damaged, the run continues from the one before."""
@@ -110,7 +111,7 @@ def load(folder: Path, rounds_done: int) -> RunState | None:
     state_name, _ = names(rounds_done)
     try:
         if state_name not in checksums or any(
-            checksum(folder / name) != digest for name, digest in checksums.items()
+            checksum(folder / name, LARGEST_STATE) != digest for name, digest in checksums.items()
         ):
             return None
         tensors = dict(sorted(_load(folder / state_name).items()))
@@ -180,7 +181,7 @@ def _memory_place(name: str) -> tuple[int, int]:
 def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:
     """Return file name -> checksum of a state, empty if they cannot be read."""
     try:
-        lines = (folder / names(rounds_done)[1]).read_text().splitlines()
+        lines = read_regular(folder / names(rounds_done)[1]).decode().splitlines()
         pairs = [line.split() for line in lines]
         found = {name: digest for digest, name in pairs}
     except (OSError, ValueError) as error:

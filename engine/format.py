@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.errors import ConfigError, RunError, StorageError
-from fedgrid.regular_files import check_regular
+from fedgrid.regular_files import read_regular
 
 FORMAT = 1
 METADATA = "fedgrid_format"
@@ -97,8 +97,7 @@ def unseal(path: Path, text: str | bytes | None = None) -> dict[str, Any]:
     """
     try:
         if text is None:
-            check_regular(path)
-            text = path.read_bytes()
+            text = read_regular(path)
         values = json.loads(text)
     except FileNotFoundError:
         raise

@@ -36,14 +36,12 @@ def folder_of(root: Path, config: RunConfig) -> Path:
     """Return the folder of a run under a storage's `root`.
 
     Raises:
-        ConfigError: its name, or a link, leads elsewhere.
+        ConfigError: its name leads elsewhere.
     """
     name = f"{config.name}-{config.run_id}"
     if "/" in name or "\0" in name:
         raise ConfigError(f"a run named {name!r}: expected no / in the names of data set and algorithm")
-    if os.path.islink(folder := root / name):
-        raise ConfigError(f"{folder} is a link: what belongs to a storage lies in its folder")
-    return folder
+    return root / name
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from fedgrid.engine.data.datasets import find
 from fedgrid.engine.data.identity import load_known
 from fedgrid.engine.data.pixel_statistics import statistics_for
 from fedgrid.engine.data.readers import Pair
-from fedgrid.engine.disturbances.drift import moved_parts
 from fedgrid.engine.disturbances.held import client_data
+from fedgrid.engine.disturbances.moved import moved_parts
 from fedgrid.engine.partition.kinds import transform_of
 from fedgrid.engine.partition.server_images import hold_out, server_parts, sets_of_groups
 from fedgrid.engine.partition.split import client_sets

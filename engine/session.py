@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from fedgrid.engine.before_training.pretraining import ENCODER, pretraining_of
+from fedgrid.engine.before_training.pretraining import ENCODER, Pretraining, pretraining_of
 from fedgrid.engine.checkpoint import RunState
 from fedgrid.engine.clients.machine import Machine, slow_precision, that_matter
 from fedgrid.engine.clients.messages import Setup
@@ -87,13 +87,7 @@ class Session:
         setup, truth_K = prepare(config, self._data_dir)
         machines = self._machines(config)
         rounds_done = run_state.rounds_done if run_state else 0
-        algorithm = algorithm_of(config)
-        (_, official), images = images_of(config.dataset, self._data_dir)
-        pretraining = pretraining_of(config, algorithm, setup, machines, official, self._data_dir)
-        parts = dict(made_with(algorithm, images, machines))
-        if pretraining is not None:
-            parts[ENCODER] = pretraining.id
-        folder.note_made_with(parts, rounds_done, accept=self._accept)
+        pretraining = self._note_origin(config, folder, setup, machines, rounds_done)
         encoder = None
         if pretraining is not None and rounds_done < config.training.rounds:
             encoder = pretraining.encoder(self._pool, storage, folder.log)
@@ -101,14 +95,14 @@ class Session:
         federation = Federation.of(config, setup, truth_K, threads=self._threads, encoder=encoder)
         if run_state is None:
             run_state = federation.begin(fresh_models(config, setup))
-        folder.log(f"continues after round {run_state.rounds_done}" if run_state.rounds_done else "starts")
+        folder.log(f"continues after round {rounds_done}" if rounds_done else "starts")
         if (slow := slow_precision(machines, config.training.precision)) is not None:
             folder.log(f"warning: {slow}")
         cache = self._open_cache(config, storage, setup, machines)
-        if run_state.rounds_done == federation.rounds:
+        if rounds_done == federation.rounds:
             retry_after_eviction(folder.finish, cache)
         self._run = Opened(folder, federation, run_state, cache)
-        return run_state.rounds_done
+        return rounds_done
 
     def next_round(self) -> RoundRecord:
         """Run, and keep, one round.
@@ -137,6 +131,28 @@ class Session:
         if is_last:
             retry_after_eviction(folder.finish, cache)
         return record
+
+    def _note_origin(
+        self,
+        config: RunConfig,
+        folder: RunFolder,
+        setup: Setup,
+        machines: Sequence[Machine],
+        rounds_done: int,
+    ) -> Pretraining | None:
+        """Note what the next rounds are made with; return the training of the run's encoder, if it has one.
+
+        Raises:
+            ConfigError: the rounds so far were made with something else, and that is not accepted.
+        """
+        algorithm = algorithm_of(config)
+        (_, official), images = images_of(config.dataset, self._data_dir)
+        pretraining = pretraining_of(config, algorithm, setup, machines, official, self._data_dir)
+        parts = dict(made_with(algorithm, images, machines))
+        if pretraining is not None:
+            parts[ENCODER] = pretraining.id
+        folder.note_made_with(parts, rounds_done, accept=self._accept)
+        return pretraining
 
     def _machines(self, config: RunConfig) -> Sequence[Machine]:
         """Return the machines that the clients train on: one kind, unless several are accepted."""

@@ -10,6 +10,8 @@ import pytest
 
 CHECKOUT = Path(__file__).parents[1]
 PACKAGES = ("algorithms", "engine", "grids", "tracking")
+AT_THE_TOP = CHECKOUT / "src" / "fedgrid"
+"""Beside links to the packages: modules that every package may import, such as `redaction`."""
 MODULES_A_ROOM = 14
 LINES_A_FILE = 300
 LINES_A_FUNCTION = 40
@@ -34,6 +36,16 @@ MAY_IMPORT = {
     "grids": {"grids", "engine", "algorithms", "tracking"},
     "tracking": {"tracking"},
 }
+BY_NAME = {
+    "src/fedgrid/__init__.py": "what `import fedgrid` offers, on demand",
+    "engine/models/registry.py": "a model's module, which imports torch, when it is built",
+    "engine/storage/remote.py": "fsspec",
+    "engine/data/downloads.py": "torchvision",
+    "engine/data/readers.py": "torchvision",
+    "grids/execution/import_meanwhile.py": "torch, in a thread",
+    "grids/ray_cluster/preload.py": "torch, in a thread",
+}
+"""Files that import modules by their name, and which: the first two have tables of modules of ours."""
 
 Graph = Mapping[str, frozenset[str]]
 
@@ -46,18 +58,24 @@ def files() -> Mapping[str, Path]:
         for path in sorted((CHECKOUT / package).rglob("*.py")):
             parts = path.relative_to(CHECKOUT).with_suffix("").parts
             found[".".join(parts).removesuffix(".__init__")] = path
-    return found
+    return found | {path.stem: path for path in sorted(AT_THE_TOP.glob("*.py")) if path.stem != "__init__"}
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """Return a file, parsed."""
+    return ast.parse(path.read_text())
 
 
 def imported(tree: ast.AST, *, for_types: bool = True) -> Iterator[str]:
     """Yield the full names that a module imports, also inside functions: `a.b.c` of `from a.b import c`.
 
-    Those below `if TYPE_CHECKING:` are left out without `for_types`.
+    Those below `if TYPE_CHECKING:` are left out without `for_types`, those below its `else` are not.
     """
     left_out: set[ast.AST] = set()
     for node in ast.walk(tree):
         if not for_types and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            left_out |= set(ast.walk(node))
+            left_out |= {inner for statement in node.body for inner in ast.walk(statement)}
         if node in left_out:
             continue
         if isinstance(node, ast.Import):
@@ -80,7 +98,7 @@ def modules(*, for_types: bool = True) -> Graph:
     """Return which modules of ours each module imports, for types only too if `for_types`."""
     graph = {}
     for name, path in files().items():
-        found = {module_of(each) for each in imported(ast.parse(path.read_text()), for_types=for_types)}
+        found = {module_of(each) for each in imported(tree_of(path), for_types=for_types)}
         graph[name] = frozenset(each for each in found if each in files() and each != name)
     return graph
 
@@ -96,16 +114,15 @@ def reached(module: str) -> set[str]:
 
 def outside(module: str) -> set[str]:
     """Return the full names that a module imports from other packages, such as `ray.tune`."""
-    names = imported(ast.parse(files()[module].read_text()))
+    names = imported(tree_of(files()[module]))
     return {name for name in names if not name.startswith("fedgrid.")}
 
 
 def room_of(module: str) -> str:
     """Return the folder of a module; a module that lies in no room counts as a room of its own."""
     path = files()[module]
-    in_room = (
-        path.parent if path.name == "__init__.py" or path.parents[1] != CHECKOUT else path.with_suffix("")
-    )
+    alone = path.name != "__init__.py" and (path.parents[1] == CHECKOUT or path.parent == AT_THE_TOP)
+    in_room = path.with_suffix("") if alone else path.parent
     return ".".join(in_room.relative_to(CHECKOUT).parts)
 
 
@@ -155,8 +172,8 @@ def test_imports_inside_functions_count():
 
 
 def test_imports_for_types_are_told_apart_and_the_longest_chain_is_found():
-    tree = ast.parse("if TYPE_CHECKING:\n    from fedgrid.a import A\nfrom fedgrid.b import B\n")
-    assert list(imported(tree, for_types=False)) == ["fedgrid.b.B"]
+    tree = ast.parse("if TYPE_CHECKING:\n    from a import A\nelse:\n    from b import B\nfrom c import C\n")
+    assert sorted(imported(tree, for_types=False)) == ["b.B", "c.C"]
     graph = {"a": frozenset("bc"), "b": frozenset("c"), "c": frozenset(), "d": frozenset("c")}
     assert longest_chain(graph) == ["a", "b", "c"]
 
@@ -176,7 +193,7 @@ def test_functions_are_short():
     long = {}
     for name, path in files().items():
         lines = path.read_text().splitlines()
-        for node in ast.walk(ast.parse("\n".join(lines))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 count = lines_of_code(node, lines)
                 if count > LINES_A_FUNCTION:
@@ -198,9 +215,30 @@ def test_package_imports_only_those_below_it(package):
         f"{name} imports {other}"
         for name, others in modules().items()
         for other in others
-        if name.partition(".")[0] == package and other.partition(".")[0] not in MAY_IMPORT[package]
+        if name.partition(".")[0] == package
+        if other.partition(".")[0] not in MAY_IMPORT[package] and files()[other].parent != AT_THE_TOP
     }
     assert wrong == set()
+
+
+def test_modules_at_the_top_import_none_of_ours():
+    graph = modules()
+    assert {
+        name: graph[name] for name, path in files().items() if path.parent == AT_THE_TOP and graph[name]
+    } == {}
+
+
+def test_no_import_escapes_the_limits():
+    """`import_module` is no import statement, and `from fedgrid import run` hides where `run` is defined."""
+    by_name, hidden = set(), set()
+    for path in (AT_THE_TOP / "__init__.py", *files().values()):
+        file, names = str(path.relative_to(CHECKOUT)), {*imported(tree_of(path))}
+        if names & {"importlib", "importlib.import_module", "runpy"}:
+            by_name.add(file)
+        if any(name == "fedgrid" or module_of(name) == "" for name in names):
+            hidden.add(file)
+    assert by_name == {*BY_NAME}
+    assert hidden == {"grids/starter/plugin.py"}, "what `fedgrid init` writes is a user's file"
 
 
 def test_pure_rooms_do_without_ray_and_mlflow():
@@ -232,7 +270,7 @@ def test_everything_is_imported_by_its_full_name():
     wrong = {
         f"{path.relative_to(CHECKOUT)} imports {name}"
         for path in paths
-        for name in imported(ast.parse(path.read_text()))
+        for name in imported(tree_of(path))
         if name.partition(".")[0] in PACKAGES
     }
     assert wrong == set()
@@ -254,6 +292,6 @@ def test_map_of_the_house_has_every_room_in_its_own_words():
     rows = set()
     for name, path in files().items():
         if path.name == "__init__.py" and name not in PACKAGES:
-            purpose = ast.get_docstring(ast.parse(path.read_text())).splitlines()[0]
+            purpose = ast.get_docstring(tree_of(path)).splitlines()[0]
             rows.add(f"| `{name.partition('.')[2].replace('.', '/')}/` | {purpose} |")
     assert rows == {line for line in page.splitlines() if line.startswith("| `")}

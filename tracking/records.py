@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from fedgrid.record_values import is_number, wrong_type, wrong_value
-from fedgrid.regular_files import check_regular
+from fedgrid.regular_files import LARGEST_TABLE, check_regular
 
 TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
 """Model (the client's after local training; its cluster's) and test set (the client's own; the server's)."""
@@ -229,7 +229,7 @@ def num_rounds(run_folder: Path) -> int:
 
 def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.Table:
     try:
-        check_regular(path)
+        check_regular(path, LARGEST_TABLE)
         schema = pq.read_schema(path)
         wanted = [name for name in schema.names if columns is None or name in columns]
         names = [*dict.fromkeys((*keys, *wanted))]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ray
+from ray.exceptions import RayActorError
 
 from fedgrid.algorithms.contract.orders import Message
 from fedgrid.algorithms.contract.updates import Vector
@@ -26,11 +27,32 @@ from fedgrid.engine.clients.messages import (
     TrainTask,
 )
 from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.errors import FinalError, RunError
+from fedgrid.engine.gpu_errors import may_pass, raised
 from fedgrid.engine.plugins import active
 from fedgrid.engine.storage.processes import NEW_OBJECTS
 
 if TYPE_CHECKING:
     from fedgrid.engine.encoders.encoder import Encoder
+
+
+def death_of(error: RayActorError) -> str:
+    """Return in one line why an actor's process died.
+
+    Raises:
+        FinalError: its start failed, and would fail again; names the cause.
+        RunError: its start failed, as others have the GPU or its memory.
+    """
+    said = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not error.actor_init_failed:
+        why = next((line for line in said if line.startswith("The actor is dead because")), said[0])
+        return why.partition(" Some common causes")[0]
+    cause = raised(str(error))
+    if may_pass(cause):
+        raise RunError(
+            f"a client actor did not start: {cause}; other processes use its GPU: nvidia-smi shows them"
+        )
+    raise FinalError(f"a client actor did not start: {cause}")
 
 
 def device_of(gpu_share: float) -> str:
@@ -54,7 +76,8 @@ class Client:
         if gpu_share:
             import torch
 
-            torch.cuda.set_per_process_memory_fraction(gpu_share)
+            # A whole number is not accepted.
+            torch.cuda.set_per_process_memory_fraction(float(gpu_share))
 
     def __repr__(self) -> str:
         return self._title

@@ -38,6 +38,8 @@ class Request:
     clients_per_actor: int | None = None
     cpus_per_client: float | None = None
     gpus_per_client: float | None = None
+    least_gpu_share: float = GPU_SHARE
+    """The smallest GPU share that holds a client, where the user gives none."""
 
 
 @dataclass(frozen=True)
@@ -54,36 +56,6 @@ class Placement:
         if self.gpus_per_actor:
             actor["GPU"] = self.gpus_per_actor
         return [{"CPU": SERVER_CPUS}, *[actor] * self.num_actors]
-
-
-def local_nodes() -> tuple[Node, ...]:
-    """Return the resources that `ray.init()` would find on this machine, without starting Ray.
-
-    Only GPUs that torch can use are counted.
-    """
-    from ray._private.utils import get_num_cpus
-
-    return (Node(float(get_num_cpus(override_docker_cpu_warning=True)), float(_local_gpus())),)
-
-
-def _local_gpus() -> int:
-    from ray._private.accelerators import get_accelerator_manager_for_resource
-
-    found = get_accelerator_manager_for_resource("GPU")
-    if found is None or not found.get_current_node_num_accelerators():
-        return 0
-    # A second of the processor, for which a machine without a GPU need not wait.
-    import torch
-
-    return torch.cuda.device_count()
-
-
-def cluster_nodes() -> tuple[Node, ...]:
-    """Return the live nodes of the cluster that Ray is connected to."""
-    import ray
-
-    resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-    return tuple(Node(has.get("CPU", 0.0), has.get("GPU", 0.0)) for has in resources)
 
 
 def describe(nodes: Sequence[Node]) -> str:
@@ -116,9 +88,11 @@ def plan(
 ) -> Placement:
     """Return the placement of runs of `num_clients` clients on the nodes.
 
-    With GPUs, each client gets its own actor with 0.05 GPU if resources allow; otherwise as few clients as
-    possible share one, in turns. Without GPUs an actor needs a core, and the actors of a run wait for each
-    other in every round. So the more runs are pending, the more run at the same time, with fewer actors each
+    With GPUs, each client gets its own actor with at least 0.05 GPU if resources allow; otherwise as few
+    clients as possible share one, in turns. Shares are the largest with which as many runs fit.
+
+    Without GPUs an actor needs a core, and the actors of a run wait for each other in every round. So the
+    more runs are pending, the more run at the same time, with fewer actors each
     (`_fastest`): on two CPUs a single run has two actors, but of many runs two run at once with one actor
     each. With enough runs to keep every core busy that is one actor per run, whatever the number of clients;
     Ray can then reuse actors of runs with 15 clients for runs with 30. CPU shares are such that no run waits
@@ -156,9 +130,10 @@ def plan(
     placement = Placement(actors, least, gpus)
     if not at_once(placement, nodes):
         raise _too_many(num_clients, placement, nodes)
-    if request.cpus_per_client:
-        return placement
-    return _with_largest_share(placement, min(num_runs, max(1, runs_at_once(actors))), nodes)
+    side_by_side = min(num_runs, max(1, runs_at_once(actors)))
+    if gpus and request.gpus_per_client is None:
+        placement = _with_largest_gpu_share(placement, side_by_side, nodes)
+    return placement if request.cpus_per_client else _with_largest_share(placement, side_by_side, nodes)
 
 
 def _fastest(num_clients: int, num_runs: int, runs_at_once: Callable[[int], int]) -> int:
@@ -177,6 +152,13 @@ def _fastest(num_clients: int, num_runs: int, runs_at_once: Callable[[int], int]
 def _even_counts(num_clients: int) -> list[int]:
     """Return the useful numbers of actors: with one less, the busiest actor would have more clients."""
     return sorted({-(-num_clients // each) for each in range(1, num_clients + 1)})
+
+
+def _with_largest_gpu_share(placement: Placement, runs: int, nodes: Sequence[Node]) -> Placement:
+    """Give each actor the largest share with which `runs` fit: Ray fills a GPU before it takes the next."""
+    most = UNITS // _units(placement.gpus_per_actor)
+    shares = (replace(placement, gpus_per_actor=UNITS // each / UNITS) for each in range(1, most + 1))
+    return next((share for share in shares if at_once(share, nodes) >= runs), placement)
 
 
 def _with_largest_share(placement: Placement, runs: int, nodes: Sequence[Node]) -> Placement:
@@ -224,7 +206,11 @@ def _units(amount: float) -> int:
 def _gpus_per_client(nodes: Sequence[Node], request: Request) -> float:
     if request.gpus_per_client is not None:
         return request.gpus_per_client
-    return GPU_SHARE if any(node.gpus >= 1 and node.cpus >= SMALLEST_SHARE for node in nodes) else 0.0
+    return (
+        request.least_gpu_share
+        if any(node.gpus >= 1 and node.cpus >= SMALLEST_SHARE for node in nodes)
+        else 0.0
+    )
 
 
 def _check(num_clients: int, nodes: Sequence[Node], gpus: float, request: Request) -> None:

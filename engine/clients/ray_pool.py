@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from fedgrid.algorithms.contract.orders import Message
 from fedgrid.algorithms.contract.updates import Vector
-from fedgrid.engine.clients.actor import Client
+from fedgrid.engine.clients.actor import Client, death_of
 from fedgrid.engine.clients.deadlines import Deadlines
 from fedgrid.engine.clients.machine import BFLOAT16, Machine, that_matter
 from fedgrid.engine.clients.messages import (
@@ -188,7 +188,7 @@ class RayPool:
                 except RayTaskError as error:
                     raise _cause(error) from error
                 except RayActorError as error:
-                    dead[index] = str(error).splitlines()[0]
+                    dead[index] = death_of(error)
                 except GetTimeoutError:
                     dead[index] = f"no answer within {limit:.0f} s"
             if not dead:
@@ -214,7 +214,7 @@ class RayPool:
             if self._setup is not None:
                 ray.get(self._prepare(index), timeout=START_TIMEOUT)
         except (ActorDiedError, ActorUnavailableError) as again:
-            self._replace(index, str(again).splitlines()[0], when)
+            self._replace(index, death_of(again), when)
         except GetTimeoutError as again:
             raise RunError(
                 f"{hosted}, {when}: its actor died and no replacement started within "

@@ -10,7 +10,6 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.engine.data import own_images
-from fedgrid.engine.data.resizing import short_name
 from fedgrid.engine.disturbances.drift import Move, problem_with
 from fedgrid.engine.disturbances.faults import Faults
 from fedgrid.engine.format import FORMAT
@@ -118,7 +117,7 @@ class RunConfig(Section):
     @property
     def short_dataset(self) -> str:
         """Name of the data set without a path: `mnist`, `folder_cats`; two folders may have the same."""
-        return short_name(self.dataset)
+        return own_images.short_name(self.dataset)
 
     @property
     def own_images(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from fedgrid.engine.data import remembered
 from fedgrid.engine.data.images import check_is_file
+from fedgrid.engine.data.resizing import mark, place_and_size
 from fedgrid.engine.errors import DataError
 from fedgrid.engine.format import DamagedFile, seal, unseal
 
@@ -41,6 +42,13 @@ def digest_in(dataset: str) -> str:
 def without_digest(dataset: str) -> str:
     """Return a data set's name without the digest: `folder:cats#64x64`; other names as they are."""
     return dataset.rpartition("@")[0] if is_name(dataset) else dataset
+
+
+def short_name(dataset: str) -> str:
+    """Return a data set's name without a path or a digest: `mnist`, `folder_cats`, `folder_cats-64x64`."""
+    kind, _, given = without_digest(dataset).partition(":")
+    path, size = place_and_size(given)
+    return f"{kind}_{Path(path).stem}{mark(size, '-')}" if given else kind
 
 
 def name(kind: str, place: Path, size: str, files: Sequence[Path]) -> str:

@@ -1,9 +1,7 @@
 """The size to which the images of a folder are scaled, as its name says: `folder:pacs#64` or `#80x60`."""
 
 import re
-from pathlib import Path
 
-from fedgrid.engine.data.own_images import without_digest
 from fedgrid.engine.errors import ConfigError
 
 SIZED = re.compile(r"(?P<place>.+)#(?P<width>\d+)(x(?P<height>\d+))?")
@@ -34,10 +32,3 @@ def place_and_size(given: str) -> tuple[str, Size | None]:
 def mark(size: Size | None, before: str = "#") -> str:
     """Return a size as it stands behind a path: `#64x64`; empty if there is none."""
     return f"{before}{size[0]}x{size[1]}" if size else ""
-
-
-def short_name(dataset: str) -> str:
-    """Return a data set's name without a path or a digest: `mnist`, `folder_cats`, `folder_cats-64x64`."""
-    kind, _, given = without_digest(dataset).partition(":")
-    place, size = place_and_size(given)
-    return f"{kind}_{Path(place).stem}{mark(size, '-')}" if given else kind

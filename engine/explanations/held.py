@@ -5,7 +5,7 @@ from pathlib import Path
 from fedgrid.engine.before_training.deal import deal
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find
-from fedgrid.engine.disturbances.drift import moved_parts
+from fedgrid.engine.disturbances.moved import moved_parts
 from fedgrid.engine.partition.server_images import hold_out
 from fedgrid.engine.partition.split import ClientSplit
 from fedgrid.engine.run_setup import images_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fedgrid.engine.format import DamagedFile, of_read, seal, unseal
 from fedgrid.engine.integrity.files import checksum
 from fedgrid.engine.integrity.made_with import MADE_WITH
-from fedgrid.regular_files import check_regular
+from fedgrid.regular_files import read_regular
 
 if TYPE_CHECKING:
     from fedgrid.engine.configuration.run_config import RunConfig
@@ -93,8 +93,7 @@ def _of_times(folder: Path) -> dict[str, str]:
     """Return the checksum of the times by their name, nothing where there are none."""
     path = folder / TIMES_CHECKSUM
     try:
-        check_regular(path)
-        digest, name = path.read_text().split()
+        digest, name = read_regular(path).decode().split()
     except FileNotFoundError:
         if (folder / TIMES).exists():
             raise DamagedFile(path, "it is missing") from None

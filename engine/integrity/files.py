@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fedgrid.engine.format import FORMAT, METADATA, DamagedFile, NewerFormat, check_format, of_read
-from fedgrid.regular_files import check_regular
+from fedgrid.regular_files import LARGEST_TABLE, check_regular
 
 COLUMNS = "fedgrid_columns"
 """Checksum of the columns' names: Parquet's own checksums do not cover them."""
@@ -29,7 +29,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         DamagedFile: it is not what was written.
     """
     try:
-        check_regular(path)
+        check_regular(path, LARGEST_TABLE)
         # Not `pq.read_table`, which takes twice as long for the short tables of most runs.
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             table = file.read(use_threads=False)
@@ -80,13 +80,13 @@ def _places(lists: pa.ChunkedArray) -> int:
     return int(pc.sum(pc.max_element_wise(lengths, 1)).as_py() or 0)
 
 
-def checksum(path: Path) -> str:
+def checksum(path: Path, largest: int = LARGEST_TABLE) -> str:
     """Return the SHA-256 sum of a file's bytes.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it cannot be read, or has more than `largest` bytes.
     """
-    check_regular(path)
+    check_regular(path, largest)
     digest = sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):

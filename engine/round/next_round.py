@@ -58,13 +58,18 @@ def _run(
     with _work(federation, plan, run_state, pool, cache, watch) as work:
         reports = work.reports()
         with watch.step("cluster_seconds"):
-            state, diagnostics, row = _step(federation, plan, work, reports)
+            updates = _updates(federation, plan, work, reports, plan.ledger.noise)
+            state, diagnostics = _step(federation, plan, updates)
+            warnings = plan.ledger.settle(plan.orders, [report.client for report in reports])
+            diagnostics = replace(diagnostics, warnings=(*diagnostics.warnings, *warnings))
+            row = row_of(federation, plan, reports, updates, state, diagnostics)
         after = run_state.after_round(state, work.memories(), plan.ledger.spent_K)
         with watch.step("evaluate_seconds"):
             tests = _test(federation, plan, work, after)
         if cache is not None and work.trained:
-            updates = _updates(federation, plan, work, reports)
-            cache_means_of_old_partition(plan.orders, plan.state, state, updates)
+            # What other runs find in the cache is without this run's noise.
+            without_noise = _updates(federation, plan, work, reports)
+            cache_means_of_old_partition(plan.orders, plan.state, state, without_noise)
     rows = client_rows(federation, plan, reports, state, diagnostics, tests)
     timing = timing_row(federation.run_id, plan, work, watch)
     return after, RoundRecord(row, rows, timing, warnings_of(plan.round_index + 1, reports, diagnostics))
@@ -127,21 +132,10 @@ def _updates(
     )
 
 
-def _step(
-    federation: Federation, plan: Plan, work: ClientRound, reports: Sequence[TrainReport]
-) -> tuple[State, Diagnostics, dict[str, object]]:
-    """Return the algorithm's next state, what it has to say, and the round's row."""
-    updates = _updates(federation, plan, work, reports, plan.ledger.noise)
-    state, diagnostics = plan.state, Diagnostics()
-    if not plan.is_out_of_budget:
-        state, diagnostics = _stepped(federation, plan, updates)
-    warnings = plan.ledger.settle(plan.orders, [report.client for report in reports])
-    diagnostics = replace(diagnostics, warnings=(*diagnostics.warnings, *warnings))
-    return state, diagnostics, row_of(federation, plan, reports, updates, state, diagnostics)
-
-
-def _stepped(federation: Federation, plan: Plan, updates: Updates) -> tuple[State, Diagnostics]:
+def _step(federation: Federation, plan: Plan, updates: Updates) -> tuple[State, Diagnostics]:
     """Run the algorithm's step; without any update nothing changes."""
+    if plan.is_out_of_budget:
+        return plan.state, Diagnostics()
     if not updates.clients:
         return plan.state, Diagnostics(warnings=("every sampled client dropped out: nothing has changed",))
     rng = generator(federation.seed, "algorithm", round_index=plan.round_index)

@@ -31,6 +31,7 @@ from fedgrid.engine.storage.remote import (
 )
 from fedgrid.engine.storage.user_paths import absolute, cache_folder
 from fedgrid.redaction import redacted
+from fedgrid.regular_files import check_below
 
 MARKS = re.compile(
     r"[^/]+/((done|failed|scores|mlflow|config|made_with)\.json|state-\d+\.sha256)|grids/[^/]+/[^/]+|storage\.json"
@@ -38,8 +39,8 @@ MARKS = re.compile(
 """Small files with the progress of runs and grids, without their records."""
 _MISSPELT_URI = re.compile(r"(s3|gs|hdfs|abfss?|file)(?::/|//)(?!/)(.+)")
 """A URI without its colon, or with one slash: it would silently be a folder here."""
-OWN_FOLDERS = ("grids", "cache", "drivers")
-"""Of a storage, beside those of its runs (`run_folder.folder_of`): what is written and deleted there."""
+OWN = re.compile(r"grids|cache|drivers|encoders|storage\.json|.+-[0-9a-f]{12}", re.DOTALL)
+"""What belongs to a storage: its folders, and those of its runs (`run_folder.folder_of`)."""
 GIVE_UP_AFTER = 300.0
 """Seconds for which a launched grid tries again to reach its storage."""
 T = TypeVar("T")
@@ -67,18 +68,34 @@ class Storage:
 
         Raises:
             ConfigError: a `file://` URI names another host, a URI lacks a sign, there can be no folder of
-                that name, or one of its `OWN_FOLDERS` is a link.
+                that name, or what belongs to the storage leads elsewhere: a command looks once.
+        """
+        found = cls.named(text)
+        try:
+            check_below(found.root, OWN)
+        except OSError as error:
+            raise ConfigError(
+                f"{error}: what belongs to a storage lies in its folder; move that away"
+            ) from error
+        return found
+
+    @classmethod
+    def named(cls, text: str | Path) -> "Storage":
+        """Return the storage for a path or a URI, without a look at it.
+
+        Raises:
+            ConfigError: as `of`, but for what it holds.
         """
         if slip := _MISSPELT_URI.match(str(text)):
             scheme, place = slip.groups()
             raise ConfigError(f"--storage {text}: did you mean {scheme}://{place}? a folder: ./{text}")
         if "://" not in str(text):
-            return cls(_own(absolute(text, "--storage")))
+            return cls(absolute(text, "--storage"))
         parts = urlsplit(str(text))
         if parts.scheme == "file":
             if parts.netloc not in ("", "localhost"):
                 raise ConfigError(f"--storage {text}: a file is on this host; write file:///PATH, or PATH")
-            return cls(_own(Path(unquote(parts.path)).absolute()))
+            return cls(Path(unquote(parts.path)).absolute())
         uri = str(text).rstrip("/")
         return cls(cache_folder() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
 
@@ -277,15 +294,5 @@ class Storage:
             result.result()
 
 
-def _own(root: Path) -> Path:
-    """Return the folder of a storage, which has no link in the place of a folder of its own."""
-    for folder in (root / name for name in OWN_FOLDERS):
-        if folder.is_symlink():
-            raise ConfigError(
-                f"{folder} is a link: what belongs to a storage lies in its folder; put it there"
-            )
-    return root
-
-
 def _received(text: str, give_up_after: float) -> Storage:
-    return replace(Storage.of(text), patience=Patience(give_up_after))
+    return replace(Storage.named(text), patience=Patience(give_up_after))

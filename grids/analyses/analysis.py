@@ -79,6 +79,10 @@ class Summary:
     """The last line, which says where there is more."""
 
 
+LARGEST = 1024
+"""Bits of a whole number that is too large for a float."""
+
+
 def ignore(_: int) -> None:
     """Take a count of work that nobody shows."""
 
@@ -161,6 +165,15 @@ class Analysis(ABC):
         code = active.digest_of("analysis", self.name)
         text = json.dumps([code, settings.model_dump(mode="json")], sort_keys=True)
         return f"{self.name}-{sha256(text.encode()).hexdigest()[:12]}"
+
+    def is_whole(self, found: Found) -> bool:
+        """Return whether results are such as this analysis writes; others do not count, and are done again.
+
+        Their checksums are right, but somebody else may have written them.
+        """
+        return all(
+            not isinstance(value, int) or value.bit_length() < LARGEST for value in found.about.values()
+        )
 
     def metrics(self, found: Found) -> Mapping[str, float]:
         """Return a run's metrics for MLflow by name; those that are not finite are left out."""

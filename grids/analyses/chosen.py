@@ -5,15 +5,31 @@ are shown again once they are asked for.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, TypeAdapter, ValidationError
+
+from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.errors import RunError
+from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.grids.analyses.analysis import Analysis, Job
+from fedgrid.grids.analyses.files import PLAIN_NAME
 from fedgrid.grids.results.grid_folder import GridFolder
 
 FILE = "analyses.json"
+
+
+class _Asked(Section):
+    """What the file says of a job. Somebody else may have written it, and `key` is part of a file's name."""
+
+    settings: dict[str, Any]
+    key: Annotated[str, Field(pattern=PLAIN_NAME)]
+    round: PositiveInt
+
+
+_FILE = TypeAdapter(dict[str, dict[str, dict[str, _Asked]]])
+"""Analysis -> id of a run -> slot -> what was asked for."""
 
 
 def note(analysis: Analysis, grid: GridFolder, jobs: Iterable[Job]) -> None:
@@ -27,10 +43,10 @@ def note(analysis: Analysis, grid: GridFolder, jobs: Iterable[Job]) -> None:
     for job in jobs:
         if (slot := analysis.slot(job)) is not None:
             settings = job.settings.model_dump(mode="json")
-            entry = {"settings": settings, "key": job.key, "round": job.round}
+            entry = _Asked(settings=settings, key=job.key, round=job.round)
             of_runs.setdefault(job.config.run_id, {})[slot] = entry
     if of_runs != before.get(analysis.name, {}):
-        grid.write(FILE, seal({**before, analysis.name: of_runs}, indent=1))
+        grid.write(FILE, seal(_FILE.dump_python({**before, analysis.name: of_runs}), indent=1))
 
 
 def names(grid: GridFolder) -> list[str]:
@@ -50,20 +66,25 @@ def jobs(analysis: Analysis, grid: GridFolder, runs: Iterable[RunConfig]) -> lis
         NewerFormat: a newer fedgrid wrote it.
     """
     of_runs = _read(grid).get(analysis.name, {})
-    return [
-        Job(run, analysis.settings(**entry["settings"]), entry["key"], entry["round"])
-        for run in runs
-        for entry in of_runs.get(run.run_id, {}).values()
-    ]
-
-
-def _read(grid: GridFolder) -> dict[str, Any]:
+    entries = ((run, entry) for run in runs for entry in of_runs.get(run.run_id, {}).values())
     try:
-        found = unseal(grid.path / FILE)
+        return [
+            Job(run, analysis.settings(**entry.settings), entry.key, entry.round) for run, entry in entries
+        ]
+    except (ConfigError, TypeError, ValidationError) as error:
+        raise _damaged(DamagedFile(grid.path / FILE, f"it asks for what {analysis.name} has not")) from error
+
+
+def _read(grid: GridFolder) -> dict[str, dict[str, dict[str, _Asked]]]:
+    try:
+        return _FILE.validate_python(unseal(grid.path / FILE))
     except FileNotFoundError:
         return {}
     except DamagedFile as error:
-        raise RunError(
-            f"{error}: move it away, and repeat the grid's `fedgrid explain`, `attack` or `analyse`"
-        ) from error
-    return {name: of_runs for name, of_runs in found.items() if isinstance(of_runs, dict)}
+        raise _damaged(error) from error
+    except ValidationError as error:
+        raise _damaged(DamagedFile(grid.path / FILE, "it does not list analyses")) from error
+
+
+def _damaged(error: DamagedFile) -> RunError:
+    return RunError(f"{error}: move it away, and repeat the grid's `fedgrid explain`, `attack` or `analyse`")

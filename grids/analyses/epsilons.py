@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.epsilons import EPSILON_2_FACTOR, SETTLED, Proposal, propose
@@ -28,6 +29,9 @@ PRESET = ".yaml"
 """The end of the name of the file with a preset of the proposal, which `fedgrid run` accepts."""
 SHOWN = 15
 """Epochs in a terminal's table, at most."""
+
+
+_PROPOSAL = TypeAdapter(Proposal)
 
 
 class Epsilons(Analysis):
@@ -56,6 +60,14 @@ class Epsilons(Analysis):
         epochs = epochs_of(context.folder(job.config))
         proposal = propose(epochs["update_l2"].tolist(), epochs["loss"].tolist())
         return Artifacts(asdict(proposal), {PRESET: preset_text(job.config, proposal).encode()})
+
+    def is_whole(self, found: Found) -> bool:
+        """Return whether the results are a proposal, with a preset."""
+        try:
+            _PROPOSAL.validate_python(found.about)
+        except ValidationError:
+            return False
+        return PRESET in found.files
 
     def metrics(self, found: Found) -> Mapping[str, float]:
         """Return the settings that are proposed."""
@@ -179,5 +191,4 @@ def preset_text(config: RunConfig, proposal: Proposal) -> str:
 
 
 def _proposal(found: Found) -> Proposal:
-    low, high = found.about["epsilon_2_range"]
-    return Proposal(**{**found.about, "epsilon_2_range": (low, high)})
+    return _PROPOSAL.validate_python(found.about)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
-from fedgrid.engine.clients.placement import cluster_nodes
 from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import FedgridError, RunError, in_one_line
 from fedgrid.engine.plugins import active
@@ -19,6 +18,7 @@ from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.driver import check_driver
 from fedgrid.grids.analyses.analysis import Analysis, Context, Job
 from fedgrid.grids.analyses.files import JobFiles
+from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 
 CPUS, GPUS = 1, 0.05
 """What a task reserves; the share of a GPU as a client actor's default."""

@@ -5,6 +5,8 @@ that was analysed. It is written last: a killed job leaves nothing that counts. 
 changes, and with the run's folder they are gone too.
 """
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -18,8 +20,11 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors, write_bytes, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Artifacts, Found, Job
+from fedgrid.regular_files import read_regular
 from fedgrid.tracking.scoring.run import Run
 
+PLAIN_NAME = r"^[A-Za-z0-9._-]{1,100}$"
+"""Part of a file's name that a file of somebody else may give."""
 OWN_KEYS = ("run_id", "settings", "state", "files")
 """Of the mark, beside the results."""
 
@@ -64,12 +69,23 @@ class JobFiles:
         try:
             mark = unseal(self.mark)
             state = self._state()
-            files = mark.get("files", {})
-            is_whole = all(checksum(self.file(end)) == digest for end, digest in files.items())
+            if not self._is_ours(mark):
+                return None
+            is_whole = all(checksum(self.file(end)) == digest for end, digest in mark["files"].items())
         except (FileNotFoundError, DamagedFile):
             return None
         # Without that state it cannot be analysed again, and no other one has taken its place.
-        return mark if is_whole and "files" in mark and state in (None, mark.get("state")) else None
+        return mark if is_whole and state in (None, mark.get("state")) else None
+
+    def _is_ours(self, mark: Mapping[str, Any]) -> bool:
+        """Return whether a mark is of this job, and names its files: somebody else may have written it."""
+        job, files = self.job, mark.get("files")
+        return (
+            (mark.get("run_id"), mark.get("settings"))
+            == (job.config.run_id, job.settings.model_dump(mode="json"))
+            and isinstance(files, dict)
+            and all(re.match(PLAIN_NAME, end) for end in files)
+        )
 
     def write(self, artifacts: Artifacts) -> None:
         """Write the files, then their mark.
@@ -99,4 +115,4 @@ class JobFiles:
     def _state(self) -> str | None:
         """Return a digest of the state's checksums, None if there is no such state."""
         path = self.run / checkpoint.names(self.job.round)[1]
-        return sha256(path.read_bytes()).hexdigest() if path.exists() else None
+        return sha256(read_regular(path)).hexdigest() if path.exists() else None

@@ -29,10 +29,10 @@ def found_of(
     found, missing = [], []
     for job in jobs:
         results = JobFiles(storage, analysis.folder, job).found(runs[job.config.run_id])
-        if results is None:
-            missing.append(job)
-        else:
+        if results is not None and analysis.is_whole(results):
             found.append(results)
+        else:
+            missing.append(job)
     return found, missing
 
 

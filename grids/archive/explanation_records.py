@@ -13,6 +13,7 @@ from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.integrity.files import read_table, stamped
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.scoring.explanations import Explained
+from fedgrid.tracking.scoring.run import plain_title
 
 FILE = "explanations.parquet"
 CENTRALISED = "centralised"
@@ -62,7 +63,7 @@ def explained(grid: GridFolder) -> tuple[Explained, ...]:
         Explained(
             scenario=(row["dataset"], row["clients"], row["split"]),
             algorithm=registry.title(row["algorithm"]),
-            published=registry.published_title(row["algorithm"]),
+            published=plain_title(registry.title(row["algorithm"])),
             on=row["on"],
             insertion=row["insertion_mean"],
             deletion=row["deletion_mean"],

@@ -10,8 +10,6 @@ other things, which hold no run. Scores of explanations are in
 `experiments/DATASET/centralised_test/explanations/DATASET_explanations.csv`.
 """
 
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -20,7 +18,7 @@ from typing import Any
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.scenarios import PUBLISHED_DATASETS, SCENARIOS, Scenario
-from fedgrid.regular_files import check_regular
+from fedgrid.regular_files import check_below, check_regular
 
 EXPERIMENTS, TEMPERATURES, DATASETS = "experiments", "temperature_experiments", "datasets"
 RESULTS = "results"
@@ -173,10 +171,10 @@ def _check_own(top: Path) -> None:
     try:
         if top.is_symlink():
             check_regular(top)
-        for folder, folders, files in os.walk(top):
-            for name in (*(each for each in folders if os.path.islink(f"{folder}/{each}")), *files):
-                path = Path(folder, name)
-                check_regular(path, LARGEST_TABLE if path.suffix in READ else sys.maxsize)
+        check_below(top)
+        for path in top.rglob("*"):
+            if path.suffix in READ and path.is_file():
+                check_regular(path, LARGEST_TABLE)
     except OSError as error:
         raise ConfigError(
             f"{top}: {error}; expected files and folders as the authors' archive has them: unpack it anew"

@@ -4,6 +4,8 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 
+from pydantic import TypeAdapter, ValidationError
+
 from fedgrid.engine.attacks.settings import ATTACK_KINDS, CLIENTS, STEPS, Attacking, AttackKind
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
@@ -11,11 +13,14 @@ from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Found,
 from fedgrid.grids.analyses.analysis import Summary as ToShow
 from fedgrid.grids.attack.compute import attack
 from fedgrid.grids.attack.show import COLUMNS, LEVEL, Summary, summary_of, table_of
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import result_of
 from fedgrid.redaction import in_csv
 from fedgrid.tracking.papers.prigent.tables import against_attack
+from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.report.page import Section
+from fedgrid.tracking.scoring.run import RunResult
 from fedgrid.tracking.tables.table import Table
 
 MESSAGES = "error from messages MSE"
@@ -41,6 +46,9 @@ def settings_of(
     return Attacking(kind=kind, round=round_number)
 
 
+_ROWS = TypeAdapter(list[dict[str, float | bool | str | None]])
+
+
 class Attack(Analysis):
     """What models, updates, messages and clusters tell of clients' images."""
 
@@ -60,6 +68,14 @@ class Attack(Analysis):
     def compute(self, job: Job, context: Context) -> Artifacts:
         """Return the rows, and a picture of what was reconstructed."""
         return attack(job, context)
+
+    def is_whole(self, found: Found) -> bool:
+        """Return whether the results are rows of numbers and words."""
+        try:
+            _ROWS.validate_python(found.about.get("rows"))
+        except ValidationError:
+            return False
+        return True
 
     def metrics(self, found: Found) -> Mapping[str, float]:
         """Return a run's means by name, as `attack/membership_updates_auc`."""
@@ -107,8 +123,14 @@ ATTACK = Attack()
 
 
 def _summary(kind: AttackKind, found: Sequence[Found]) -> Summary:
-    rows = [(each.run, row) for each in found for row in each.about["rows"]]
-    return summary_of(kind, rows, {each.run.run_id: result_of(each.run) for each in found})
+    results: dict[str, RunResult] = {}
+    for each in found:
+        try:
+            results[each.run.run_id] = result_of(each.run)
+        except RecordsError as error:
+            warn(f"{error}; its attack is left out")
+    there = [each for each in found if each.run.run_id in results]
+    return summary_of(kind, [(each.run, row) for each in there for row in each.about["rows"]], results)
 
 
 def _beside(summary: Summary) -> Table | None:

@@ -23,16 +23,22 @@ LEVEL = "level"
 """In a summary: the row of a published table that an algorithm's runs stand beside, if any."""
 
 
+def _clients(row: Found) -> int:
+    """Return how many clients a row is of, at least one: somebody else may have written it."""
+    count = row.get("clients", 1)
+    return max(1, count) if isinstance(count, int) else 1
+
+
 def _mean(column: str, of: str | None = None, *, alone: bool | None = None) -> Number:
     """Return a function for the mean of a column over clients: of a source, of those alone."""
 
     def mean(rows: Sequence[Found]) -> float:
         chosen = [
-            (float(row[column]), int(row.get("clients", 1)))
+            (float(value), _clients(row))
             for row in rows
-            if row[column] is not None
-            and (of is None or row["of"] == of)
-            and (alone is None or row["alone"] == alone)
+            if isinstance(value := row.get(column), int | float)
+            and (of is None or row.get("of") == of)
+            and (alone is None or row.get("alone") == alone)
         ]
         if not chosen:
             return NAN

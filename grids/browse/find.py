@@ -11,7 +11,7 @@ from fedgrid.engine.format import FORMAT, VERSION
 from fedgrid.engine.integrity.done_mark import CONFIG
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
-from fedgrid.regular_files import check_regular
+from fedgrid.regular_files import read_regular
 
 SHORTEST_ID = 4
 """Digits of the beginning of an id."""
@@ -59,8 +59,7 @@ def _stored(storage: Storage) -> list[RunConfig]:
     found = []
     for path in sorted(storage.root.glob(f"*/{CONFIG}")):
         try:
-            check_regular(path)
-            values = json.loads(path.read_bytes())
+            values = json.loads(read_regular(path))
             if values.pop(VERSION, None) == FORMAT:
                 found.append(RunConfig.model_validate(values))
                 own_images.know_from(path.parent)

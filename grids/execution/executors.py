@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 
-from fedgrid.engine.clients.placement import Placement, at_once, cluster_nodes, most_at_once
+from fedgrid.engine.clients.placement import Placement, at_once, most_at_once
 from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.plugins import active
 from fedgrid.grids.execution.import_meanwhile import import_meanwhile
 from fedgrid.grids.planning.start_order import in_order
 from fedgrid.grids.ray_cluster.cluster import actors_at_once, connected, known_nodes, placements
+from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 
 if TYPE_CHECKING:
     from fedgrid.engine.configuration.run_config import RunConfig
@@ -109,7 +110,7 @@ class OnRay(Executor):
         self._options = options
         self._places: Mapping[int, Placement] = {}
         self._shares_rounds = options.cache is not None
-        nodes = known_nodes()
+        nodes = known_nodes(options.request)
         self._workers = 0
         if nodes is not None:
             self._workers = actors_at_once(todo, nodes, options.request, by_shared_prefix=self._shares_rounds)

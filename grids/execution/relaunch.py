@@ -22,7 +22,7 @@ from fedgrid.grids.planning.claims import of_launch
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.axes import naming_keys
-from fedgrid.grids.results.grid_folder import PRESET, GridFolder
+from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, unfinished
 
 
@@ -35,7 +35,7 @@ def launched(name: str, storage: Storage) -> Grid:
     storage.pull_marks()
     folder = GridFolder(storage, name)
     runs = folder.runs()
-    text = (folder.path / PRESET).read_text(errors="replace")
+    text = folder.preset().decode(errors="replace")
     return Grid(name, runs, text, naming_keys(runs), source=folder.source())
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from fedgrid.algorithms.registry import published_title
+from fedgrid.algorithms.registry import title
 from fedgrid.engine.configuration.algorithm_of import algorithm_of
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import FedgridError, RunError
@@ -16,6 +16,7 @@ from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.atomic import disk_errors, set_aside, write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.outcome import RUN_ID, SCORES, damage
+from fedgrid.tracking.scoring.run import plain_title
 from fedgrid.tracking.scoring.scores import of_round, of_run
 
 
@@ -136,7 +137,7 @@ def write_scores(config: RunConfig, storage: Storage) -> Mapping[str, Any]:
     """
     folder = folder_of(storage.root, config)
     with disk_errors(folder):
-        scores = of_run(folder, published_title(config.algorithm["name"]))
+        scores = of_run(folder, plain_title(title(config.algorithm["name"])))
         if damage(storage, config):
             set_aside(folder, [SCORES])
         write_text(folder / SCORES, seal({RUN_ID: config.run_id, **scores}, indent=2))

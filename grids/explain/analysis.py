@@ -18,7 +18,7 @@ from fedgrid.engine.integrity.files import stamped
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Found, Job, Summary
 from fedgrid.grids.explain import estimate
 from fedgrid.grids.explain.asked import Asked, jobs_of
-from fedgrid.grids.explain.read import RECORDS, ReadJob, read_of, summarised
+from fedgrid.grids.explain.read import RECORDS, ReadJob, are_records, read_of, summarised
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking import figures
 from fedgrid.tracking.explained.maps import map_grid
@@ -55,6 +55,10 @@ class Explain(Analysis):
         pq.write_table(stamped(table), data, write_page_checksum=True)
         shape = find(job.config.dataset, context.data_dir).shape
         return Artifacts({"shape": list(shape)}, {RECORDS: data.getvalue()})
+
+    def is_whole(self, found: Found) -> bool:
+        """Return whether the results are records of images."""
+        return RECORDS in found.files and are_records(found)
 
     def metrics(self, found: Found) -> Mapping[str, float]:
         """Return the means over a run's images by name, as `explanations/members_gap`."""

@@ -5,16 +5,21 @@ Shapes: N images, K + 1 points of a curve.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
+from math import nan, prod
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import TypeAdapter, ValidationError
 
+from fedgrid.algorithms.contract.section import PositiveInt
 from fedgrid.engine.explanations.records import CURVES, SCHEMA
 from fedgrid.engine.explanations.settings import PUBLISHED_BATCH, Explaining
+from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.integrity.files import read_table
 from fedgrid.grids.analyses.analysis import Found
+from fedgrid.record_values import wrong_value
 from fedgrid.tracking.explained.results import Band, ExplainedGrid, ImageKey, Shown
 from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.explanations import DISTRIBUTIONS, Explained
@@ -22,6 +27,7 @@ from fedgrid.tracking.scoring.run import Run
 
 RECORDS = ".parquet"
 """The end of the name of a job's records."""
+_SHAPE = TypeAdapter(tuple[PositiveInt, PositiveInt, PositiveInt])
 SHOWN_CLIENTS = 3
 """Clients of a scenario whose maps are drawn: the first, the last and those between, evenly."""
 
@@ -47,6 +53,21 @@ def read_of(found: Found) -> ReadJob:
     """Return the records of a job that is done."""
     table = read_table(found.files[RECORDS], SCHEMA)
     return ReadJob(found.run, found.job.settings, table, tuple(found.about["shape"]))
+
+
+def are_records(found: Found) -> bool:
+    """Return whether results are records of images, with maps and pixels of the shape that they name."""
+    try:
+        shape = _SHAPE.validate_python(found.about.get("shape"))
+        table = read_table(found.files[RECORDS], SCHEMA)
+    except (ValidationError, DamagedFile):
+        return False
+    sizes = {"map": prod(shape[1:]), "pixels": prod(shape)}
+    return wrong_value(table) is None and all(
+        length == size
+        for name, size in sizes.items()
+        for length in pc.binary_length(table[name]).drop_null().to_pylist()
+    )
 
 
 def summarised(read: Sequence[ReadJob], missing: int = 0) -> ExplainedGrid:

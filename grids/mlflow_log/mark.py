@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.format import DamagedFile, unseal
+from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.atomic import write_text
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.redaction import redacted
-from fedgrid.tracking.mlflow.store import database_file
+from fedgrid.tracking.mlflow.store import database_file, one_line
 
 MARK = "mlflow.json"
 """Its file."""
@@ -27,6 +28,23 @@ def is_logged(uri: str, folder: Path, rounds: int) -> bool:
     same = (mark.get("uri"), mark.get("rounds")) == (redacted(uri), rounds)
     file = database_file(uri)
     return same and (file is None or file.exists())
+
+
+def mark(uri: str, folder: Path, mlflow_run_id: str, rounds: int) -> None:
+    """Note in the run's folder, if there is one, that the store has a whole run of this many rounds.
+
+    Raises:
+        TrackingError: it cannot be written.
+    """
+    if folder.is_dir():
+        with one_line(uri):
+            content = {"uri": redacted(uri), "mlflow_run_id": mlflow_run_id, "rounds": rounds}
+            write_text(folder / MARK, seal(content))
+
+
+def unmark(folder: Path) -> None:
+    """Forget that the store has the run."""
+    (folder / MARK).unlink(missing_ok=True)
 
 
 def push_marks(runs: Iterable[RunConfig], storage: Storage) -> None:

@@ -107,7 +107,10 @@ class RunLog:
 
     @contextmanager
     def own_process(self) -> Iterator[None]:
-        """Write in a process of its own within the block, unless this one has imported MLflow already."""
+        """Write in a process of its own within the block, unless this one has imported MLflow already.
+
+        After the block nothing is written: a thread that the store kept waiting must not go on here.
+        """
         if "mlflow" in sys.modules:
             yield
             return
@@ -116,7 +119,6 @@ class RunLog:
             yield
         finally:
             process.stop()
-            self._at_work = self.writer
 
     def prepare(self, text: str) -> None:
         """Do now what the thread would begin with: make the grid's own run, with the preset's `text`."""

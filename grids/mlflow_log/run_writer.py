@@ -8,21 +8,18 @@ from typing import Any, TypeAlias
 
 from fedgrid.engine.configuration.algorithm_of import own_columns
 from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.format import DamagedFile, seal
+from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.integrity.record_files import write_joined
 from fedgrid.engine.records import schemas
 from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.atomic import write_text
 from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.mlflow_log import notes
-from fedgrid.grids.mlflow_log.mark import MARK
+from fedgrid.grids.mlflow_log.mark import mark, unmark
 from fedgrid.grids.mlflow_log.own_store import make_ready
 from fedgrid.grids.mlflow_log.tags import described, metrics, origin, run_name, source, tags, totals
 from fedgrid.grids.results.times import round_ends, started_ms
-from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.notes import noted
 from fedgrid.tracking.mlflow.runs import TOTALS, Experiment, LoggedRun, Status
-from fedgrid.tracking.mlflow.store import one_line
 from fedgrid.tracking.mlflow.view import view
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.scores import of_rounds
@@ -180,7 +177,7 @@ class Writer:
 
     def forget(self, config: RunConfig) -> None:
         """Delete a run from the store, if it has it."""
-        (folder_of(self._storage, config) / MARK).unlink(missing_ok=True)
+        unmark(folder_of(self._storage, config))
         self._connected().forget(config.run_id)
 
     def close(self, status: Status) -> None:
@@ -228,13 +225,10 @@ class Writer:
         experiment.log_totals(entry, totals(folder))
         experiment.describe_run(entry, notes.of_run_ended(config, drawn, entry.mlflow_run_id))
         experiment.finish(entry, status, _ended_ms(folder, entry.rounds))
-        if status != "FINISHED":
-            (folder / MARK).unlink(missing_ok=True)
-            return
-        mark = {"uri": redacted(self._uri), "mlflow_run_id": entry.mlflow_run_id, "rounds": entry.rounds}
-        if folder.is_dir():
-            with one_line(self._uri):
-                write_text(folder / MARK, seal(mark))
+        if status == "FINISHED":
+            mark(self._uri, folder, entry.mlflow_run_id, entry.rounds)
+        else:
+            unmark(folder)
 
 
 @contextmanager
@@ -245,7 +239,7 @@ def _artifacts(config: RunConfig, folder: Path) -> Iterator[list[Path]]:
         with suppress(FileNotFoundError, DamagedFile):  # As they are: the next launch says what is wrong.
             columns = schemas(config.evaluation.global_model, own_columns(config))
             found |= {path.name: path for path in write_joined(folder, Path(scratch), columns)}
-        yield [path for path in found.values() if path.is_file() and not path.is_symlink()]
+        yield [path for path in found.values() if path.is_file()]
 
 
 @contextmanager

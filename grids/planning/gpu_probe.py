@@ -18,6 +18,7 @@ from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.pixel_statistics import PixelStatistics
 from fedgrid.engine.errors import RunError
+from fedgrid.engine.gpu_errors import is_out_of_memory
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource
@@ -88,7 +89,10 @@ def _peak(workload: Workload, device: str) -> int | None:
     torch.cuda.reset_peak_memory_stats()
     try:
         work_once(workload, device)
-    except torch.OutOfMemoryError:
+    except (torch.OutOfMemoryError, RunError) as error:
+        # Training wraps every error, to name the client.
+        if not is_out_of_memory(error):
+            raise
         return None
     return int(torch.cuda.max_memory_reserved())
 

@@ -12,7 +12,7 @@ from math import ceil, prod
 from operator import itemgetter
 from pathlib import Path
 
-from fedgrid.engine.clients.placement import GPU_SHARE, SMALLEST_SHARE, Node, Request
+from fedgrid.engine.clients.placement import GPU_SHARE, Node, Request
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
@@ -94,7 +94,7 @@ def with_measured_share(
             f"--gpus-per-actor {given:g} is {_gb(given * need.total)}, but {need}; "
             f"--gpus-per-actor {need.share:g} would do, or leave it out"
         )
-    return replace(request, gpus_per_client=max(GPU_SHARE, need.share)) if given is None else request
+    return replace(request, least_gpu_share=max(GPU_SHARE, need.share)) if given is None else request
 
 
 def with_share_here(
@@ -147,7 +147,8 @@ def measure_on_cluster(workloads: tuple[Workload, ...]) -> Taken:
     import ray
 
     # A worker that stayed for further tasks would keep its CUDA context.
-    once = ray.remote(num_cpus=SMALLEST_SHARE, num_gpus=1 / STEPS, max_retries=0, max_calls=1)
+    # No CPU: all of them may be reserved.
+    once = ray.remote(num_cpus=0, num_gpus=1 / STEPS, max_retries=0, max_calls=1)
     task = once(measure).remote(workloads)
     try:
         taken: Taken = ray.get(task, timeout=2 * TIMEOUT)

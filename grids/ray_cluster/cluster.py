@@ -15,8 +15,6 @@ from fedgrid.engine.clients.placement import (
     Node,
     Placement,
     Request,
-    cluster_nodes,
-    local_nodes,
     most_at_once,
     plan,
 )
@@ -24,8 +22,10 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import RunError
 from fedgrid.grids.ray_cluster import address_space
 from fedgrid.grids.ray_cluster.local import few_processes, private_folder, system_config
+from fedgrid.grids.ray_cluster.nodes import check_gpus, cluster_nodes, local_nodes
 from fedgrid.grids.ray_cluster.token import INSTEAD, check_accepted, make_private, send_token
 
+AUTO = Request()
 LOCAL = "local"
 """Ray's name for a cluster of its own, on this machine."""
 ROOT = 0
@@ -34,26 +34,34 @@ ANSWER_SECONDS = 3.0
 """How long to wait for an answer of a cluster on this machine."""
 
 
-def known_nodes() -> tuple[Node, ...] | None:
-    """Return the nodes of the cluster, without starting Ray; None if only the cluster knows them."""
+def known_nodes(request: Request = AUTO) -> tuple[Node, ...] | None:
+    """Return the nodes of the cluster, without starting Ray; None if only the cluster knows them.
+
+    Raises:
+        ConfigError: if this machine has GPUs that torch cannot use, unless the request asks for none.
+    """
     import ray
 
     if ray.is_initialized():
         return cluster_nodes()
-    return local_nodes() if address() == LOCAL else None
+    if address() != LOCAL:
+        return None
+    check_gpus(request)
+    return local_nodes()
 
 
-def nodes_to_run_on(*, in_process: bool) -> tuple[Node, ...]:
+def nodes_to_run_on(*, in_process: bool, request: Request = AUTO) -> tuple[Node, ...]:
     """Return the nodes that a grid would run on; connects to the cluster if need be.
 
     None of them if it would run in this process: then nothing looks for Ray.
 
     Raises:
         RunError: if the cluster does not answer.
+        ConfigError: as `known_nodes`.
     """
     if in_process:
         return ()
-    nodes = known_nodes()
+    nodes = known_nodes(request)
     if nodes is not None:
         return nodes
     with connected():
@@ -96,7 +104,14 @@ def _initialised(place: str, workers: int) -> Iterator[None]:
                 folder = private_folder()
                 quiet |= {"_temp_dir": str(folder / "ray")} if folder else {}
                 with few_processes():
-                    ray.init(address=LOCAL, include_dashboard=False, _system_config=settings, **quiet)
+                    ray.init(
+                        address=LOCAL,
+                        include_dashboard=False,
+                        # Ray would count those too that torch cannot use.
+                        num_gpus=int(node.gpus),
+                        _system_config=settings,
+                        **quiet,
+                    )
             else:
                 ray.init(address=place, **quiet)
     except Exception as error:

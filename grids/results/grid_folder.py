@@ -23,7 +23,7 @@ from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import Asks, Grid
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.asked import Asked
-from fedgrid.regular_files import check_regular
+from fedgrid.regular_files import LARGEST_LIST, read_regular
 
 GRIDS = "grids"
 RUNS, PRESET, PROGRESS, STOP = "runs.jsonl", "preset.yaml", "progress.json", "stop"
@@ -54,7 +54,7 @@ def check_source(grid: Grid, storage: Storage) -> None:
     if grid.is_named or not folder.is_there:
         return
     before = folder.source()
-    if before in ("", grid.source) or (folder.path / PRESET).read_bytes() == grid.text.encode():
+    if before in ("", grid.source) or folder.preset() == grid.text.encode():
         return
     raise ConfigError(
         f"the grid {grid.name} in {storage} comes from {before}, not from {grid.source}: --name OTHER makes "
@@ -74,7 +74,7 @@ class GridFolder:
         """Name a grid of `storage`; nothing is read or written yet.
 
         Raises:
-            ConfigError: if `name` is not a plain file name, or leads out of the storage by a link.
+            ConfigError: if `name` is not a plain file name.
         """
         if not PLAIN_NAME.fullmatch(name):
             raise ConfigError(
@@ -82,9 +82,6 @@ class GridFolder:
                 "the first a letter or digit; rename its file"
             )
         self.path = storage.root / GRIDS / name
-        for folder in (self.path.parent, self.path):
-            if folder.is_symlink():
-                raise ConfigError(f"{folder} is a link: what belongs to a storage lies in its folder")
         self.name = name
         self._storage = storage
         self._asked_at: float | None = None
@@ -179,6 +176,13 @@ class GridFolder:
         kept = self._read()
         return kept.asked.after(grid.runs, grid.asks, {}, kept.runs) == kept.asked
 
+    def preset(self) -> bytes:
+        """Return the preset of the last launch, as `keep` got it; a `ConfigError` if that cannot be read."""
+        try:
+            return read_regular(self.path / PRESET)
+        except OSError as error:
+            raise ConfigError(f"{self.path / PRESET} is not read: {error}; repeat the grid's run") from error
+
     def source(self) -> str:
         """Return where the preset of the last launch came from, as `keep` got it.
 
@@ -204,8 +208,7 @@ class GridFolder:
     def _checked(self, path: Path) -> tuple[dict[str, Any], bytes]:
         """Return the head of a file, and its other lines, which are those that were written."""
         try:
-            check_regular(path)
-            head, _, lines = path.read_bytes().partition(b"\n")
+            head, _, lines = read_regular(path, LARGEST_LIST).partition(b"\n")
         except FileNotFoundError as error:
             raise self._missing() from error
         except OSError as error:
@@ -272,11 +275,6 @@ class GridFolder:
             return unseal(self.path / PROGRESS)
         except (FileNotFoundError, DamagedFile):
             return None
-
-    def _of_another_version(self) -> ConfigError:
-        return ConfigError(
-            f"{self.path / RUNS} was written by another version of fedgrid; move {self.path} away"
-        )
 
     def _missing(self) -> ConfigError:
         grids = list_grids(self._storage)

@@ -17,7 +17,7 @@ from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource, digest_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.redaction import printable
-from fedgrid.regular_files import check_regular
+from fedgrid.regular_files import read_regular
 
 FOLDER, INDEX = "plugins", "plugins.json"
 
@@ -137,8 +137,7 @@ def _source(path: Path, digest: str, name: str | None) -> PluginSource:
     if name is not None and not path.exists():
         return PluginSource(name, digest, None)
     try:
-        check_regular(path)
-        code = path.read_bytes()
+        code = read_regular(path)
     except OSError as error:
         why = error.strerror or error
         raise ConfigError(

@@ -26,7 +26,7 @@ from fedgrid.grids.results.origin_notes import origin_notes
 from fedgrid.grids.results.outcome import damage, is_finished, read_scores
 from fedgrid.grids.results.titles import titles
 from fedgrid.tracking.records import RecordsError
-from fedgrid.tracking.scoring.run import Run, RunResult, read_result
+from fedgrid.tracking.scoring.run import Run, RunResult, plain_title, read_result
 from fedgrid.tracking.scoring.study import Study, plain
 
 
@@ -93,7 +93,7 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             split=config.split.kind,
             clients=config.clients,
             algorithm=title,
-            published=registry.published_title(config.algorithm["name"]),
+            published=plain_title(registry.title(config.algorithm["name"])),
             seed=config.seed,
             rounds=config.training.rounds,
             method=registry.title(config.algorithm["name"]),

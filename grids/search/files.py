@@ -3,24 +3,25 @@
 import csv
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 from math import inf
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.preset_files import SEARCH
-from fedgrid.grids.results.grid_folder import FOUND, GRIDS, PRESET, RUNS, GridFolder
+from fedgrid.grids.presets.yaml_file import YamlFile
+from fedgrid.grids.results.grid_folder import FOUND, GRIDS, GridFolder
 from fedgrid.grids.search.definition import Search
 from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
 from fedgrid.grids.search.space import Range
 from fedgrid.grids.search.suggest import BATCH, SEED
 from fedgrid.redaction import in_csv
+from fedgrid.regular_files import read_regular
 
 TABLE, FIGURES = "search.csv", "figures"
 FREE_TO_CHANGE = ("trials",)
@@ -33,14 +34,13 @@ def check_same(search: Search, storage: Storage) -> None:
     Raises:
         ConfigError: otherwise; names the keys that differ.
     """
-    folder = GridFolder(storage, search.name).path
-    if not (folder / RUNS).exists():
+    folder = GridFolder(storage, search.name)
+    if not folder.is_there:
         return
-    try:
-        stored = yaml.safe_load((folder / PRESET).read_text())
-    except (OSError, yaml.YAMLError):
-        stored = None
-    if not isinstance(stored, dict) or SEARCH not in stored:
+    stored: dict[str, Any] = {}
+    with suppress(ConfigError):
+        stored = YamlFile(search.name, folder.preset()).values
+    if SEARCH not in stored:
         raise ConfigError(f"{search.name} is already the name of a grid; give the search another --name")
     other = [
         key
@@ -107,7 +107,7 @@ def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Stor
 
 def digest(search: Search, storage: Storage) -> str:
     """Return a digest of the search's result."""
-    return sha256((GridFolder(storage, search.name).path / FOUND).read_bytes()).hexdigest()[:12]
+    return sha256(read_regular(GridFolder(storage, search.name).path / FOUND)).hexdigest()[:12]
 
 
 def read_results(name: str, storage: Storage) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def plan_search(search: Search, storage: Storage, options: LaunchOptions, consol
         grid,
         storage,
         options.data_dir,
-        nodes_to_run_on(in_process=options.in_process),
+        nodes_to_run_on(in_process=options.in_process, request=options.request),
         options.request,
         with_cache=options.cache is not None,
         as_json=options.as_json,

@@ -1,1 +1,1 @@
-"""Starting a study: the files of `fedgrid init`, and the JSON Schema of a grid's YAML."""
+"""The files that `fedgrid init` writes; STUDY and PLUGIN in them are names of the study's own."""

@@ -16,13 +16,11 @@ import os
 import random
 import re
 import shutil
-import signal
 import sqlite3
-import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -32,24 +30,10 @@ import pyarrow.parquet as pq
 
 from fedgrid.engine.format import CHECKSUM, VERSION, seal
 from fedgrid.tracking.mlflow.own_files import MAGIC
-from tests.helpers.command_line import Result, fedgrid, new_storage
+from tests.chaos.storages import SECRET, look, looking, make_whole, undrawn, working
 
-SECRET = "SECRET-OF-MINE"
 PAGE = 4096
 """Bytes of a page of MLflow's store."""
-SECONDS = 60
-"""For a command."""
-REPORTED = 4
-"""Every so many storages get `report`, which takes longer than all other commands."""
-MOST_LINES = 12
-"""Of standard error."""
-GRID = """
-algorithm: {algorithms}
-seeds: {seeds}
-clients: 3
-training: {{rounds: 2, local_epochs: 1}}
-split: {{draws: 40, server_images: 50}}
-"""
 NAMES = (
     "\x1b[31mred",
     "a\nb",
@@ -71,6 +55,7 @@ VALUES: tuple[Any, ...] = (
     float("-inf"),
     "",
     "../../outside/secret.json",
+    "../../../outside/secret",
     "/etc/passwd",
     "\x1b[31m",
     "a\nb",
@@ -85,45 +70,7 @@ VALUES: tuple[Any, ...] = (
 )
 
 
-def make(folder: Path, *, whole: bool = True) -> Path:
-    """Return a storage of two grids with finished runs; a `whole` one has superseded runs and a report."""
-    root, grid = new_storage(folder / "runs"), folder / "mine.yaml"
-    asked = (("[fedavg, ocfl-kmeans]", "[0, 1]"), ("[fedavg, ocfl-hdbscan]", "[0]"))
-    for algorithms, seeds in asked[not whole :]:
-        grid.write_text(GRID.format(algorithms=algorithms, seeds=seeds))
-        made = fedgrid("run", grid, "--in-process", "--storage", root)
-        assert made.code == 0, made.err
-    other = fedgrid(
-        "run", grid, "--in-process", "--name", "other", "--filter", "algorithm=fedavg", "--storage", root
-    )
-    assert other.code == 0, other.err
-    assert not whole or fedgrid("report", "mine", "--storage", root).code == 0
-    return root
-
-
-def commands(root: Path) -> list[tuple[str, ...]]:
-    """Return the commands that look at the storage, and the two that delete in it, last."""
-    run_id = next(path.name for path in sorted(root.glob("digits-*"))).rpartition("-")[2]
-    return [
-        ("status",),
-        ("status", "mine"),
-        ("status", "mine", "--json"),
-        ("runs", "mine"),
-        ("runs", "mine", "--superseded"),
-        ("show", "mine"),
-        ("show", run_id),
-        ("cache", "mine"),
-        ("report", "mine"),
-        ("compare", "mine", "other"),
-        ("explain", "mine", "--dry-run"),
-        ("attack", "mine", "--kind", "membership", "--dry-run"),
-        ("stop", "mine"),
-        ("sync", "mine"),
-        ("doctor",),
-        ("cache", "mine", "--drop"),
-        ("prune", "mine", "--yes"),
-        ("delete", "mine", "--yes"),
-    ]
+DELETING = [("cache", "mine", "--drop"), ("prune", "mine", "--yes"), ("delete", "mine", "--yes")]
 
 
 class Stranger:
@@ -422,87 +369,6 @@ def super_journal(victim: Path, database: Path) -> bytes:
     return header.ljust(512, b"\0") + lock_page + name + tail + magic
 
 
-def state_of(folder: Path) -> dict[str, str]:
-    """Return what lies in a folder: each path's kind, and its content or target."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        about = path.lstat()
-        if stat.S_ISLNK(about.st_mode):
-            found[str(path)] = f"link {os.readlink(path)}"
-        elif stat.S_ISREG(about.st_mode):
-            found[str(path)] = f"{stat.S_IMODE(about.st_mode):o} {sha256(path.read_bytes()).hexdigest()}"
-        else:
-            found[str(path)] = f"{about.st_mode:o}"
-    return found
-
-
-@contextmanager
-def limited(seconds: int) -> Iterator[None]:
-    """Raise TimeoutError in the block after that long."""
-
-    def stop(number: int, frame: object) -> None:
-        raise TimeoutError(f"it did not end within {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def fault_of(result: Result) -> str | None:
-    """Return what is wrong with how a command ended; None: nothing."""
-    said = result.out + result.err
-    if result.code not in (0, 1, 2):
-        return f"exit code {result.code}"
-    if "Traceback" in said:
-        return "a traceback"
-    if SECRET in said:
-        return "it shows what lies outside"
-    if re.search("[\x00-\x08\x0b-\x1f\x7f]", said):
-        return "it shows control characters"
-    if result.code and not said.strip():
-        return "it fails without a word"
-    if result.err.count("\n") > MOST_LINES:
-        return f"{result.err.count(chr(10))} lines of errors"
-    return None
-
-
-def look(
-    root: Path, outside: Path, asked: Sequence[tuple[str, ...]], say: Callable[[str], None]
-) -> list[str]:
-    """Give each command; return what was wrong."""
-    faults, before = [], state_of(outside)
-    for command in asked:
-        try:
-            with limited(SECONDS):
-                result = fedgrid(*command, "--storage", root)
-            fault = fault_of(result)
-            said = f"{result.code} {result.err.strip()[:300]}"
-        except Exception as error:
-            fault = said = f"{type(error).__name__}: {str(error)[:300]}"
-            import traceback
-
-            if "--verbose" in sys.argv:
-                traceback.print_exc()
-        if state_of(outside) != before:
-            fault = "it changed what lies outside"
-            before = state_of(outside)
-        say(f"  {' '.join(command)}: {said}")
-        if fault:
-            faults.append(f"{' '.join(command)}: {fault}; it said {said[:200]!r}")
-    kept = (
-        path
-        for path in root.rglob("*")
-        if path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 30
-    )
-    if any(SECRET.encode() in path.read_bytes() for path in kept):
-        faults.append("the storage has a copy of what lies outside")
-    return faults
-
-
 def try_seed(
     made: Path, folder: Path, seed: int, asked: int | None, say: Callable[[str], None]
 ) -> tuple[list[str], list[str]]:
@@ -514,7 +380,7 @@ def try_seed(
         (outside / name).write_text(SECRET)
     (outside / "tables").mkdir()
     (outside / "tables" / "id_rsa").write_text(SECRET)
-    every = [each for each in commands(root) if each[0] != "report" or seed % REPORTED == 0]
+    every = [*looking(made), *(DELETING if asked else working(made))]
     stranger = Stranger(root, outside, seed)
     stranger.change(stranger.rng.randint(1, 4))
     say(f"seed {seed}: {'; '.join(stranger.done)}")
@@ -523,7 +389,15 @@ def try_seed(
         if asked is None
         else [every[index] for index in sorted(stranger.rng.sample(range(len(every)), asked))]
     )
-    return stranger.done, look(root, outside, chosen, say)
+    faults = look(root, outside, chosen, say)
+    kept = (
+        path
+        for path in root.rglob("*")
+        if path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 30
+    )
+    if any(SECRET.encode() in path.read_bytes() for path in kept):
+        faults.append("the storage has a copy of what lies outside")
+    return stranger.done, faults
 
 
 def main() -> None:
@@ -536,8 +410,8 @@ def main() -> None:
     seeds = [given.seed] if given.seed is not None else range(given.first, given.first + given.seeds)
     say = print if given.verbose else (lambda _: None)
     wrong = 0
-    with tempfile.TemporaryDirectory(prefix="fedgrid-hostile-") as folder:
-        made = make(Path(folder))
+    with tempfile.TemporaryDirectory(prefix="fedgrid-hostile-") as folder, undrawn():
+        made = make_whole(Path(folder))
         for seed in seeds:
             place = Path(folder) / str(seed)
             place.mkdir()

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.chaos.hostile import make, try_seed
+from tests.chaos.hostile import try_seed
+from tests.chaos.storages import make_small
 
 ASKED = 4
 """Commands a storage, of all that there are."""
@@ -11,7 +12,7 @@ ASKED = 4
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A storage of finished runs, which no test changes."""
-    return make(tmp_path_factory.mktemp("made"), whole=False)
+    return make_small(tmp_path_factory.mktemp("made"))
 
 
 @pytest.mark.slow

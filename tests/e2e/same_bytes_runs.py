@@ -112,9 +112,9 @@ GRID: Values = {"algorithm": ["fedavg", "ocfl-kmeans", {"name": "sattler", **SOO
 COMMANDS = [
     ["run", f"{CACHED}.yaml", "--in-process"],
     ["explain", CACHED, "--in-process", "--on", "members", "--images", "2", "--steps", "4"],
-    ["attack", CACHED, "--kind", "membership"],
-    ["attack", CACHED, "--kind", "class"],
-    ["attack", CACHED, "--kind", "reconstruction", "--clients", "1", "--steps", "5"],
+    ["attack", CACHED, "--in-process", "--kind", "membership"],
+    ["attack", CACHED, "--in-process", "--kind", "class"],
+    ["attack", CACHED, "--in-process", "--kind", "reconstruction", "--clients", "1", "--steps", "5"],
     ["run", "centralised", "--in-process", "--set", "training.rounds=2"],
 ]
 OLD_CENTRALISED = ["centralised", "digits", "--epochs", "2"]
@@ -227,12 +227,22 @@ def _no_figures(folder: Path) -> list[Path]:
     return []
 
 
+def _commands_of(tree: Path) -> list[list[str]]:
+    """Return the commands in the words of a tree's code."""
+    found = COMMANDS
+    if not (tree / "grids/analyses").exists():  # Attacks were in process, and there was no such option.
+        found = [[word for word in each if each[0] != "attack" or word != "--in-process"] for each in found]
+    return [*found[:-1], OLD_CENTRALISED] if (tree / "engine/centralised.py").exists() else found
+
+
 def _commands(tree: Path) -> None:
+    # Else each launch starts a process that imports it, and waits for that.
+    import mlflow.tracking  # noqa: F401
+
     from fedgrid.grids.cli import main
 
     Path(f"{CACHED}.yaml").write_text(json.dumps(in_words_of(tree, _merged(SMALL, GRID))))
-    is_run = not (tree / "engine/centralised.py").exists()
-    for command in COMMANDS if is_run else [*COMMANDS[:-1], OLD_CENTRALISED]:
+    for command in _commands_of(tree):
         print(*command, flush=True)
         sys.argv = ["fedgrid", *command, "--storage", CACHED]
         try:

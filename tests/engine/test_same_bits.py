@@ -13,11 +13,13 @@ import pytest
 from fedgrid.engine.clients import ray_pool
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.plugins import active
 from fedgrid.engine.round_cache.files import CacheOptions
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.session import Session
 from fedgrid.engine.storage.storage import Storage
 from tests.helpers.client_actors import client_actors
+from tests.helpers.plugin_files import DROPOUT
 
 pytestmark = pytest.mark.ray
 
@@ -180,3 +182,26 @@ def test_clusters_before_training_are_the_same_in_actors(actors, tmp_path):
     )
     here = finish(run, tmp_path / "here", InProcessPool())
     assert finish(run, tmp_path / "there", first(actors, 2)) == here
+
+
+@pytest.fixture
+def dropout(tmp_path):
+    """Let this process know a model that draws random numbers as it trains."""
+    (tmp_path / "own.py").write_text(DROPOUT)
+    active.use([tmp_path / "own.py"])
+    yield "dropout-function"
+    active.use()
+
+
+def test_model_that_draws_as_it_trains_gives_the_same_bytes_in_any_place(actors, tmp_path, dropout):
+    """Stacked runs have another id; their clients train one after the other."""
+    run = config("ocfl-kmeans", {"rounds": 3}, model=dropout)
+    here = finish(run, tmp_path / "here", InProcessPool())
+    assert finish(run, tmp_path / "there", first(actors, 1), first(actors, 3), InProcessPool()) == here
+    stacked = finish(
+        config("ocfl-kmeans", {"rounds": 3, "stacked": 4}, model=dropout),
+        tmp_path / "stacked",
+        first(actors, 2),
+    )
+    name = "state-000003.safetensors"
+    assert stacked[name] == here[name]

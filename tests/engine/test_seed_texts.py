@@ -13,7 +13,8 @@ import pytest
 from fedgrid.engine import seeds
 from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.data.images import ImageSet
-from fedgrid.engine.disturbances.drift import Move, moved_parts
+from fedgrid.engine.disturbances.drift import Move
+from fedgrid.engine.disturbances.moved import moved_parts
 from fedgrid.engine.partition.kinds import kind_of
 from fedgrid.engine.partition.scenarios import scenario_of
 from fedgrid.engine.partition.settings import Split

@@ -11,7 +11,7 @@ import matplotlib
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from fedgrid.tracking.scoring.run import AS_PUBLISHED
+from fedgrid.tracking.scoring.run import AS_PUBLISHED, plain_title
 
 COLUMN, PAGE = 3.4, 7.0
 """Widths of a column and of a page, in inches."""
@@ -110,12 +110,12 @@ OTHER_MARKERS = ("<", ">", "h", "*", "p")
 
 def styles(algorithms: Sequence[str]) -> dict[str, Style]:
     """Return algorithm -> style: fixed for the papers' and for references, dashed if `as published`."""
-    plain = dict.fromkeys(name.removesuffix(f" {AS_PUBLISHED}") for name in algorithms)
+    plain = dict.fromkeys(plain_title(name) for name in algorithms)
     fixed = PUBLISHED | REFERENCES
     others = [name for name in plain if name not in fixed]
     known = fixed | {name: _other(position) for position, name in enumerate(others)}
     return {
-        name: replace(known[name.removesuffix(f" {AS_PUBLISHED}")], line=DASHED, filled=False)
+        name: replace(known[plain_title(name)], line=DASHED, filled=False)
         if name.endswith(AS_PUBLISHED)
         else known[name]
         for name in algorithms

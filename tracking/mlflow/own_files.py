@@ -12,7 +12,7 @@ import stat
 from contextlib import closing
 from pathlib import Path
 
-from fedgrid.regular_files import check_regular
+from fedgrid.regular_files import check_below, check_regular
 from fedgrid.tracking.mlflow.store import TrackingError, database_file, one_line
 
 LARGEST = 1 << 36
@@ -46,7 +46,11 @@ def own_file(uri: str, artifact_root: Path) -> Path | None:
             if os.path.lexists(path):
                 check_regular(path, LARGEST)
         _check_journal(file.with_name(file.name + JOURNAL))
-        _check_folder(artifact_root)
+        if os.path.lexists(artifact_root) and not stat.S_ISDIR(artifact_root.lstat().st_mode):
+            raise OSError(
+                f"{artifact_root.name} is {'a link' if artifact_root.is_symlink() else 'no folder'}"
+            )
+        check_below(artifact_root)
     except OSError as error:
         raise TrackingError(
             f"the MLflow store of {file.parent} is not opened: {error.strerror or error}; move that away, or "
@@ -66,18 +70,3 @@ def _check_journal(journal: Path) -> None:
             file.seek(max(0, journal.stat().st_size - len(MAGIC)))
             if file.read() == MAGIC:
                 raise OSError(f"{journal.name} names another file, which SQLite would delete")
-
-
-def _check_folder(folder: Path) -> None:
-    """Raise OSError if a folder, or anything below it, is neither a folder nor a regular file."""
-    if not os.path.lexists(folder):
-        return
-    if not stat.S_ISDIR(folder.lstat().st_mode):
-        raise OSError(f"{folder.name} is {'a link' if folder.is_symlink() else 'no folder'}")
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                _check_folder(Path(entry.path))
-            elif not entry.is_file(follow_symlinks=False):
-                what = "a link" if entry.is_symlink() else "no regular file"
-                raise OSError(f"{Path(entry.path).relative_to(folder.parent)} is {what}")

@@ -83,6 +83,11 @@ class Run:
         return (self.dataset, self.clients, self.split, *self.setting)
 
 
+def plain_title(title: str) -> str:
+    """Return what the papers' tables call an algorithm, or the one that it is "as published"."""
+    return title.removesuffix(f" {AS_PUBLISHED}")
+
+
 @dataclass(frozen=True)
 class RunResult:
     """A finished run: its scores, curves and partitions, a few kilobytes, and its tables on disk."""

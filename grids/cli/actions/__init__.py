@@ -1,1 +1,1 @@
-"""What commands do that belong to no other room: write reports, list what there is to choose from."""
+"""What commands do that belong to no other room: write reports, list choices, begin a study."""

@@ -90,7 +90,7 @@ def write_report(
     )
     page = with_own_items(page, own_items(plugins, study))
     folder = to or grid.path / "report"
-    written = _write(page, folder, console, to)
+    written = _write(page, folder, console)
     if to is None:
         _push(storage, folder, written)
     is_logged = _log(name, storage, folder)
@@ -127,7 +127,7 @@ def write_comparison(
         raise ConfigError(f"{one} and {other} have no scenario, or no algorithm, in common: nothing to pair")
     page = comparison_page(*studies)
     folder = to or GridFolder(storage, one).path / f"against-{other}"
-    written = _write(page, folder, console, to)
+    written = _write(page, folder, console)
     if to is None:
         _push(storage, folder, written)
     if as_json:
@@ -163,10 +163,10 @@ def _read(
     return study
 
 
-def _write(page: Page, folder: Path, console: Console, to: Path | None) -> Written:
-    for part in (folder / "tables", folder / "figures", *(() if to else (folder,))):
+def _write(page: Page, folder: Path, console: Console) -> Written:
+    for part in (folder / "tables", folder / "figures"):
         if part.is_symlink():
-            raise ConfigError(f"{part} is a link, and nothing is written behind it; remove it, or name --to")
+            raise ConfigError(f"{part} is a link, and nothing is written behind it; remove it")
     with console.status("Drawing ..."), disk_errors(folder):
         return write(page, folder)
 

@@ -103,7 +103,7 @@ def run(
             grid,
             storage,
             options.data_dir,
-            nodes_to_run_on(in_process=in_process),
+            nodes_to_run_on(in_process=in_process, request=options.request),
             options.request,
             with_cache=launch.cache,
             as_json=launch.as_json,

@@ -16,7 +16,7 @@ def init(
     folder: Annotated[Path, typer.Argument(help="A new folder, named after the study.", show_default=False)],
 ) -> None:
     """Write a study to start from: a grid, an algorithm and a model of your own, a search, a notebook."""
-    from fedgrid.grids.starter.init import init as write_study
+    from fedgrid.grids.cli.actions.init import init as write_study
 
     write_study(folder, console())
 
@@ -29,7 +29,7 @@ def schema(plugins: Plugins = None) -> None:
     """
     import json
 
-    from fedgrid.grids.starter.schema import schema as schema_of_file
+    from fedgrid.grids.cli.actions.schema import schema as schema_of_file
 
     use_plugins(plugins)
     print(json.dumps(schema_of_file(), indent=1))

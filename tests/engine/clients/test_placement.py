@@ -1,13 +1,11 @@
 """Resources that a run reserves, computed by hand; and requests that are refused."""
 
 import re
-import sys
 from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
 from fedgrid.engine.clients.placement import (
     SERVER_CPUS,
@@ -15,8 +13,6 @@ from fedgrid.engine.clients.placement import (
     Placement,
     Request,
     at_once,
-    cluster_nodes,
-    local_nodes,
     most_at_once,
     plan,
 )
@@ -84,19 +80,31 @@ def test_an_actor_that_would_save_no_time_is_left_out():
 
 
 def test_a_gpu_holds_twenty_clients():
-    """0.05 GPU each; 15.9 CPUs for 15 actors are one each."""
-    assert plan(15, [Node(16, 1)], Request()) == Placement(15, 1.0, 0.05)
+    """Fifteen have a fifteenth each, rounded down; 15.9 CPUs for 15 actors are one each."""
+    assert plan(15, [Node(16, 1)], Request()) == Placement(15, 1.0, 0.0666)
+
+
+def test_actors_of_one_run_spread_over_the_gpus():
+    """Ray fills a GPU first: with 0.05 all fifteen would lie on one of four, with a quarter at most four."""
+    assert plan(15, [Node(16, 4)], Request()) == Placement(15, 1.0, 0.25)
+
+
+def test_share_that_holds_a_client_is_raised_but_never_lowered():
+    """Three of 0.32 fit on a GPU, six on two: five actors of three clients have a third each."""
+    request = Request(least_gpu_share=0.32)
+    assert plan(15, [Node(16, 2)], request) == Placement(5, 1.0, 0.3333)
+    assert plan(15, [Node(16, 2)], Request(gpus_per_client=0.32)) == Placement(5, 1.0, 0.32)
 
 
 def test_more_clients_than_a_gpu_holds_share_actors():
     """20 actors fit; some would host two clients, so 15 with two each are as fast."""
-    assert plan(30, [Node(16, 1)], Request()) == Placement(15, 1.0, 0.05)
+    assert plan(30, [Node(16, 1)], Request()) == Placement(15, 1.0, 0.0666)
 
 
 def test_cpus_are_shared_so_that_a_gpu_is_full():
     """Two runs of 10 fill a GPU; 3.8 CPUs for 20 actors are 0.19 each. One run alone has 3.9 / 10."""
     assert plan(10, [Node(4, 1)], Request(), MANY) == Placement(10, 0.19, 0.05)
-    assert plan(10, [Node(4, 1)], Request(), 1) == Placement(10, 0.39, 0.05)
+    assert plan(10, [Node(4, 1)], Request(), 1) == Placement(10, 0.39, 0.1)
 
 
 def test_head_node_without_gpu_hosts_servers_but_no_clients():
@@ -104,7 +112,7 @@ def test_head_node_without_gpu_hosts_servers_but_no_clients():
     up to 40 actors on each node would be more than one each, one is enough."""
     nodes = [Node(1, 0), Node(64, 2), Node(64, 2)]
     placement = plan(15, nodes, Request(), MANY)
-    assert (placement, at_once(placement, nodes)) == (Placement(15, 1.0, 0.05), 5)
+    assert (placement, at_once(placement, nodes)) == (Placement(15, 1.0, 0.0526), 5)
 
 
 def test_head_node_without_cpus_hosts_nothing():
@@ -282,26 +290,6 @@ def actors_beside(servers, node, placement):
         cpus -= share
         held += 1
     return held
-
-
-def test_local_machine_is_one_node():
-    [node] = local_nodes()
-    assert node.cpus >= 1
-    assert node.gpus >= 0
-
-
-def test_torch_is_imported_only_where_there_are_gpus(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setattr(NvidiaGPUAcceleratorManager, "get_current_node_num_accelerators", lambda: 0)
-    assert local_nodes()[0].gpus == 0
-    monkeypatch.setattr(NvidiaGPUAcceleratorManager, "get_current_node_num_accelerators", lambda: 2)
-    with pytest.raises(ImportError, match="torch"):
-        local_nodes()
-
-
-@pytest.mark.ray
-def test_cluster_nodes_are_the_live_ones(ray_session):
-    assert cluster_nodes() == (Node(4, 0),)
 
 
 @pytest.mark.parametrize(

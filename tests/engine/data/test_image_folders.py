@@ -5,7 +5,6 @@ import pytest
 from PIL import Image
 
 from fedgrid.engine.data import datasets, image_folders, own_images
-from fedgrid.engine.data.resizing import short_name
 from fedgrid.engine.errors import ConfigError, DataError
 
 
@@ -92,7 +91,7 @@ class TestImageFolder:
         assert (square.name, square.shape) == (f"folder:{folder.name}#5x5@{digest}", (1, 5, 5))
         pool, _ = datasets.load(square.name, folder)
         assert pool.images.shape == (4, 1, 5, 5)
-        assert short_name(square.name) == f"folder_{folder.name}-5x5"
+        assert own_images.short_name(square.name) == f"folder_{folder.name}-5x5"
 
     @pytest.mark.parametrize("size", ["#0", "#5000", "#64x0"])
     def test_size_that_no_image_has_is_refused(self, folder, size):

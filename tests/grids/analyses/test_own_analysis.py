@@ -52,7 +52,7 @@ def test_command_computes_resumes_and_logs_a_number_of_each_run(finished, tmp_pa
     root = new_storage(tmp_path / "runs")
     shutil.copytree(finished.root, root, dirs_exist_ok=True)
     claim(Storage(root))
-    Writer(default_uri(root), GRID, root, artifact_root(root)).write(RUNS[1], (), "FINISHED")
+    Writer(default_uri(root), GRID, root, artifact_root(root)).write(RUNS[1], "FINISHED")
     command = ("analyse", GRID, "spread", "--plugin", PLUGIN, "--storage", root, "--in-process", "--json")
     first, again = (fedgrid(*command).events[-1] for _ in range(2))
     assert (first["jobs"], first["done_before"], first["failed"]) == (2, 0, 0)

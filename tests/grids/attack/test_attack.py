@@ -2,11 +2,15 @@
 
 import csv
 import json
+import shutil
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.analyses import mlflow_log
@@ -14,7 +18,7 @@ from fedgrid.grids.analyses.analysis import Context
 from fedgrid.grids.analyses.command import How, analyse
 from fedgrid.grids.analyses.execute import run_on_ray
 from fedgrid.grids.analyses.files import JobFiles
-from fedgrid.grids.analyses.report import described, sections
+from fedgrid.grids.analyses.report import described, found_of, sections
 from fedgrid.grids.attack.analysis import ATTACK, settings_of
 from fedgrid.grids.planning.claims import of_further_results
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -106,6 +110,22 @@ def test_the_report_has_the_tables_of_the_attacks_that_were_made(storage, capsys
     assert "attack-class" in {table.name for table in section.items}
     GridFolder(storage, "other").keep(RUNS, "")
     assert list(sections(shown, GridFolder(storage, "other"), storage, published=False)) == []
+
+
+def test_run_whose_records_do_not_fit_together_is_left_out(storage, capsys, tmp_path):
+    """With right checksums: somebody else wrote them twice."""
+    attack(storage, capsys, "class")
+    shutil.copytree(storage.root, tmp_path / "runs")
+    copy = Storage(tmp_path / "runs")
+    path = folder_of(copy.root, RUNS[0]) / "rounds.parquet"
+    table = pq.read_table(path)
+    pq.write_table(pa.concat_tables([table, table]), path)
+    settings, context = settings_of("class", None, None), Context(copy, NOWHERE, described(RUNS, copy))
+    found, _ = found_of(ATTACK, ATTACK.jobs(RUNS, settings, context), context.runs, copy)
+    rows = ATTACK.summary(found, [], settings, GridFolder(copy, "small")).facts["rows"]
+    assert [row["algorithm"] for row in rows] == [context.runs[RUNS[1].run_id].algorithm]
+    said = " ".join(capsys.readouterr().err.split())
+    assert "do not have one row per round and client" in said
 
 
 def test_dry_run_counts_what_is_left_and_starts_nothing(storage, capsys):

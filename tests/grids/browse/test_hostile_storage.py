@@ -8,8 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.cli.main import app
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.finished_runs import mark_finished
@@ -107,6 +109,55 @@ def test_folder_that_is_a_link_is_not_followed(place, name):
     shutil.move(place / "runs" / name, target)
     linked(place / "runs" / name, target)
     look(place, [*LOOKING, ("delete", "mine", "--yes")])
+
+
+EVERY = {
+    "analyse": ("mine", "epsilons"),
+    "attack": ("mine", "--kind", "membership"),
+    "cache": ("mine",),
+    "compare": ("mine", "mine"),
+    "delete": ("mine", "--yes"),
+    "doctor": (),
+    "explain": ("mine",),
+    "import": (".", "--name", "theirs"),
+    "prune": ("mine", "--yes"),
+    "report": ("mine",),
+    "retry": ("mine",),
+    "run": ("quickstart",),
+    "runs": ("mine",),
+    "search": ("sattler", "--dataset", "digits"),
+    "show": ("mine",),
+    "status": (),
+    "stop": ("mine",),
+    "sync": ("mine",),
+    "ui": ("mine",),
+}
+"""Command with a storage -> arguments."""
+
+
+@pytest.mark.parametrize(
+    "name", ["grids/mine/preset.yaml", f"{NAME}/attacks", "encoders/a/encoder.safetensors"]
+)
+def test_every_command_refuses_a_storage_with_a_link(place, name):
+    """What is behind the link is whole: a command that followed it would read, write or delete it."""
+    (place / "runs" / name).parent.mkdir(parents=True, exist_ok=True)
+    linked(place / "runs" / name, place / "outside" / "secret.json")
+    before = digests(place / "outside")
+    for command, arguments in EVERY.items():
+        result = fedgrid(command, *arguments, "--storage", place / "runs")
+        said = result.out if command == "doctor" else result.err
+        assert f"{name} is a link: what belongs to a storage lies in its folder" in said, command
+        assert (result.code, result.err.count("\n")) in ((2, 1), (1, 0)), command
+    assert digests(place / "outside") == before
+
+
+def test_commands_with_a_storage_are_those_above():
+    with_storage = {
+        name
+        for name, command in get_command(app).commands.items()
+        if any(option.name == "storage" for option in command.params)
+    }
+    assert with_storage == set(EVERY)
 
 
 @pytest.mark.parametrize("name", ["cache", "drivers"])

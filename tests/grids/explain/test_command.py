@@ -132,7 +132,7 @@ def test_mlflow_gets_the_means_the_records_and_the_maps_of_runs_that_it_knows(wh
     root = new_storage(tmp_path / "runs")
     shutil.copytree(whole[0], root, dirs_exist_ok=True)
     claim(Storage(root))
-    Writer(default_uri(root), GRID, root, artifact_root(root)).write(RUNS[0], (), "FINISHED")
+    Writer(default_uri(root), GRID, root, artifact_root(root)).write(RUNS[0], "FINISHED")
     options = ("--on", "members,others", "--images", 2, "--steps", 4, "--in-process", "--json")
     result = fedgrid("explain", GRID, "--storage", root, *options)
     assert result.code == 0

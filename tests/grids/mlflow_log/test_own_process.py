@@ -10,7 +10,8 @@ import pytest
 
 from fedgrid.grids.mlflow_log import own_process
 from fedgrid.grids.mlflow_log.own_process import ProcessWriter, serve
-from fedgrid.grids.mlflow_log.run_log import RunLog
+from fedgrid.grids.mlflow_log.run_log import Pauses, RunLog
+from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.tracking.mlflow.store import TrackingError
 from tests.helpers.logged_runs import config_of
 
@@ -106,3 +107,32 @@ def test_process_that_has_imported_mlflow_writes_itself(tmp_path):
     log = RunLog("mine", tmp_path, print)
     with log.own_process():
         assert log._at_work is log.writer
+
+
+def test_thread_that_the_store_keeps_waiting_never_writes_in_this_process(monkeypatch, tmp_path):
+    """It would import MLflow while the rest of the process goes on, perhaps with an import of its own."""
+    monkeypatch.delitem(sys.modules, "mlflow", raising=False)
+    connected, warnings = [], []
+    monkeypatch.setattr(Writer, "connect", lambda self, text: connected.append(text))
+
+    class Silent:
+        """A process that answers nothing until it is killed."""
+
+        def __init__(self, pipe):
+            self.kill = pipe.close
+
+        def wait(self):
+            """It has ended."""
+
+    def start(self):
+        self._pipe, theirs = Pipe()
+        self._has_writer = False
+        return Silent(theirs)
+
+    monkeypatch.setattr(ProcessWriter, "_start", start)
+    log = RunLog("mine", tmp_path, warnings.append, pauses=Pauses(gather=0, retry=0, flush=0))
+    with log.own_process(), log:
+        log.round(CONFIG)
+    log._thread.join()
+    assert connected == []
+    assert any("fedgrid sync mine" in warning for warning in warnings)

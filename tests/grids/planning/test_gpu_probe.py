@@ -62,6 +62,23 @@ def test_workload_that_does_not_fit_is_told_and_the_next_one_measured(gpu, monke
     assert measure([DIGITS, other], "cpu", ThreadPool).reserved == (None, 200)
 
 
+def test_training_that_runs_out_of_memory_is_told_though_the_worker_wraps_its_error(gpu, monkeypatch):
+    def train(*given, **settings):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("fedgrid.engine.training.local.train", train)
+    assert measure([DIGITS], "cpu", ThreadPool).reserved == (None,)
+
+
+def test_another_error_of_training_is_no_lack_of_memory(gpu, monkeypatch):
+    def train(*given, **settings):
+        raise RuntimeError("CUDA error: no kernel image is available")
+
+    monkeypatch.setattr("fedgrid.engine.training.local.train", train)
+    with pytest.raises(RunError, match="no kernel image"):
+        measure([DIGITS], "cpu", ThreadPool)
+
+
 def test_a_whole_batch_is_trained_and_a_whole_one_tested(monkeypatch):
     """What decides the peak; the number of epochs does not."""
     seen = []

@@ -39,13 +39,13 @@ def share(runs, request=Request(), nodes=GPUS, measured=None):  # noqa: B008
 
 def test_share_holds_context_training_and_images_and_a_quarter_more():
     """(0.5 + 0.1 GB + 0.2 MB of digits) x 1.25 of 8 GB are 9.4 %, (0.5 + 1.5) x 1.25 are 31.25 %."""
-    assert share([SMALL]).gpus_per_client == 0.1
-    assert share([SMALL, LARGE]).gpus_per_client == 0.32
+    assert share([SMALL]).least_gpu_share == 0.1
+    assert share([SMALL, LARGE]).least_gpu_share == 0.32
 
 
 def test_share_is_at_least_a_twentieth():
     """0.06 GB and the context: a 16 GB GPU would hold more than twenty."""
-    assert share([SMALL], measured=lambda each: Taken(16 * GB, 0, (60 * MB,))).gpus_per_client == 0.05
+    assert share([SMALL], measured=lambda each: Taken(16 * GB, 0, (60 * MB,))).least_gpu_share == 0.05
 
 
 def test_runs_that_train_alike_are_measured_once():
@@ -106,4 +106,4 @@ def test_a_plan_on_this_machine_measures_only_a_gpu_that_torch_can_use(monkeypat
     assert with_share_here([SMALL], GPUS, Request(), NOWHERE) == Request()
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("fedgrid.grids.planning.gpu_share.measure", Measured())
-    assert with_share_here([LARGE], GPUS, Request(), NOWHERE).gpus_per_client == 0.32
+    assert with_share_here([LARGE], GPUS, Request(), NOWHERE).least_gpu_share == 0.32

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.clients.placement import Node, Placement, Request, local_nodes
+from fedgrid.engine.clients.placement import Node, Placement, Request
 from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import RunError
 from fedgrid.grids.ray_cluster import cluster
 from fedgrid.grids.ray_cluster.cluster import actors_at_once, known_nodes, num_to_place, placements
+from fedgrid.grids.ray_cluster.nodes import local_nodes
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
+from fedgrid.grids.cli.actions.schema import schema
 from fedgrid.grids.presets.preset_files import preset_names, source
-from fedgrid.grids.starter.schema import schema
 from tests.helpers.command_line import fedgrid
 
 

@@ -10,12 +10,12 @@ from rich.console import Console
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.plugins import active
 from fedgrid.engine.storage.atomic import disk_errors, write_text
+from fedgrid.grids.cli.actions.schema import EDITOR_LINE, schema
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.presets.preset_files import preset_names
 from fedgrid.grids.results.grid_folder import PLAIN_NAME
-from fedgrid.grids.starter.schema import EDITOR_LINE, schema
 
-TEMPLATES = files("fedgrid.grids.starter") / "files"
+TEMPLATES = files("fedgrid.grids.starter")
 SCHEMA = "fedgrid.schema.json"
 CELLS = (
     "%matplotlib inline\nimport fedgrid\n\nstudy = fedgrid.load('STUDY', 'runs')",

@@ -1,0 +1,41 @@
+"""What errors of a GPU say: their telling line, and whether memory has run out."""
+
+import re
+from collections.abc import Iterator
+
+RAISED = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
+"""A traceback's line that names the error; CUDA's messages go on below it with advice for its developers."""
+PASSING = ("out of memory", "busy or unavailable")
+"""Parts of CUDA's messages of errors that another process causes."""
+
+
+def telling(error: BaseException) -> str:
+    """Return the first sentence of an error's message: the cause, without links and advice."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0].partition(". ")[0].rstrip(".")
+
+
+def raised(traceback: str) -> str:
+    """Return the telling line of a traceback's text, which is its last error."""
+    found = RAISED.findall(traceback)
+    kind, said = found[-1] if found else ("", traceback.strip().splitlines()[-1])
+    return f"{kind}: {said}".removeprefix(": ").partition(". ")[0].rstrip(".")
+
+
+def may_pass(cause: str) -> bool:
+    """Return whether an error of a GPU may be gone once other processes are."""
+    return any(part in cause for part in PASSING)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error is, or was caused by, a GPU's memory that has run out."""
+    import torch
+
+    return any(isinstance(each, torch.OutOfMemoryError) for each in causes(error))
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what caused it, as `raise ... from` says."""
+    while error is not None:
+        yield error
+        error = error.__cause__
