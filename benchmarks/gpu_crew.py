@@ -9,10 +9,8 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-import torch
-
 from benchmarks.gpu_cells import Bench, Cell, Timed
-from fedgrid.engine.errors import causes
+from fedgrid.engine.gpu_errors import is_out_of_memory
 
 START_SECONDS = 60.0
 """For a process to import torch and open the device."""
@@ -59,7 +57,7 @@ def _answer(bench: Bench, name: str, *arguments: object) -> object:
 
 
 def _reason(error: Exception) -> str:
-    if any(isinstance(each, torch.OutOfMemoryError) for each in causes(error)):
+    if is_out_of_memory(error):
         return "out of memory"
     return f"{type(error).__name__}: {' '.join(str(error).split())[:80]}"
 

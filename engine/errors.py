@@ -164,17 +164,6 @@ def hint(given: str, known: Iterable[str], also: Mapping[str, str] = MappingProx
     return f"did you mean '{near[0]}'? " if near else ""
 
 
-def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, what it was raised from, and so on to the first cause.
-
-    `of_client` wraps what a client's training raises: `OutOfMemoryError` is among the causes of a `RunError`.
-    """
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__
-
-
 @contextmanager
 def of_client(client: int, round_index: int | None) -> Iterator[None]:
     """Put the client and the round in front of an error's message; the error itself becomes its cause."""

@@ -12,7 +12,6 @@ from fedgrid.engine.errors import (
     ConfigError,
     FinalError,
     RunError,
-    causes,
     hint,
     is_final,
     of_client,
@@ -113,9 +112,3 @@ def test_unknown_names_list_the_nearest_and_all_known():
 def test_hint_is_empty_if_no_name_is_near():
     assert hint("mnits", ["mnist", "digits"]) == "did you mean 'mnist'? "
     assert hint("x", ["mnist", "digits"]) == ""
-
-
-def test_causes_of_an_error_begin_with_itself_and_end_with_the_first():
-    with pytest.raises(RunError) as caught, of_client(3, 0), of_client(3, None):
-        raise MemoryError("no room")
-    assert [type(each) for each in causes(caught.value)] == [RunError, RunError, MemoryError]
