@@ -3,36 +3,36 @@
     python -m benchmarks.gpu                        # at most 9 minutes; prints Markdown
     python -m benchmarks.gpu --device cpu --tiny    # tries the benchmark itself, in seconds
 
-Does a run find the same clusters as on the CPU? How many images a second do 1 to 30 client processes train
-together, in which numbers, batches and ways? What memory does a client take? The most important cells are
-measured first; what the time did not suffice for, and what failed, is listed.
+How many images a second do 1 to 30 client processes train together, in which numbers, batches and ways? What
+memory does a client take? Does a run find the same clusters as on the CPU? The most important cells come
+first, and each is printed when it is done; what the time did not suffice for, and what failed, is listed.
 """
 
 import argparse
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from time import perf_counter
-from typing import get_args
+from typing import TypeVar, get_args
 
 import torch
 
 from benchmarks.gpu_cells import ENGINE, STACKED, Cell, Numbers, Timed, Way
-from benchmarks.gpu_crew import CellFailed, Crew, Start, as_process
-from benchmarks.gpu_report import markdown
-from benchmarks.gpu_runs import projected_hours, same_partition
+from benchmarks.gpu_crew import LEAVE_SECONDS, CellFailed, Crew, Start, as_process
+from benchmarks.gpu_report import MB, markdown
 
+Answer = TypeVar("Answer")
 MODELS = (("tinyvgg", (1, 28, 28)), ("resnet34", (3, 32, 32)))
 PROCESSES = (1, 15, 4, 8, 30, 2)
 """Of one GPU; the most telling first."""
 STACKS = (15, 30)
 BATCHES = (32, 128)
 CELL_SECONDS, CELL_TIMEOUT = 1.5, 90.0
-RESERVE = 30.0
-"""Seconds at the end for the hours of `paper`."""
+PARTITION_SECONDS, HOURS_SECONDS = 60.0, 30.0
+"""At the end, for the partition and for the hours of `paper`."""
 DIGIT = Cell("digitnet", (1, 8, 8), images=64)
 TINY = (DIGIT, replace(DIGIT, way=STACKED, clients=3))
 
@@ -44,9 +44,14 @@ class Measured:
     cells: dict[Cell, list[Timed]] = field(default_factory=dict)
     """Cell -> what each of its processes measured."""
     memory: dict[Cell, int] = field(default_factory=dict)
-    """Cell -> bytes that a process takes on the device, its CUDA context included."""
-    failed: dict[Cell, str] = field(default_factory=dict)
+    """Cell -> bytes that a process takes on the device, its CUDA context included; 0 if not known."""
+    failed: dict[Cell | str, str] = field(default_factory=dict)
+    """Cell or question -> why there is no answer."""
     left_out: list[Cell] = field(default_factory=list)
+    same_partition: bool | None = None
+    """Whether a run on the device finds the clusters of the CPU; None: not known."""
+    hours: float | None = None
+    """Of the grid on this device; None: not known."""
 
 
 def all_cells() -> list[Cell]:
@@ -67,25 +72,62 @@ def _unimportance(cell: Cell) -> int:
 
 def measure(cells: Sequence[Cell], crew: Crew, end: float, seconds: float, device: str) -> Measured:
     """Measure cells until the time `end`."""
-    found = Measured()
-    before = _free(device)
-    with suppress(CellFailed):  # Then every cell says why.
-        crew.grow(1)
-    context = before - _free(device)
+    found, context = Measured(), None
+    if (left := end - perf_counter()) > 0:
+        context = _answered(
+            found,
+            "the memory of a process without tensors",
+            partial(crew.context, partial(_free, device), min(left, CELL_TIMEOUT)),
+        )
     for cell in cells:
         left = end - perf_counter()
         if left < 2 * seconds:
             found.left_out.append(cell)
             continue
-        try:
-            timed = crew.measure(cell, seconds, min(left, CELL_TIMEOUT))
-        except CellFailed as failure:
-            found.failed[cell] = str(failure)
+        timed = _answered(found, cell, partial(crew.measure, cell, seconds, min(left, CELL_TIMEOUT)))
+        if timed is None:
             continue
         found.cells[cell] = timed
-        found.memory[cell] = context + max(each.memory for each in timed)
-        print(f"{cell}: {sum(each.images / each.seconds for each in timed):,.0f} images/s", file=sys.stderr)
+        found.memory[cell] = 0 if context is None else context + max(each.memory for each in timed)
+        speed = sum(each.images / each.seconds for each in timed)
+        _tell(f"{cell}: {speed:,.0f} images/s, {found.memory[cell] / MB:,.0f} MB")
     return found
+
+
+def conclude(found: Measured, crew: Crew, end: float, grid: str, model: str) -> None:
+    """Compare the device's clusters with the CPU's, and project the hours of a grid, until the time `end`.
+
+    In a process of the crew, which can be ended if it takes too long.
+    """
+    left = end - perf_counter()
+    share = PARTITION_SECONDS / (PARTITION_SECONDS + HOURS_SECONDS)
+    found.same_partition = _answered(
+        found,
+        "whether a run finds the same clusters as on the CPU",
+        partial(crew.alone, "partition", model, timeout=share * left),
+    )
+    gains = {name: speed / alone for name, (_, speed, alone) in bests(found).items()}
+    left = end - perf_counter()
+    found.hours = _answered(
+        found,
+        f"the hours of `{grid}`",
+        partial(crew.alone, "hours", grid, gains, min(HOURS_SECONDS, left / 2), timeout=left),
+    )
+
+
+def _answered(found: Measured, what: Cell | str, ask: Callable[[], Answer]) -> Answer | None:
+    """Return an answer; None if there is none, for the reason that is told and noted."""
+    try:
+        return ask()
+    except CellFailed as failure:
+        found.failed[what] = str(failure)
+        _tell(f"{what}: {failure}")
+        return None
+
+
+def _tell(line: str) -> None:
+    """Print progress now, also into a pipe: a time limit may end the benchmark before its report."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def _free(device: str) -> int:
@@ -107,26 +149,28 @@ def best_engine(found: Measured, model: str) -> tuple[Cell, float, float] | None
     return best, speed, speeds[1][1]
 
 
+def bests(found: Measured) -> dict[str, tuple[Cell, float, float]]:
+    """Return `best_engine` of each model that was measured."""
+    models = dict.fromkeys(cell.model for cell in found.cells)
+    return {model: best for model in models if (best := best_engine(found, model)) is not None}
+
+
 def run(device: str, minutes: float, tiny: bool, start: Start = as_process) -> str:
     """Measure all within the minutes; return the report."""
     began = perf_counter()
-    end = began + 60 * minutes
-    same = same_partition(device, "digitnet" if tiny else "tinyvgg")
-    cells = TINY if tiny else all_cells()
-    with Crew(device, start) as crew:
-        found = measure(cells, crew, end - min(RESERVE, 30 * minutes), 0.05 if tiny else CELL_SECONDS, device)
-    models = dict.fromkeys(cell.model for cell in cells)
-    best = {model: each for model in models if (each := best_engine(found, model)) is not None}
-    gains = {model: speed / alone for model, (_, speed, alone) in best.items()}
-    grid = "quickstart" if tiny else "paper"
-    budget = 0.2 if tiny else min(RESERVE, max(5.0, end - perf_counter()))
-    hours = projected_hours(grid, device, gains, budget)
-    best_cells = {model: cell for model, (cell, _, _) in best.items()}
-    return markdown(device, same, found, best_cells, grid, hours, perf_counter() - began)
+    end = began + 60 * minutes - LEAVE_SECONDS
+    reserve = min(PARTITION_SECONDS + HOURS_SECONDS, 20 * minutes)
+    grid, model = ("quickstart", "digitnet") if tiny else ("paper", "tinyvgg")
+    with Crew(device, start, end) as crew:
+        cells = TINY if tiny else all_cells()
+        found = measure(cells, crew, end - reserve, 0.05 if tiny else CELL_SECONDS, device)
+        conclude(found, crew, end, grid, model)
+    best_cells = {name: cell for name, (cell, _, _) in bests(found).items()}
+    return markdown(device, found, best_cells, grid, perf_counter() - began)
 
 
 def main(arguments: Sequence[str] | None = None, start: Start = as_process) -> None:
-    """Print the report; progress goes to the standard error output."""
+    """Print the report; progress goes to standard error."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", default="cuda", help="as torch names it")
     parser.add_argument("--minutes", type=float, default=9.0, help="at most so long")

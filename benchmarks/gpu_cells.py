@@ -1,7 +1,7 @@
 """What `benchmarks.gpu` measures in one process: a client trains again and again, in one of several ways."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from benchmarks import gpu_runs
 from benchmarks.stacked import worker
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.clients.machine import fixed_numerics
@@ -163,12 +164,15 @@ class Bench:
         self._work: Callable[[], object] | None = None
         self._cell: Cell | None = None
 
+    def open(self) -> None:
+        """Open the device."""
+        if self._device != "cpu":
+            torch.zeros(1, device=self._device)
+
     def prepare(self, cell: Cell) -> None:
         """Get a cell ready and do its work once: libraries choose their kernels in the first call."""
-        self._work = None
-        gc.collect()
+        self.forget()
         if self._device != "cpu":
-            torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
         self._cell = cell
         with fixed_numerics(cell.numbers == "TF32"):
@@ -195,3 +199,15 @@ class Bench:
         gc.collect()
         if self._device != "cpu":
             torch.cuda.empty_cache()
+
+    def reserved(self) -> int:
+        """Return the bytes that torch has reserved on the device now; 0 on a CPU."""
+        return 0 if self._device == "cpu" else torch.cuda.memory_reserved()
+
+    def partition(self, model: str) -> bool:
+        """Return whether a run on the device clusters its clients in each round as on the CPU."""
+        return gpu_runs.same_partition(self._device, model)
+
+    def hours(self, grid: str, gains: Mapping[str, float], budget: float) -> float | None:
+        """Return the hours of a preset, as `gpu_runs.projected_hours`."""
+        return gpu_runs.projected_hours(grid, self._device, gains, budget)

@@ -1,19 +1,24 @@
 """The processes of `benchmarks.gpu`: they share a device, as client actors do, and work at the same time."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from math import inf
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Self
-
-import torch
+from typing import Any, NoReturn, Self
 
 from benchmarks.gpu_cells import Bench, Cell, Timed
+from fedgrid.engine.gpu_errors import is_out_of_memory
 
 START_SECONDS = 60.0
 """For a process to import torch and open the device."""
 LEAVE_SECONDS = 5.0
+"""For all of them to end."""
+CONVOLUTIONS = Cell("tinyvgg", (1, 8, 8), images=64)
+"""A small cell that uses cuBLAS and cuDNN."""
+DIED = "a process has died, of too little memory perhaps"
 
 Start = Callable[[Callable[..., None], Connection, str], Any]
 """Starts a function with a pipe and a device; returns what has `join`, and `kill` if it can be killed."""
@@ -34,29 +39,35 @@ def as_process(serve: Callable[..., None], pipe: Connection, device: str) -> Any
 
 def serve(pipe: Connection, device: str) -> None:
     """Follow the orders of the pipe: (method of `Bench`, argument), until it says None."""
-    if device != "cpu":
-        torch.zeros(1, device=device)
     bench = Bench(device)
-    pipe.send("up")
+    pipe.send(_answer(bench, "open"))
     while (order := pipe.recv()) is not None:
-        name, *arguments = order
-        try:
-            answer = getattr(bench, name)(*arguments)
-        except torch.OutOfMemoryError:
-            bench.forget()
-            answer = CellFailed("out of memory")
-        except RuntimeError as error:
-            # A way that this device or version of torch cannot go: the other cells count.
-            bench.forget()
-            answer = CellFailed(f"{type(error).__name__}: {' '.join(str(error).split())[:80]}")
-        pipe.send(answer)
+        pipe.send(_answer(bench, *order))
+
+
+def _answer(bench: Bench, name: str, *arguments: object) -> object:
+    """Return what a method returns or, for a way that this device or version of torch cannot go, why."""
+    try:
+        return getattr(bench, name)(*arguments)
+    except Exception as error:
+        failure = CellFailed(_reason(error))
+    # Not before the error is gone, which keeps the cell's tensors alive.
+    bench.forget()
+    return failure
+
+
+def _reason(error: Exception) -> str:
+    if is_out_of_memory(error):
+        return "out of memory"
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:80]}"
 
 
 class Crew:
     """Processes on one device, as many as a cell has needed so far."""
 
-    def __init__(self, device: str, start: Start = as_process) -> None:
-        self._device, self._start = device, start
+    def __init__(self, device: str, start: Start = as_process, end: float = inf) -> None:
+        """Wait for no process longer than until the time `end`."""
+        self._device, self._start, self._end = device, start, end
         self._members: list[tuple[Any, Connection]] = []
 
     def __enter__(self) -> Self:
@@ -77,7 +88,7 @@ class Crew:
             CellFailed: one is out of memory, cannot work like this, has died or takes longer than `timeout`.
         """
         end = perf_counter() + timeout
-        self.grow(cell.processes, timeout)
+        self._grow(cell.processes, timeout)
         pipes = [pipe for _, pipe in self._members[: cell.processes]]
         try:
             self._ask(pipes, end, "prepare", cell)
@@ -86,34 +97,72 @@ class Crew:
             if self._members:
                 self._ask(pipes, perf_counter() + START_SECONDS, "forget")
 
-    def grow(self, count: int, timeout: float = START_SECONDS) -> None:
-        """Start processes until there are `count`."""
-        new = []
-        while len(self) < count:
-            ours, theirs = get_context("spawn").Pipe()
-            self._members.append((self._start(serve, theirs, self._device), ours))
-            new.append(ours)
-        self._answers(new, perf_counter() + max(timeout, START_SECONDS))
+    def context(self, free: Callable[[], int], timeout: float) -> int:
+        """Return the bytes that a process takes on the device beside its tensors.
+
+        That is CUDA's context, and cuBLAS, cuDNN and their kernels, which a small cell has it load. No
+        process may have been started before.
+
+        Args:
+            free: returns the free bytes of the device.
+            timeout: seconds.
+
+        Raises:
+            CellFailed: as `measure`.
+        """
+        assert not self._members, "the first process takes what is measured"
+        before = free()
+        self.measure(CONVOLUTIONS, 0.0, timeout)
+        return before - free() - self.alone("reserved", timeout=timeout)
+
+    def alone(self, *order: object, timeout: float) -> Any:
+        """Return what one process answers to an order.
+
+        Raises:
+            CellFailed: as `measure`.
+        """
+        self._grow(1, timeout)
+        [answer] = self._ask([self._members[0][1]], perf_counter() + timeout, *order)
+        return answer
 
     def dismiss(self) -> None:
-        """End all processes."""
+        """End all processes, within `LEAVE_SECONDS`."""
         members, self._members = self._members, []
+        end = perf_counter() + LEAVE_SECONDS
         for _, pipe in members:
-            try:
+            # One that has died needs no order.
+            with suppress(OSError):
                 pipe.send(None)
-            except OSError:
-                continue
         for member, _ in members:
-            member.join(LEAVE_SECONDS)
+            member.join(max(0.0, end - perf_counter()))
             if member.is_alive() and hasattr(member, "kill"):
                 member.kill()
 
+    def _grow(self, count: int, timeout: float) -> None:
+        """Start processes until there are `count`."""
+        before = len(self)
+        while len(self) < count:
+            ours, theirs = get_context("spawn").Pipe()
+            self._members.append((self._start(serve, theirs, self._device), ours))
+        new = [pipe for _, pipe in self._members[before:]]
+        try:
+            self._answers(new, perf_counter() + max(timeout, START_SECONDS))
+        except CellFailed:
+            # The device has no room for so many: those that there were go on.
+            self._kill(self._members[before:])
+            del self._members[before:]
+            raise
+
     def _ask(self, pipes: Sequence[Connection], end: float, *order: object) -> list[Any]:
         for pipe in pipes:
-            pipe.send(order)
+            try:
+                pipe.send(order)
+            except OSError:
+                self._abandon(DIED)
         return self._answers(pipes, end)
 
     def _answers(self, pipes: Sequence[Connection], end: float) -> list[Any]:
+        end = min(end, self._end)
         answers: dict[Connection, Any] = {}
         while len(answers) < len(pipes):
             ready = wait([pipe for pipe in pipes if pipe not in answers], max(0.0, end - perf_counter()))
@@ -124,16 +173,20 @@ class Crew:
                 try:
                     answers[pipe] = pipe.recv()
                 except (EOFError, OSError):
-                    self._abandon("a process has died, of too little memory perhaps")
+                    self._abandon(DIED)
         failures = [answer for answer in answers.values() if isinstance(answer, CellFailed)]
         if failures:
             raise failures[0]
         return [answers[pipe] for pipe in pipes]
 
-    def _abandon(self, why: str) -> None:
+    def _abandon(self, why: str) -> NoReturn:
         """End all processes, of which the next cell starts new ones."""
         members, self._members = self._members, []
+        self._kill(members)
+        raise CellFailed(why)
+
+    @staticmethod
+    def _kill(members: Sequence[tuple[Any, Connection]]) -> None:
         for member, _ in members:
             if hasattr(member, "kill"):
                 member.kill()
-        raise CellFailed(why)

@@ -20,27 +20,21 @@ SHOWN = 12
 """Cells that were left out, by name; of more the number."""
 
 
-def markdown(
-    device: str,
-    same_partition: bool,
-    found: Measured,
-    best: Mapping[str, Cell],
-    grid: str,
-    hours: float | None,
-    seconds: float,
-) -> str:
+def markdown(device: str, found: Measured, best: Mapping[str, Cell], grid: str, seconds: float) -> str:
     """Return the report of all that was measured."""
     lines = [f"Measured on {_named(device)} in {seconds:.0f} s by `python -m benchmarks.gpu`.", ""]
     lines += _table(found)
-    clusters = "the same clusters" if same_partition else "OTHER CLUSTERS"
-    lines += ["", f"- A run on digits finds {clusters} there as on the CPU, in every round."]
+    lines.append("")
+    if found.same_partition is not None:
+        clusters = "the same clusters" if found.same_partition else "OTHER CLUSTERS"
+        lines.append(f"- A run on digits finds {clusters} there as on the CPU, in every round.")
     lines += [_advice(cell, found, device) for cell in best.values()]
     lines += [line for cell in best.values() if (line := _stacking(cell, found))]
-    if hours is not None:
+    if found.hours is not None:
         lines.append(
-            f"- `fedgrid run {grid}` on this device alone, without a round cache: about {_time(hours)}."
+            f"- `fedgrid run {grid}` on this device alone, without a round cache: about {_time(found.hours)}."
         )
-    else:
+    elif not any(isinstance(what, str) and grid in what for what in found.failed):
         lines.append(f"- No hours of `{grid}`: one of its models was not measured.")
     lines += [f"- Failed: {cell}: {why}." for cell, why in found.failed.items()]
     if found.left_out:

@@ -166,7 +166,7 @@ def hint(given: str, known: Iterable[str], also: Mapping[str, str] = MappingProx
 
 @contextmanager
 def of_client(client: int, round_index: int | None) -> Iterator[None]:
-    """Put the client and the round in front of an error's message."""
+    """Put the client and the round in front of an error's message; the error itself becomes its cause."""
     try:
         yield
     except Exception as error:

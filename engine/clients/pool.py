@@ -104,6 +104,8 @@ class InProcessPool:
         # Imports torch, which takes seconds; commands that only read results do without.
         from fedgrid.engine.clients.worker import ClientWorker
 
+        # First the run before: its models and images would take the device's memory beside the new ones.
+        self._worker = None
         self._worker = ClientWorker(setup, self.device)
 
     @property

@@ -2,18 +2,23 @@
 
 from contextlib import suppress
 from dataclasses import replace
+from io import StringIO
+from math import inf
 from threading import Thread
+from time import perf_counter
 from types import SimpleNamespace
+from weakref import ref
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks import gpu, gpu_cells, gpu_runs
-from benchmarks.gpu import DIGIT, all_cells, best_engine, main, measure
+from benchmarks import gpu, gpu_cells, gpu_crew, gpu_runs
+from benchmarks.gpu import DIGIT, Measured, all_cells, best_engine, conclude, main, measure
 from benchmarks.gpu_cells import Bench, Cell, Timed
-from benchmarks.gpu_crew import Crew
+from benchmarks.gpu_crew import CONVOLUTIONS, CellFailed, Crew
 from benchmarks.gpu_report import markdown
+from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.models.flat_vectors import FlatModule
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.grids.planning.calibrate import Speed
@@ -21,7 +26,7 @@ from fedgrid.grids.planning.calibrate import Speed
 
 def as_thread(serve, pipe, device):
     def live():
-        with pipe, suppress(SystemExit):
+        with pipe, suppress(SystemExit, EOFError, OSError):
             serve(pipe, device)
 
     thread = Thread(target=live, daemon=True)
@@ -47,6 +52,12 @@ class Scripted(Bench):
 
     def forget(self):
         pass
+
+    def partition(self, model):
+        return True
+
+    def hours(self, grid, gains, budget):
+        return 2.5
 
 
 @pytest.fixture
@@ -91,9 +102,185 @@ def test_failing_cells_are_told_and_the_others_measured(scripted):
     }
     assert found.failed[cells[1]] == "out of memory"
     assert "not permitted when stream is capturing" in found.failed[cells[2]]
-    text = markdown("cpu", False, found, {}, "paper", None, 1.0)
+    found.same_partition = False
+    text = markdown("cpu", found, {}, "paper", 1.0)
     assert "OTHER CLUSTERS" in text
     assert "Failed: digitnet, batch 128, float32, as the engine does, 1 process: out of memory." in text
+
+
+def test_stacked_clients_out_of_memory_fail_their_cell_and_the_process_goes_on(monkeypatch):
+    """A client's error comes as a `RunError`, whose cause is torch's."""
+    stacked, begun = replace(DIGIT, way="stacked", clients=3), []
+
+    def no_memory(*given):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    def start(*given):
+        begun.append(as_thread(*given))
+        return begun[-1]
+
+    monkeypatch.setattr("fedgrid.engine.clients.stacks.train_together", no_memory)
+    with Crew("cpu", start) as crew:
+        found = measure([stacked, DIGIT], crew, inf, 0.0, "cpu")
+    assert found.failed == {stacked: "out of memory"}
+    assert list(found.cells) == [DIGIT]
+    assert len(begun) == 1
+
+
+def test_what_a_failed_cell_held_is_freed_with_its_error_gone(monkeypatch):
+    """Else the error's traceback holds the worker, and with it the device's memory."""
+    held, alive = [], []
+
+    class Failing(ClientWorker):
+        def __init__(self, *given):
+            super().__init__(*given)
+            held.append(ref(self))
+
+        def train(self, *given):
+            raise RuntimeError("no such kernel")
+
+    class Forgetting(Bench):
+        def forget(self):
+            super().forget()
+            alive.append([each() is not None for each in held])
+
+    monkeypatch.setattr("benchmarks.stacked.ClientWorker", Failing)
+    monkeypatch.setattr("benchmarks.gpu_crew.Bench", Forgetting)
+    with Crew("cpu", as_thread) as crew, pytest.raises(CellFailed, match="no such kernel"):
+        crew.measure(replace(DIGIT, way="stacked", clients=3), 0.0, 60.0)
+    assert [False] in alive
+    assert [True] not in alive
+
+
+def test_memory_of_a_process_counts_the_libraries_that_its_first_cell_loads(monkeypatch):
+    """100 bytes of a context; 400 of libraries and 90 of tensors at the first cell, 70 of which stay."""
+    gpu = SimpleNamespace(free=8000)
+
+    class Loading(Scripted):
+        def open(self):
+            gpu.free -= 100
+
+        def prepare(self, cell):
+            assert cell == CONVOLUTIONS
+            super().prepare(cell)
+            gpu.free -= 400 + 90
+
+        def forget(self):
+            gpu.free += 20
+
+        def reserved(self):
+            return 70
+
+    monkeypatch.setattr("benchmarks.gpu_crew.Bench", Loading)
+    with Crew("cuda", as_thread) as crew:
+        assert crew.context(lambda: gpu.free, 60.0) == 100 + 400
+
+
+def test_each_cell_is_printed_before_the_next_one_begins(scripted, monkeypatch):
+    printed, seen = StringIO(), []
+
+    class Looking(Scripted):
+        def prepare(self, cell):
+            seen.append(printed.getvalue())
+            super().prepare(cell)
+
+    monkeypatch.setattr("benchmarks.gpu_crew.Bench", Looking)
+    monkeypatch.setattr("sys.stderr", printed)
+    measured([DIGIT, replace(DIGIT, batch=128), replace(DIGIT, numbers="TF32")])
+    assert "1,000 images/s" in seen[-2]
+    assert "batch 128, float32, as the engine does, 1 process: out of memory" in seen[-1]
+
+
+def test_device_without_room_for_all_processes_goes_on_with_those_there_were(scripted, monkeypatch):
+    opened = []
+
+    class Small(Scripted):
+        def open(self):
+            opened.append(self)
+            if len(opened) > 2:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("benchmarks.gpu_crew.Bench", Small)
+    two = replace(DIGIT, processes=2)
+    found = measured([two, FOUR, replace(two, numbers="TF32")])
+    assert found.failed == {FOUR: "out of memory"}
+    assert len(found.cells) == 2
+    assert len(opened) == 4
+
+
+class Mortal:
+    """A process's pipe; after some orders the process dies."""
+
+    def __init__(self, pipe, orders):
+        self._pipe, self._left, self.send = pipe, orders, pipe.send
+
+    def recv(self):
+        self._left -= 1
+        if self._left < 0:
+            raise SystemExit
+        return self._pipe.recv()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._pipe.close()
+
+
+def test_process_that_has_died_between_two_cells_fails_one_and_another_is_started(scripted):
+    """The first one is asked to prepare, to work and to forget."""
+    begun = []
+
+    def start(serve, pipe, device):
+        begun.append(as_thread(serve, pipe if begun else Mortal(pipe, orders=3), device))
+        return begun[-1]
+
+    with Crew("cpu", start) as crew:
+        crew.measure(DIGIT, 0.0, 60.0)
+        begun[0].join()
+        with pytest.raises(CellFailed, match="died"):
+            crew.measure(DIGIT, 0.0, 60.0)
+        assert crew.measure(DIGIT, 0.0, 60.0)
+
+
+def test_no_process_is_waited_for_beyond_the_end(scripted, monkeypatch):
+    """Neither its start, 60 s, nor a cell, 90 s: five seconds are left."""
+    asked = []
+
+    def wait(pipes, seconds):
+        asked.append(seconds)
+        return real(pipes, 60.0)
+
+    real = gpu_crew.wait
+    monkeypatch.setattr(gpu_crew, "wait", wait)
+    monkeypatch.setattr(gpu_crew, "perf_counter", lambda: 95.0)
+    with Crew("cpu", as_thread, end=100.0) as crew:
+        crew.measure(DIGIT, 0.0, 90.0)
+    assert set(asked) == {5.0}
+
+
+def test_cells_end_before_the_last_questions_and_these_within_the_minutes(monkeypatch):
+    ends = {}
+    monkeypatch.setattr(gpu, "perf_counter", lambda: 1000.0)
+    monkeypatch.setattr(gpu, "measure", lambda *given: ends.update(cells=given[2]) or Measured())
+    monkeypatch.setattr(gpu, "conclude", lambda *given: ends.update(questions=given[2]))
+    gpu.run("cpu", 7.0, False, as_thread)
+    assert ends == {"cells": 1000 + 420 - 5 - 90, "questions": 1000 + 420 - 5}
+
+
+def test_questions_that_fail_are_told_and_leave_the_cells_as_they_are(scripted, monkeypatch):
+    class Broken(Scripted):
+        def partition(self, model):
+            raise RuntimeError("no kernel image is available")
+
+    monkeypatch.setattr("benchmarks.gpu_crew.Bench", Broken)
+    with Crew("cpu", as_thread) as crew:
+        found = measure([DIGIT], crew, inf, 0.0, "cpu")
+        conclude(found, crew, perf_counter() + 60, "paper", "tinyvgg")
+    text = markdown("cpu", found, {}, "paper", 1.0)
+    assert "Failed: whether a run finds the same clusters as on the CPU: RuntimeError: no kernel" in text
+    assert "about 2.5 hours" in text
+    assert "digitnet 1x8x8" in text
 
 
 def test_process_that_dies_fails_its_cell_only(scripted, monkeypatch):
@@ -113,9 +300,7 @@ def test_process_that_dies_fails_its_cell_only(scripted, monkeypatch):
 def test_cells_beyond_the_time_are_left_out_and_named(scripted):
     found = measured([DIGIT, FOUR], end=0.0)
     assert found.left_out == [DIGIT, FOUR]
-    assert "Left out for want of time: digitnet, batch 32" in markdown(
-        "cpu", True, found, {}, "paper", None, 1.0
-    )
+    assert "Left out for want of time: digitnet, batch 32" in markdown("cpu", found, {}, "paper", 1.0)
 
 
 def test_what_presets_do_comes_first_and_every_way_is_there():
@@ -139,11 +324,12 @@ def test_best_number_of_processes_is_the_fewest_that_are_nearly_the_fastest(scri
 def test_advised_share_holds_the_processes_and_their_memory(scripted, monkeypatch):
     """Four processes: a quarter of the device. On one of 10 MB, three MB are 30 %."""
     found = measured([DIGIT, FOUR])
+    found.hours = 2.5
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda place: "Stand-in")
     for whole, share in ((1e9, "0.25"), (1e7, "0.3")):
         device = SimpleNamespace(total_memory=whole)
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda place, device=device: device)
-        text = markdown("cuda", True, found, {"digitnet": FOUR}, "paper", 2.5, 1.0)
+        text = markdown("cuda", found, {"digitnet": FOUR}, "paper", 1.0)
         assert f"`--gpus-per-actor {share}`" in text
         assert "about 2.5 hours" in text
 
@@ -153,7 +339,7 @@ def test_fastest_stack_is_compared_with_the_best_processes(scripted):
     stacks = [replace(DIGIT, way="stacked", clients=clients) for clients in (2, 3)]
     found = measured([DIGIT, *stacks])
     found.cells[stacks[1]] = [Timed(3000, 1.0, 0)]
-    text = markdown("cpu", True, found, {"digitnet": DIGIT}, "paper", None, 1.0)
+    text = markdown("cpu", found, {"digitnet": DIGIT}, "paper", 1.0)
     assert "digitnet: `training.stacked=3` in one process is 3.00 times as fast." in text
 
 

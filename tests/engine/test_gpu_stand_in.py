@@ -1,5 +1,6 @@
 """Training and tests on a GPU's stand-in: no devices are mixed, and no step waits for the device."""
 
+import gc
 import inspect
 from dataclasses import replace
 from types import ModuleType
@@ -13,6 +14,7 @@ from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.contract.orders import ChooseOn, Order
 from fedgrid.algorithms.local import fednova, fedprox, per_fedavg, scaffold
 from fedgrid.engine.clients.messages import TrainTask
+from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.encoders import reconstruction
 from fedgrid.engine.encoders.reconstruction import Reconstruction
 from fedgrid.engine.errors import RunError
@@ -26,6 +28,7 @@ from tests.helpers.gpu_cases import (
     Case,
     descendants,
     play,
+    setup_of,
     start_of,
     steps_wait,
     uncovered,
@@ -224,6 +227,20 @@ def test_memory_grows_with_the_images_held_so_that_one_batch_measures_it(trainin
     of_one_batch, of_five = (peak(count, **training) for count in (16, 80))
     held = 2 * 64 * (IMAGE + 8)
     assert held <= of_five - of_one_batch <= held + 2 * 64 * 100
+
+
+def test_clients_of_a_new_run_take_the_place_of_those_before_on_the_device():
+    """Without the garbage collector, which a client actor calls seldom."""
+    pool, setup = InProcessPool("cuda"), setup_of(Case(images=50, model="tinyvgg"))
+    gc.disable()
+    try:
+        with StandIn() as gpu:
+            pool.prepare(setup)
+            of_one = gpu.peak
+            pool.prepare(setup)
+        assert 0 < gpu.peak == of_one
+    finally:
+        gc.enable()
 
 
 def test_small_images_are_gathered_by_blocks_of_so_many_bytes():

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedgrid.algorithms.contract.local_rule import LocalRule
-from fedgrid.algorithms.contract.orders import Order
+from fedgrid.algorithms.contract.orders import Adaptation, Order
 from fedgrid.algorithms.local.fedprox import ProximalRule
 from fedgrid.engine.clients import worker as worker_module
 from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
@@ -16,7 +16,9 @@ from fedgrid.engine.clients.peak_memory import PeakMemory
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.errors import RunError
+from fedgrid.engine.gpu_errors import is_out_of_memory
 from fedgrid.engine.models.initialisation import initial_vector
+from fedgrid.engine.training import local
 from fedgrid.engine.training.settings import Training
 
 SHAPE, CLASSES, SEED = (1, 8, 8), 3, 11
@@ -112,6 +114,25 @@ def test_stacked_client_with_a_rule_is_refused():
     order = Order(0, (0,), rule=ProximalRule(mu=0.1))
     with pytest.raises(RunError, match=r"client 0, round 1: training.stacked = 2: .*set training.stacked=1"):
         host(stacked=2).train([TrainTask(order, 0, evaluate=False)], [initial()], {})
+
+
+@pytest.mark.parametrize("stacked", [1, 2])
+def test_error_of_a_client_has_what_torch_raised_among_its_causes(stacked, monkeypatch):
+    """Where a GPU's memory is measured, it says that a workload does not fit."""
+
+    def no_memory(*given, **options):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    worker = host(stacked=stacked)
+    monkeypatch.setattr("fedgrid.engine.clients.stacks.train_together", no_memory)
+    monkeypatch.setattr(local, "train", no_memory)
+    with pytest.raises(RunError, match="client 0, round 1: OutOfMemoryError: CUDA out of memory") as caught:
+        worker.train([task(0)], [initial()], {})
+    assert is_out_of_memory(caught.value)
+    adapted = EvaluateTask(0, 0, Adaptation(ProximalRule(mu=0.1), 1))
+    with pytest.raises(RunError) as caught:
+        worker.evaluate([adapted], [initial()])
+    assert is_out_of_memory(caught.value)
 
 
 def test_worker_keeps_nothing_between_calls():
