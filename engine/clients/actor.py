@@ -100,6 +100,8 @@ class Client:
         active.know(setup.plugins)
         active.activate([plugin.digest for plugin in setup.plugins])
         setup = replace(setup, server_set=server_set, reference_set=reference_set, clients=clients)
+        # First the run before: its models and images would take the device's memory beside the new ones.
+        self.__dict__.pop("_worker", None)
         self._worker = self._hosting(setup, self._device)
 
     def describe(

@@ -13,6 +13,7 @@ import torch
 from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.contract.orders import ChooseOn, Order
 from fedgrid.algorithms.local import fednova, fedprox, per_fedavg, scaffold
+from fedgrid.engine.clients.actor import Client
 from fedgrid.engine.clients.messages import TrainTask
 from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.encoders import reconstruction
@@ -231,14 +232,20 @@ def test_memory_grows_with_the_images_held_so_that_one_batch_measures_it(trainin
 
 def test_clients_of_a_new_run_take_the_place_of_those_before_on_the_device():
     """Without the garbage collector, which a client actor calls seldom."""
-    pool, setup = InProcessPool("cuda"), setup_of(Case(images=50, model="tinyvgg"))
+    actor = Client.__ray_metadata__.modified_class(0.0)
+    actor._device = "cuda"
+    setup = setup_of(Case(images=50, model="tinyvgg"))
     gc.disable()
     try:
-        with StandIn() as gpu:
-            pool.prepare(setup)
-            of_one = gpu.peak
-            pool.prepare(setup)
-        assert 0 < gpu.peak == of_one
+        for prepare in (
+            InProcessPool("cuda").prepare,
+            lambda given: actor.prepare(given, given.server_set, None, *given.clients),
+        ):
+            with StandIn() as gpu:
+                prepare(setup)
+                of_one = gpu.peak
+                prepare(setup)
+            assert 0 < gpu.peak == of_one
     finally:
         gc.enable()
 
