@@ -57,7 +57,7 @@ folder=$(mktemp --directory "/tmp/fedgrid-$SLURM_JOB_ID.XXXXXX")
 "${step[@]}" --nodes=1 --ntasks=1 --nodelist="$SLURMD_NODENAME" bash -c "$ray" ray "$folder" \
     --head --node-ip-address="$address" --port=0 --disable-usage-stats &
 head=$!
-trap 'scancel --signal=TERM "$SLURM_JOB_ID"; wait; rm -rf "$folder"' EXIT
+trap 'scancel --quiet --signal=TERM "$SLURM_JOB_ID" || true; wait; rm -rf "$folder"' EXIT
 until [ -s "$folder/ray/ray_current_cluster" ]; do
     kill -0 "$head"
     sleep 0.2

@@ -11,7 +11,7 @@ set -euo pipefail
 
 checkout=$(cd "$(dirname "$0")/../.." && pwd)
 export PATH=$checkout/.venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-grid=(tests/cluster/small.yaml --set training.rounds=80)
+grid=(tests/cluster/small.yaml --set training.rounds=200)
 
 say() { printf '\n# %s\n' "$*"; }
 show() { printf '\n$ %s\n' "$*"; "$@"; }
@@ -50,7 +50,7 @@ node() {
 
 # Start node $1 and connect it to the login machine's switch; set first[$1] to its first process.
 plug_in() {
-    as_machine "$1" node "${address[$1]}" &
+    as_machine "$1" node "${address[$1]}" 2>> "$work/log/$1" &
     local outer=$!
     disown
     until first[$1]=$(pgrep --parent "$outer"); do sleep 0.1; done
@@ -65,6 +65,8 @@ processes() {
     done
 }
 
+# States of jobs that have ended.
+ended='COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL'
 state() { squeue --noheader --states=all --jobs="$1" --format=%T; }
 
 # Submit the job: options of sbatch, --, those of fedgrid run. Set job to its number, log to its output.
@@ -79,8 +81,10 @@ submit() {
 
 # Wait until the job's output has as many lines with this text as $2 says.
 until_said() {
+    local end=$((SECONDS + 180))
     until [ "$(grep --count -e "$1" "$log")" -ge "$2" ]; do
-        [[ $(state "$job") = @(PENDING|RUNNING|COMPLETING) ]] || { cat "$log"; fail "job $job ended too early"; }
+        [ "$SECONDS" -lt "$end" ] || { cat "$log"; scontrol show job "$job"; fail "job $job says nothing"; }
+        [[ $(state "$job") != @($ended) ]] || { cat "$log"; fail "job $job ended too early"; }
         sleep 0.2
     done
 }
@@ -88,9 +92,9 @@ until_said() {
 # Wait for five more rounds than are in the job's output.
 until_rounds() { until_said ' round ' $(($(grep --count ' round ' "$log" || true) + 5)); }
 
-# Wait until the job has ended, or waits again, in this state. Then nothing of it may be left.
+# Wait until the job has ended in this state; PENDING: until it waits again. Then nothing of it may be left.
 until_ended() {
-    while [[ $(state "$job") = @(RUNNING|COMPLETING) ]]; do sleep 0.2; done
+    until [[ $(state "$job") = @("$1"|$ended) ]]; do sleep 0.2; done
     [ "$(state "$job")" = "$1" ] || { cat "$log"; fail "job $job is $(state "$job"), not $1"; }
     # Ray's workers notice within a second or two that the process that started them has ended.
     for _ in {1..5}; do
@@ -102,12 +106,13 @@ until_ended() {
     echo "Job $job is $1, and no process is left."
 }
 
-show_log() { sed --quiet -e '/ round /d' -e '/^Final round/,/^uncached/d' -e 's/^/    /p' "$log"; }
+# Print the job's output without its rounds and its table.
+show_log() { sed -e '/ round /d' -e '/^Final round/,/^pers/d' -e 's/^/    /' "$log"; }
 
 # What listens on the first node, apart from slurmd and srun.
 ports() { nsenter --net --target "${first[n1]}" ss -ltnpH | grep -v -e slurmd -e srun | sort -u; }
 
-# A grid on two nodes: time limit, the same command again, a lost machine, requeued by hand, finished.
+# A grid on two nodes: time limit, the same command again, a lost node, the other one alone, requeued, finished.
 interruptions() {
     local options=(--nodes=2 --cpus-per-task=2 --gpus-per-node=0 --time=60 -- "${grid[@]}")
     submit "${options[@]}"
@@ -122,16 +127,18 @@ interruptions() {
 
     submit "${options[@]}"
     until_rounds
-    kill -KILL "${first[n2]}"
-    say 'The second node was killed.'
+    kill -KILL "${first[n1]}"
+    say 'The first node was killed.'
     until_ended PENDING
-    plug_in n2
-    say 'It is back.'
-    show scontrol update "jobid=$job" starttime=now
+    show scontrol update "jobid=$job" numnodes=1 numtasks=1 starttime=now
     until_rounds
+    show squeue
+    plug_in n1
+    until [ "$(sinfo --noheader --states=idle --format=%D)" = 1 ]; do sleep 0.2; done
+    say 'It is back.'
     show scontrol requeue "$job"
     until_ended PENDING
-    show scontrol update "jobid=$job" starttime=now
+    show scontrol update "jobid=$job" numnodes=2 numtasks=2 starttime=now
     until_ended COMPLETED
     show_log
 
@@ -148,6 +155,7 @@ interruptions() {
 side_by_side() {
     local options=(--nodes=1 --cpus-per-task=2 --gpus-per-node=0 --nodelist=n1) cancelled
     submit "${options[@]}" -- "${grid[@]}" --seeds 7..8
+    until_rounds
     cancelled=$job
     submit "${options[@]}" -- quickstart --set training.rounds=4
     until_said ' round ' 1
@@ -236,6 +244,7 @@ SelectTypeParameters=CR_CPU
 JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
 ReturnToService=2
+AuthInfo=cred_expire=5
 SlurmdTimeout=10
 SlurmdParameters=config_overrides
 StateSaveLocation=$work/state
