@@ -75,9 +75,9 @@ fi
 
 fedgrid run "$@" &
 driver=$!
-trap 'kill -TERM "$driver"' USR1            # it ends the rounds under way, and then itself
-# Reaches all processes at once. The driver ends itself when told twice; if this shell, its parent, ended earlier,
-# Slurm would lose it.
-trap 'sleep 1; kill -TERM "$driver"' TERM
+trap 'kill -TERM "$driver" || true' USR1    # it ends the rounds under way, and then itself
+# Slurm sends SIGTERM to all processes. Told twice, the driver ends at once. This shell, its parent, waits for it: else
+# Slurm could lose it.
+trap 'sleep 1; kill -TERM "$driver" || true' TERM
 while kill -0 "$driver" 2> /dev/null; do wait "$driver" || true; done
 wait "$driver"
