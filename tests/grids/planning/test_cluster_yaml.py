@@ -122,17 +122,6 @@ def test_docker_image_has_the_pinned_ray_version() -> None:
     assert f"\nFROM rayproject/ray:{pinned('ray')}-py311-gpu\n" in (ROOT / "clusters/Dockerfile").read_text()
 
 
-def test_slurm_sh_is_valid_and_stops_at_the_first_error() -> None:
-    script = ROOT / "clusters/slurm.sh"
-    subprocess.run(["bash", "-n", script], check=True)
-    lines = script.read_text().splitlines()
-    directives = [number for number, line in enumerate(lines) if line.startswith("#SBATCH")]
-    first_command = next(number for number, line in enumerate(lines) if line and not line.startswith("#"))
-    # Slurm reads no directive after the first command.
-    assert max(directives) < first_command
-    assert lines[first_command] == "set -euo pipefail"
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_cluster_files_open_no_port_to_the_world_and_pin_versions(name: str) -> None:
     text = (ROOT / name).read_text()
@@ -140,31 +129,3 @@ def test_cluster_files_open_no_port_to_the_world_and_pin_versions(name: str) -> 
     assert not re.search(r"nightly|latest|\.whl|curl|wget", text)
     installed = re.findall(r"pip install (?:--\S+ )*([A-Za-z][\w.-]*\S*)", text)
     assert all("==" in package for package in installed)
-
-
-def test_slurm_sh_starts_ray_on_every_machine_and_fedgrid_on_the_first(tmp_path: Path) -> None:
-    programs = tmp_path / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    for name in ("ray", "srun", "fedgrid"):
-        (programs / name).write_text(
-            f'#!/bin/sh\necho {name} "$@" "[$RAY_AUTH_MODE]" >> {tmp_path}/{name}.log\n'
-        )
-        (programs / name).chmod(0o755)
-    (programs / "hostname").write_text("#!/bin/sh\necho 10.1.0.7 10.2.0.7\n")
-    (programs / "hostname").chmod(0o755)
-    job = {"SLURM_JOB_ID": "12345", "SLURM_JOB_NUM_NODES": "4", "SLURM_CPUS_PER_TASK": "16"}
-    here = {
-        "SLURM_SUBMIT_DIR": str(tmp_path),
-        "SLURMD_NODENAME": "node1",
-        "USER": "me",
-        "PATH": "/usr/bin:/bin",
-    }
-    command = ["bash", "-c", f'. "{ROOT}/clusters/slurm.sh"; wait', "slurm.sh", "paper", "--seeds", "0..4"]
-    subprocess.run(command, check=True, env=job | here)
-    assert {name: (tmp_path / f"{name}.log").read_text() for name in ("ray", "srun", "fedgrid")} == {
-        "ray": "ray start --head --node-ip-address=10.1.0.7 --port=22345 --num-cpus=16"
-        " --dashboard-host=127.0.0.1 --disable-usage-stats [token]\n",
-        "srun": "srun --nodes=3 --ntasks=3 --exclude=node1 --kill-on-bad-exit=0"
-        " ray start --address=10.1.0.7:22345 --num-cpus=16 --block [token]\n",
-        "fedgrid": "fedgrid run paper --seeds 0..4 [token]\n",
-    }

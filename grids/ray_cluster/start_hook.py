@@ -1,0 +1,23 @@
+"""What `ray start` has no options for; RAY_START_HOOK names the function here, clusters/slurm.sh sets it."""
+
+from typing import Any
+
+from fedgrid.grids.ray_cluster.local import STAND_INS
+
+
+def only_what_a_grid_uses(parameters: Any, head: bool) -> None:
+    """Let `ray start` leave out what has a fixed port of its own, so that two of them can share a machine.
+
+    These are the dashboard (which runs, and shows metrics to all addresses, even if it is not included), the
+    autoscaler, the server for clients of `ray://` addresses, and metrics, which need no token.
+
+    `parameters`: Ray's `RayParams`, which this changes. `head`: whether the node is the head of its cluster,
+    whose settings the other nodes take.
+    """
+    from ray._private.node import Node
+
+    parameters.ray_client_server_port = None
+    if head:
+        parameters._system_config = {**(parameters._system_config or {}), "enable_metrics_collection": False}
+    for name, method in STAND_INS.items():
+        setattr(Node, name, method)

@@ -1,0 +1,43 @@
+"""What `ray start` leaves out. What is asked here of Ray is private to it, and may move."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from ray._common.utils import load_class
+from ray._private import ray_constants
+from ray._private.node import Node
+from ray._private.parameter import RayParams
+
+from fedgrid.grids.ray_cluster import start_hook
+from fedgrid.grids.ray_cluster.local import STAND_INS
+
+
+@pytest.fixture
+def own_node(monkeypatch):
+    """Let Ray's `Node` be as it was after the test."""
+    for name in STAND_INS:
+        monkeypatch.setattr(Node, name, getattr(Node, name))
+
+
+@pytest.mark.parametrize("given", [None, {"automatic_object_spilling_enabled": False}])
+def test_the_head_has_no_client_server_no_metrics_no_dashboard_and_no_autoscaler(own_node, given):
+    parameters = RayParams(ray_client_server_port=10001, _system_config=given)
+    start_hook.only_what_a_grid_uses(parameters, True)
+    assert parameters.ray_client_server_port is None
+    assert parameters._system_config == {**(given or {}), "enable_metrics_collection": False}
+    assert {name: getattr(Node, name) for name in STAND_INS} == STAND_INS
+
+
+def test_other_nodes_take_the_settings_of_the_head(own_node):
+    parameters = SimpleNamespace(ray_client_server_port=10001, _system_config=None)
+    start_hook.only_what_a_grid_uses(parameters, False)
+    assert (parameters.ray_client_server_port, parameters._system_config) == (None, None)
+
+
+def test_slurm_sh_names_the_hook():
+    text = (Path(__file__).parents[3] / "clusters/slurm.sh").read_text()
+    named = re.search(rf"^export {ray_constants.RAY_START_HOOK}=(\S+)$", text, re.MULTILINE)
+    assert named
+    assert load_class(named[1]) is start_hook.only_what_a_grid_uses
