@@ -2,8 +2,8 @@
 
 Early in training all updates share a large common direction, which hides the groups; one round is also a
 noisy look at them. Both remedies need the cosines alone: for unit vectors with Gram matrix C, the differences
-from their mean have the Gram matrix H C H with H = I - 11'/K. And the entries in which clients differ most,
-mostly those of the last layer, drown the others: divided by their standard deviation all count alike.
+from their mean have the Gram matrix H C H with H = I - 11'/K. And the entries in which clients differ most
+drown the others: divided by their standard deviation all count alike (docs/evidence/standardised-updates.md).
 
 Shapes: K clients of the federation, M of them in a view.
 """

@@ -5,7 +5,7 @@ Standardised vectors have inner products, too, in a pass of their own.
 Shapes: K vectors, P entries each.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -175,6 +175,14 @@ def mean_of(rows: Sequence[NDArray[Any]], shares: Sequence[float] | None) -> Mat
     for row, share in zip(rows[1:], shares[1:], strict=True):
         total += np.multiply(row, share, out=part, dtype=np.float64)
     return np.asarray(total / np.sum(shares))
+
+
+def shares_of(group: Sequence[int], weights: Mapping[int, float] | None) -> tuple[float, ...] | None:
+    """Return the weights of a group's clients; None if they are equal, for the bits of the plain mean."""
+    if weights is None:
+        return None
+    shares = tuple(float(weights[client]) for client in group)
+    return None if len(set(shares)) == 1 else shares
 
 
 def map_blocks(function: Callable[[slice], T], width: int, threads: int = 1) -> list[T]:

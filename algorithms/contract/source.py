@@ -4,6 +4,7 @@ Shapes: P entries of a state vector.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -58,3 +59,8 @@ class InMemory:
     def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Compute everything."""
         return compute(list(wanted))
+
+
+def statistic_name(statistic: str, *inputs: object) -> str:
+    """Return the name under which a statistic of these inputs is cached."""
+    return f"{statistic}-{sha256(repr(inputs).encode()).hexdigest()[:16]}"

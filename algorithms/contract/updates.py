@@ -6,7 +6,6 @@ columns, once, with matrix products. Shapes: K clients in the view, P entries of
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from hashlib import sha256
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,9 +20,17 @@ from fedgrid.algorithms.contract.products import (
     manhattan_distances,
     map_blocks,
     mean_of,
+    shares_of,
     standardised_products,
 )
-from fedgrid.algorithms.contract.source import UPDATE, Arrays, InMemory, Source, read_only
+from fedgrid.algorithms.contract.source import (
+    UPDATE,
+    Arrays,
+    InMemory,
+    Source,
+    read_only,
+    statistic_name,
+)
 
 __all__ = ["Matrix", "Updates", "Vector", "mean_of", "shares_of"]
 
@@ -286,7 +293,9 @@ class Updates:
         return self._statistic(f"{statistic}-{seen}", compute)
 
     def _statistic(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
-        (arrays,) = self._source.cached({_name(name, self.clients): self.clients}, lambda _: [compute()])
+        (arrays,) = self._source.cached(
+            {statistic_name(name, self.clients): self.clients}, lambda _: [compute()]
+        )
         read_only(arrays.values())
         return arrays
 
@@ -294,18 +303,5 @@ class Updates:
         return map_blocks(function, width, self._threads)
 
 
-def _name(statistic: str, *inputs: object) -> str:
-    """Return the name under which a statistic of these inputs is cached."""
-    return f"{statistic}-{sha256(repr(inputs).encode()).hexdigest()[:16]}"
-
-
 def _mean_name(output: str, group: Sequence[int], weights: Mapping[int, float] | None) -> str:
-    return _name("mean", output, tuple(map(int, group)), shares_of(group, weights))
-
-
-def shares_of(group: Sequence[int], weights: Mapping[int, float] | None) -> tuple[float, ...] | None:
-    """Return the weights of a group's clients; None if they are equal, for the bits of the plain mean."""
-    if weights is None:
-        return None
-    shares = tuple(float(weights[client]) for client in group)
-    return None if len(set(shares)) == 1 else shares
+    return statistic_name("mean", output, tuple(map(int, group)), shares_of(group, weights))

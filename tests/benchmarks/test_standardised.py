@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.groups import same
-from benchmarks.standardised.__main__ import found, is_evident
+from benchmarks.standardised.__main__ import found, is_evident, paired
 from benchmarks.standardised.families import DEVELOPMENT, WITH_GROUPS
 from benchmarks.standardised.few_classes import with_dataset
 from benchmarks.standardised.stored import rounds_of
@@ -72,3 +72,10 @@ def test_noise_has_no_evident_groups(seed: int):
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines_KK = vectors @ vectors.T
     assert not is_evident(cosines_KK, found(cosines_KK), "standardised", 2)
+
+
+def test_paired_counts_by_hand():
+    """Three better, none worse: p = 2 / 8."""
+    counts = [{"a": 1, "b": 0}] * 3 + [{"a": 1, "b": 1}, {"a": 0, "b": 0}]
+    assert paired(counts, "a", "b") == "3 / 0 (0.25)"
+    assert paired(counts[3:], "a", "b") == "0 / 0 (1)"
