@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from fedgrid.algorithms.contract.source import Arrays
+from fedgrid.algorithms.contract.source import Arrays, statistic_name
 
 Vector = NDArray[np.float32]
 Matrix = NDArray[np.float64]
@@ -183,6 +183,11 @@ def shares_of(group: Sequence[int], weights: Mapping[int, float] | None) -> tupl
         return None
     shares = tuple(float(weights[client]) for client in group)
     return None if len(set(shares)) == 1 else shares
+
+
+def mean_name(output: str, group: Sequence[int], weights: Mapping[int, float] | None) -> str:
+    """Return the name under which the mean of an output of these clients is cached."""
+    return statistic_name("mean", output, tuple(map(int, group)), shares_of(group, weights))
 
 
 def map_blocks(function: Callable[[slice], T], width: int, threads: int = 1) -> list[T]:

@@ -19,6 +19,7 @@ from fedgrid.algorithms.contract.products import (
     inner_products,
     manhattan_distances,
     map_blocks,
+    mean_name,
     mean_of,
     shares_of,
     standardised_products,
@@ -166,11 +167,9 @@ class Updates:
 
     @cached_property
     def standardised_distances_KK(self) -> Matrix:
-        """1 - cosine of updates whose entries are standardised, shape (K, K); a pass of its own over them.
+        """1 - cosine of updates of length 1 whose entries are divided by their standard deviation over them.
 
-        The updates are scaled to length 1, and each entry is divided by its standard deviation over the
-        clients of the view. So all entries count alike, and not the few along which clients differ most.
-        Zero updates are at distance 1.
+        So all entries count alike. Zero updates are at distance 1. Shape (K, K); a pass of its own.
         """
         return self._products(
             "standardised",
@@ -180,10 +179,8 @@ class Updates:
     @cached_property
     def manhattan_distances_KK(self) -> Matrix:
         """Sums of absolute differences, shape (K, K); a pass of its own over the updates."""
-        return self._cached(
-            "manhattan",
-            lambda: {"sums_KK": manhattan_distances(self._vectors, self._width, self._threads)},
-        )["sums_KK"]
+        of = self._vectors, self._width, self._threads
+        return self._cached("manhattan", lambda: {"sums_KK": manhattan_distances(*of)})["sums_KK"]
 
     def vectors(self) -> list[Vector]:
         """Return the updates themselves, each float32, shape (P,), in the order of `clients`."""
@@ -220,7 +217,7 @@ class Updates:
             output: another named output of the replies to average, a vector of one length for all.
         """
         weights = self.weights if weights is None else weights
-        by_name = {_mean_name(output, group, weights): group for group in groups}
+        by_name = {mean_name(output, group, weights): group for group in groups}
 
         def compute(missing: Sequence[str]) -> list[Arrays]:
             wanted = [by_name[name] for name in missing]
@@ -229,7 +226,7 @@ class Updates:
             return [{"mean_P": self._mean(vectors, group, weights)} for group in wanted]
 
         known = dict(zip(by_name, self._source.cached(by_name, compute), strict=True))
-        means = read_only(known[_mean_name(output, group, weights)]["mean_P"] for group in groups)
+        means = read_only(known[mean_name(output, group, weights)]["mean_P"] for group in groups)
         if self._noise is None:
             return means
         return [
@@ -301,7 +298,3 @@ class Updates:
 
     def _map_blocks(self, function: Callable[[slice], T], width: int) -> list[T]:
         return map_blocks(function, width, self._threads)
-
-
-def _mean_name(output: str, group: Sequence[int], weights: Mapping[int, float] | None) -> str:
-    return statistic_name("mean", output, tuple(map(int, group)), shares_of(group, weights))
