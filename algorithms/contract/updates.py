@@ -96,7 +96,7 @@ class Updates:
         self._noise = noise
 
     def select(self, clients: Iterable[int], *, absent: Iterable[int] | None = None) -> "Updates":
-        """Return the view of those of `clients` that have an update; shares what is computed already.
+        """Return the view of those of `clients` that have an update; inner products are shared.
 
         `absent` are the ids of clients that count as absent in the view; None leaves them as they are.
         """
@@ -179,8 +179,9 @@ class Updates:
     @cached_property
     def manhattan_distances_KK(self) -> Matrix:
         """Sums of absolute differences, shape (K, K); a pass of its own over the updates."""
-        of = self._vectors, self._width, self._threads
-        return self._cached("manhattan", lambda: {"sums_KK": manhattan_distances(*of)})["sums_KK"]
+        return self._cached(
+            "manhattan", lambda: {"sums_KK": manhattan_distances(self._vectors, self._width, self._threads)}
+        )["sums_KK"]
 
     def vectors(self) -> list[Vector]:
         """Return the updates themselves, each float32, shape (P,), in the order of `clients`."""
@@ -263,10 +264,7 @@ class Updates:
         return out
 
     def mean_distances(self, directions: Sequence[Vector]) -> Matrix:
-        """Return the mean cosine distance of each update to those behind each mean direction, shape (K, D).
-
-        No update may be zero.
-        """
+        """Return each non-zero update's mean cosine distance to those behind each direction, shape (K, D)."""
         targets = np.stack(directions)
 
         def block_products(columns: slice) -> Matrix:
