@@ -91,9 +91,10 @@ class ProcessWriter:
             )
 
     def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        process, self._process = self._process, None  # The thread that calls and the one that stops may both end it.
+        if process is not None:
+            process.kill()
+            process.wait()
 
     def _call(self, name: str, *given: Any, plugins: Sequence[PluginSource] = ()) -> Any:
         try:
@@ -106,7 +107,6 @@ class ProcessWriter:
             answer, problem = self._pipe.recv()
         except (EOFError, OSError) as error:
             self._end()
-            self._process = None
             raise TrackingError(f"the process that writes to MLflow died in '{name}'") from error
         if problem is not None:
             raise TrackingError(problem)

@@ -136,3 +136,28 @@ def test_thread_that_the_store_keeps_waiting_never_writes_in_this_process(monkey
     log._thread.join()
     assert connected == []
     assert any("fedgrid sync mine" in warning for warning in warnings)
+
+
+def test_call_and_stop_may_end_the_same_process(monkeypatch):
+    """The thread that calls sees the pipe's end while `stop` waits for the process that it killed."""
+
+    class Killed:
+        """A process whose end the calling thread notices first."""
+
+        def kill(self):
+            """It ends, and the call that waits for its answer ends it too."""
+            with pytest.raises(TrackingError, match="died"):
+                process.connect()
+
+        def wait(self):
+            """It has ended."""
+
+    def start(self):
+        self._pipe, theirs = Pipe()
+        self._has_writer = False
+        theirs.close()
+        return Killed()
+
+    monkeypatch.setattr(ProcessWriter, "_start", start)
+    process = ProcessWriter(Canned())
+    process.stop()
