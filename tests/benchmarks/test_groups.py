@@ -1,10 +1,25 @@
-"""Deciding about groups on kept Gram matrices."""
+"""Deciding about groups on stored rounds."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.group_shared_prefixes import SharedPrefix, all_met, decisions, stand_ins
-from benchmarks.groups import same
+from benchmarks.groups.__main__ import OURS, TOLD_KMEANS, Outcome, limit, outcomes, paired, rounds_of
+from benchmarks.groups.decisions import decisions, same, stand_ins
+from benchmarks.groups.families import DEVELOPMENT, HELD_OUT, has_groups
+from benchmarks.groups.few_classes import with_dataset
+from benchmarks.groups.stored import Round, SharedPrefix, all_met, shared_prefix_of
+from fedgrid.engine.configuration.complete import complete
+
+SMALL = {"clients": 6, "split": {"kind": "flipped", "sizes": [3, 2, 1]}, "seed": 0}
+DATA = Path("data")
+NOTHING = np.zeros((0, 0))
+
+
+def found(ours, theirs):
+    """Return the outcomes of one federation."""
+    return {OURS: Outcome(ours, 3 if ours else None), TOLD_KMEANS: Outcome(theirs, 2)}
 
 
 def test_stand_ins_have_the_inner_products_of_the_updates():
@@ -21,8 +36,7 @@ def test_partitions_are_the_same_whatever_the_numbers_of_their_clusters():
 
 
 def test_all_have_met_in_the_round_of_the_last_pair():
-    nothing = np.zeros((0, 0))
-    rounds = [((0, 1), nothing), ((1, 2), nothing), ((0, 2), nothing), ((0, 1, 2), nothing)]
+    rounds = [Round(clients, NOTHING, NOTHING) for clients in ((0, 1), (1, 2), (0, 2), (0, 1, 2))]
     assert all_met(3, rounds) == 3
     assert all_met(3, rounds[:2]) == 3, "the next round, at the earliest"
 
@@ -30,7 +44,82 @@ def test_all_have_met_in_the_round_of_the_last_pair():
 def test_an_algorithm_decides_on_stand_ins_and_stops_there():
     """BCL in round 2 joins clients at a distance below the threshold: two pairs."""
     gram = np.kron(np.eye(2), np.full((2, 2), 0.99)) + 0.01 * np.eye(4)
-    shared_prefix = SharedPrefix(np.array([0, 0, 1, 1]), 0, [((0, 1, 2, 3), gram)] * 4)
+    shared_prefix = SharedPrefix(np.array([0, 0, 1, 1]), 0, [Round((0, 1, 2, 3), gram, 1.0 - gram)] * 4)
     history = list(decisions(shared_prefix, "briggs", {"round": 2, "threshold": 0.5}))
     assert [number for number, _ in history] == [1, 2]
     assert same(history[-1][1], shared_prefix.truth_K)
+
+
+def test_standardised_distances_are_the_stored_ones():
+    """The updates as they are say 0, 1 and 2, 3; the standardised ones 0, 2 and 1, 3."""
+    gram = np.kron(np.eye(2), np.full((2, 2), 0.99)) + 0.01 * np.eye(4)
+    order = [0, 2, 1, 3]
+    rounds = [Round((0, 1, 2, 3), gram, 1.0 - gram[np.ix_(order, order)])] * 2
+    shared_prefix = SharedPrefix(np.array([0, 1, 0, 1]), 0, rounds)
+    settings = {"round": 1, "threshold": 0.5}
+    ((_, as_they_are_K),) = decisions(shared_prefix, "briggs", settings)
+    ((_, standardised_K),) = decisions(shared_prefix, "briggs", {**settings, "standardise": True})
+    assert same(as_they_are_K, np.array([0, 0, 1, 1]))
+    assert same(standardised_K, shared_prefix.truth_K)
+
+
+def test_every_federation_is_a_run_that_can_be_made_and_none_is_in_both_sets(tmp_path: Path):
+    ids = [
+        {
+            complete({"dataset": "digits", "algorithm": "fedavg", **case}, DATA).run_id
+            for cases in families.values()
+            for case in cases
+            if not {"classes", "dataset"} & case.keys()
+        }
+        for families in (DEVELOPMENT, HELD_OUT)
+    ]
+    assert not ids[0] & ids[1]
+    assert [len(each) for each in ids] == [57, 41]
+
+
+def test_few_classes_are_a_data_set_of_their_own(tmp_path: Path):
+    given = with_dataset({"clients": 2, "split": {"kind": "iid"}, "classes": 3}, tmp_path, DATA)
+    with np.load(given["dataset"].removeprefix("npz:")) as file:
+        assert sorted(set(file["train_labels"].tolist())) == [0, 1, 2]
+        assert len(file["train_images"]) == len(file["train_labels"])
+    assert complete(given, DATA).model == "digitnet"
+
+
+def test_federation_is_trained_once(tmp_path: Path):
+    first = shared_prefix_of(SMALL, 3, tmp_path, DATA)
+    (path,) = tmp_path.iterdir()
+    written = path.stat().st_mtime_ns
+    again = shared_prefix_of(SMALL, 3, tmp_path, DATA)
+    assert path.stat().st_mtime_ns == written
+    assert same(again.truth_K, np.array([0, 0, 0, 1, 1, 2]))
+    assert [each.clients for each in again.rounds] == [tuple(range(6))] * 3
+    np.testing.assert_array_equal(again.rounds[1].gram_MM, first.rounds[1].gram_MM)
+    np.testing.assert_array_equal(again.rounds[1].standardised_MM, first.rounds[1].standardised_MM)
+
+
+def test_outcomes_say_who_is_right_and_who_cuts_up(tmp_path: Path):
+    grouped = outcomes(SMALL, True, 3, tmp_path, DATA)
+    alone = outcomes(SMALL, False, 3, tmp_path, DATA)
+    assert TOLD_KMEANS in grouped
+    assert TOLD_KMEANS not in alone, "there is nothing to tell"
+    assert alone["BCL, round 3"] == Outcome(True, 3)
+    assert grouped["BCL, round 3"] == Outcome(True, 3)
+
+
+def test_paired_counts_by_hand():
+    """Three better, none worse: p = 2 / 8."""
+    counts = [found(True, False)] * 3 + [found(True, True), found(False, False)]
+    assert paired(counts) == "3 / 0 (0.25)"
+    assert paired(counts[3:]) == "0 / 0 (1)"
+    assert rounds_of(counts) == "3, 3"
+
+
+def test_limit_of_nothing_seen():
+    """0 of n: 1 - 0.05^(1/n)."""
+    assert limit(0, 150) == pytest.approx(1 - 0.05 ** (1 / 150))
+    assert limit(5, 5) == 1.0
+
+
+def test_families_without_groups_are_named_so():
+    assert has_groups("60 clients")
+    assert not has_groups("none, noisy labels")

@@ -1,7 +1,8 @@
 """Families of federations, with hidden groups to find or without, as settings of runs.
 
-A federation is one of a family's settings and a seed. All are for development: what was chosen was chosen on
-them. A name that begins with "none" says that there are no groups to find.
+A federation is one of a family's settings and a seed. A name that begins with "none" says that there are no groups
+to find. What `evident-groups` does was chosen on `DEVELOPMENT` alone; `HELD_OUT` was written down before the first
+run on any of its families.
 
 `classes` is not a setting of a run: the data set's first classes alone (`few_classes.py`).
 """
@@ -40,6 +41,18 @@ def alone(clients: Sequence[int], *, classes: int | None = None, **split: Any) -
     return [{"clients": number, "split": {"kind": "iid", **split}, **of_classes} for number in clients]
 
 
+def each(federations: Sequence[Settings], **settings: Any) -> list[Settings]:
+    """Return federations with settings of the run that all share."""
+    return [{**given, **settings} for given in federations]
+
+
+def noisy_labels(clients: int, share: float) -> dict[str, Any]:
+    """Return faults of every third client, who has this share of its labels drawn anew."""
+    return {"label_noise": {str(client): share for client in range(0, clients, 3)}}
+
+
+OTHER_TRAINING = {"local_epochs": 3, "batch_size": 8, "momentum": 0.9, "learning_rate": 0.01}
+ON_MNIST = {"dataset": "mnist", "model": "lenet5"}
 WITH_GROUPS: Families = {
     "rotated": shifted(["rotated"], (5, 5, 5, 5), (10, 10)),
     "flipped": shifted(["flipped"], (5, 5, 5, 5), (10, 10)),
@@ -83,3 +96,51 @@ WITHOUT_GROUPS: Families = {
     ],
 }
 DEVELOPMENT: Families = {**WITH_GROUPS, **WITHOUT_GROUPS}
+HELD_OUT: Families = {
+    "dimmed": shifted(["dimmed"], (10, 10), (14, 6), (5, 5, 5, 5)),
+    "noisy": shifted(["noisy"], (10, 10), (14, 6), (10, 5, 3, 2)),
+    "majority 0.5 and 0.8": [
+        {"clients": 20, "split": {"kind": "majority", "num_clusters": 2, "majority": share}}
+        for share in (0.5, 0.8)
+    ],
+    "noisy labels": [
+        *each(shifted(["rotated"], (10, 7, 3), (12, 8)), faults=noisy_labels(20, 0.4)),
+        *each(ocfl(3, [21], ["balanced"]), faults=noisy_labels(21, 0.4)),
+    ],
+    "60 clients": [
+        *shifted(["rotated", "flipped"], (30, 20, 10)),
+        *ocfl(3, [60], ["imbalanced"]),
+    ],
+    "100 clients": [*shifted(["rotated", "swapped"], (60, 30, 10)), *ocfl(5, [100], ["balanced"])],
+    "OCFL, 4 and 7 groups": [*ocfl(4, [20], ["imbalanced"]), *ocfl(7, [28], ["balanced"])],
+    "other training": [
+        *each(shifted(["rotated", "swapped"], (11, 6, 3)), training=OTHER_TRAINING),
+        *each(ocfl(3, [18], ["imbalanced"]), training=OTHER_TRAINING),
+    ],
+    "half of the clients a round": [
+        *each(shifted(["rotated"], (7, 5, 3), (8, 7)), participation=0.5),
+        *each(ocfl(3, [15], ["balanced"]), participation=0.5),
+    ],
+    "MNIST, lenet5": [
+        *each(shifted(["rotated", "flipped"], (10, 5, 3, 2), draws=150), **ON_MNIST),
+        *each(shifted(["rotated"], (5, 5, 5, 5), draws=150), **ON_MNIST),
+        *each(ocfl(3, [20], ["imbalanced"]), **ON_MNIST),
+    ],
+    "none, 40 and 80 clients": alone([40, 80]),
+    "none, noisy labels": each(alone([20]), faults=noisy_labels(20, 0.4)),
+    "none, clients with 2 to 100 % of their images": alone([25], quantity=0.02),
+    "none, Dirichlet(5) and (30)": [
+        *alone([20], kind="dirichlet", alpha=5.0),
+        *alone([20], kind="dirichlet", alpha=30.0),
+    ],
+    "none, 4 and 7 classes": [*alone([15], classes=4), *alone([25], classes=7)],
+    "none, other training": each(alone([15, 25]), training=OTHER_TRAINING),
+    "none, half of the clients a round": each(alone([15]), participation=0.5),
+    "none, MNIST, lenet5": each(alone([20], draws=150), **ON_MNIST),
+}
+"""The MNIST ones need its files (`--data`)."""
+
+
+def has_groups(family: str) -> bool:
+    """Return whether the federations of a family have groups to find."""
+    return not family.startswith("none")

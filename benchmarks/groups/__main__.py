@@ -1,0 +1,138 @@
+"""Who finds the hidden groups exactly, and who cuts up where there are none?
+
+    OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 500..507                      # development
+    OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 1000..1019 --held-out --data ../shared/data
+
+Trains what the folder lacks, then prints a row a family (`benchmarks.groups.families`): in how many federations
+the clusters of a method are the hidden groups; in a family without groups, how many it cuts up. All methods
+decide on the same rounds. *better / worse*: federations in which `evident-groups` is right and OCFL-KM, told the
+number of groups, is not, and the reverse, with the p of the exact paired test. *at most*: the upper 95 % limit
+of the share that `evident-groups` cuts up (Clopper and Pearson, one-sided). *in round*: the rounds in which it
+clusters, median and greatest.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import beta, binomtest
+from threadpoolctl import threadpool_limits
+
+from benchmarks.groups.decisions import decisions, same
+from benchmarks.groups.families import DEVELOPMENT, HELD_OUT, Settings, has_groups
+from benchmarks.groups.stored import SharedPrefix, shared_prefix_of
+
+OURS, TOLD_KMEANS = "evident-groups", "OCFL-KM, told"
+TOLD = "told"
+"""In place of a clusterer's settings: as many clusters as there are hidden groups."""
+METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    OURS: ("evident-groups", {}),
+    TOLD_KMEANS: ("ocfl-kmeans", {"clusterer": TOLD}),
+    "affinity": ("ocfl-affinity", {}),
+    "HDBSCAN": ("ocfl-hdbscan", {}),
+    "BCL, round 3": ("briggs", {"round": 3, "threshold": 0.4}),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a method made of one federation."""
+
+    counts: bool
+    """Whether it found exactly the groups; without groups, whether it cut the federation up."""
+    round: int | None
+    """The round in which it clustered."""
+
+
+def outcomes(case: Settings, grouped: bool, rounds: int, folder: Path, data_dir: Path) -> dict[str, Outcome]:
+    """Return what each method makes of a federation; it is trained if the folder does not have it."""
+    with threadpool_limits(1):
+        shared_prefix = shared_prefix_of(case, rounds, folder, data_dir)
+        return {
+            name: _outcome(shared_prefix, grouped, *method)
+            for name, method in METHODS.items()
+            if grouped or TOLD not in method[1].values()
+        }
+
+
+def _outcome(shared_prefix: SharedPrefix, grouped: bool, name: str, settings: Settings) -> Outcome:
+    groups = len(set(shared_prefix.truth_K.tolist()))
+    settings = {key: {"num_clusters": groups} if value == TOLD else value for key, value in settings.items()}
+    number, labels_K = list(decisions(shared_prefix, name, settings))[-1]
+    several = len(set(labels_K.tolist())) > 1
+    counts = same(labels_K, shared_prefix.truth_K) if grouped else several
+    return Outcome(counts, number if several else None)
+
+
+def row(family: str, found: Sequence[Mapping[str, Outcome]]) -> str:
+    """Return a family's row of the table."""
+    counts = [sum(each[name].counts for each in found) if name in found[0] else "–" for name in METHODS]
+    compared = paired(found) if TOLD_KMEANS in found[0] else f"at most {limit(counts[0], len(found)):.1%}"
+    cells = (family, len(found), *counts, compared, rounds_of(found))
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def paired(found: Sequence[Mapping[str, Outcome]]) -> str:
+    """Return in how many federations one method alone is right, and the p of the sign test."""
+    better = sum(each[OURS].counts > each[TOLD_KMEANS].counts for each in found)
+    worse = sum(each[OURS].counts < each[TOLD_KMEANS].counts for each in found)
+    p = binomtest(better, better + worse).pvalue if better + worse else 1.0
+    return f"{better} / {worse} ({p:.2g})"
+
+
+def limit(count: int, of: int) -> float:
+    """Return the upper 95 % limit of a share that was counted."""
+    return 1.0 if count == of else float(beta.ppf(0.95, count + 1, of - count))
+
+
+def rounds_of(found: Sequence[Mapping[str, Outcome]]) -> str:
+    """Return the median and the greatest round in which `evident-groups` clusters."""
+    numbers = [each[OURS].round for each in found if each[OURS].round is not None]
+    return f"{np.median(numbers):g}, {max(numbers)}" if numbers else "–"
+
+
+def tabulate(given: argparse.Namespace, executor: Executor) -> None:
+    """Print the table, row by row."""
+    first, _, last = given.seeds.partition("..")
+    seeds = range(int(first), int(last or first) + 1)
+    print(f"| seeds {given.seeds} | federations | {' | '.join(METHODS)} | better / worse (p) | in round |")
+    print(f"|{' --- |' * (len(METHODS) + 4)}")
+    families = HELD_OUT if given.held_out else DEVELOPMENT
+    every: list[Mapping[str, Outcome]] = []
+    for family, federations in families.items():
+        if given.only in family:
+            grouped = has_groups(family)
+            compute = partial(
+                outcomes, grouped=grouped, rounds=given.rounds, folder=given.folder, data_dir=given.data
+            )
+            cases = [{**case, "seed": seed} for case, seed in product(federations, seeds)]
+            found = list(executor.map(compute, cases))
+            every += found if grouped else []
+            print(row(family, found), flush=True)
+    if every:
+        print(row("**all with groups**", every))
+
+
+def main() -> None:
+    """Print a row a family."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, help="Where the stored rounds are.")
+    parser.add_argument("--seeds", default="500..507")
+    parser.add_argument("--held-out", action="store_true", help="The families that nothing was chosen on.")
+    parser.add_argument("--only", default="", help="A part of a family's name.")
+    parser.add_argument("--rounds", type=int, default=15, help="With partial participation more.")
+    parser.add_argument("--jobs", type=int, default=1, help="Processes.")
+    parser.add_argument("--data", type=Path, default=Path("data"))
+    given = parser.parse_args()
+    with ProcessPoolExecutor(given.jobs) as executor:
+        tabulate(given, executor)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Rounds of plain averaging, stored: on them every method decides about groups.
+
+Until an algorithm clusters, its rounds are those of FedAvg, and what it sees of the updates are their inner
+products, as they are and standardised. So a federation is trained once, in this process, and these matrices are
+kept in a folder; to decide again takes milliseconds (`benchmarks.groups.decisions`).
+
+Shapes: K clients of the federation, M of them in a round.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.groups.few_classes import with_dataset
+from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
+from fedgrid.algorithms.contract.updates import Matrix, Updates
+from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
+from fedgrid.engine.clients.messages import Setup
+from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.run_config import RunConfig
+from fedgrid.engine.data.datasets import find
+from fedgrid.engine.models.flat_vectors import layout_of
+from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.round.federation import Federation
+from fedgrid.engine.round.next_round import next_round
+from fedgrid.engine.round.participation import Participation
+from fedgrid.engine.run_setup import prepare
+from fedgrid.engine.training.settings import Evaluation
+
+NEVER = 10**6
+"""So many rounds that the last one, with its tests, is never reached."""
+SPARE = 2
+"""Rounds after every two clients have met: two must agree."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a server sees of the updates of one round."""
+
+    clients: tuple[int, ...]
+    gram_MM: Matrix
+    """Inner products of the updates."""
+    standardised_MM: Matrix
+    """1 - cosine of the standardised updates."""
+
+
+@dataclass(frozen=True)
+class SharedPrefix:
+    """The first rounds of a federation, without clusters."""
+
+    truth_K: Labels
+    """The hidden groups."""
+    seed: int
+    rounds: Sequence[Round]
+
+
+class Recorder(FedOpt):
+    """Plain averaging that keeps what a clusterer would see."""
+
+    def __init__(self) -> None:
+        super().__init__(FedOptSettings())
+        self.rounds: list[Round] = []
+
+    def recluster(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Note it."""
+        self.rounds.append(Round(updates.clients, updates.gram_KK, updates.standardised_distances_KK))
+        return state, Diagnostics()
+
+
+def shared_prefix_of(given: Mapping[str, Any], num_rounds: int, folder: Path, data_dir: Path) -> SharedPrefix:
+    """Return the first rounds of a run with these settings; train them if the folder does not have them.
+
+    With partial participation they go on until every two clients have met, and `SPARE` rounds more.
+    """
+    config = complete(with_dataset(given, folder, data_dir), data_dir)
+    path = folder / f"{sha256(f'{config.canonical_json()} {num_rounds}'.encode()).hexdigest()[:16]}.npz"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        setup, truth_K = prepare(config, data_dir)
+        _write(path, truth_K, _trained(config, setup, truth_K, num_rounds, data_dir))
+    with np.load(path) as kept:
+        numbers = range(sum(name.startswith("clients") for name in kept.files))
+        rounds = [
+            Round(tuple(kept[f"clients_{n}"].tolist()), kept[f"gram_{n}"], kept[f"standardised_{n}"])
+            for n in numbers
+        ]
+        return SharedPrefix(kept["truth"], config.root_seed, rounds)
+
+
+def all_met(num_clients: int, rounds: Sequence[Round]) -> int:
+    """Return the round, from 1, in which the last two clients have met; if they have not, the next one."""
+    met_KK = np.zeros((num_clients, num_clients), bool)
+    for number, each in enumerate(rounds, 1):
+        met_KK[np.ix_(each.clients, each.clients)] = True
+        if met_KK.all():
+            return number
+    return len(rounds) + 1
+
+
+def _trained(
+    config: RunConfig, setup: Setup, truth_K: Labels, num_rounds: int, data_dir: Path
+) -> list[Round]:
+    dataset = find(config.dataset, data_dir)
+    of_model = config.model, dataset.shape, dataset.num_classes
+    recorder = Recorder()
+    federation = Federation(
+        algorithm=recorder,
+        layout=layout_of(blank(*of_model)),
+        seed=config.root_seed,
+        rounds=NEVER,
+        evaluation=Evaluation(every=NEVER),
+        truth_K=truth_K,
+        train_images_K=[len(client.train) for client in setup.clients],
+        test_images_K=[len(client.test) for client in setup.clients],
+        participation=Participation(
+            config.clients, config.root_seed, config.participation, config.dropout, config.joins
+        ),
+        weights=config.weights,
+    )
+    pool = InProcessPool()
+    pool.prepare(setup)
+    progress = federation.begin(partial(initial_vector, *of_model, config.root_seed))
+    while len(recorder.rounds) < max(num_rounds, all_met(config.clients, recorder.rounds) + SPARE):
+        progress, _ = next_round(federation, progress, pool)
+    return recorder.rounds
+
+
+def _write(path: Path, truth_K: Labels, rounds: Sequence[Round]) -> None:
+    arrays: dict[str, Any] = {"truth": truth_K}
+    for number, each in enumerate(rounds):
+        arrays[f"clients_{number}"] = np.array(each.clients)
+        arrays[f"gram_{number}"] = each.gram_MM
+        arrays[f"standardised_{number}"] = each.standardised_MM
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        np.savez(file, **arrays)
+    part.rename(path)
