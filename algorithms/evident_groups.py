@@ -1,10 +1,10 @@
 """Cluster once, as soon as there is evidence of groups; if there is none, never.
 
-Ours. In every round before the clustering, the cosines of the clients' updates are averaged over the rounds
-so far and the clients' mean direction is taken out. Ward's tree says how many groups there are, and k-means
+Ours. In every round before the clustering the distances between clients' updates, as they are and
+standardised, are averaged over the rounds so far. Ward's tree says how many groups there are, and k-means
 at that number who is in them (`algorithms.clustering.ward`). They become the clusters in the first round in
-which they are those of the round before and their silhouette passes a test against clients without groups
-(`algorithms.clustering.null_test`). docs/our-algorithm.md derives both and says where they fail.
+which they are those of the round before and evident: tighter than those of rotated clients
+(`algorithms.clustering.evidence`). docs/our-algorithm.md says why, and where it fails.
 
 By default each client fine-tunes the model that it is served (`fine_tune`): clients may differ without groups
 to find, and then neither one model nor a cluster's serves them well.
@@ -16,40 +16,48 @@ seen so far have met. Clients that come after the clustering are placed as after
 Shapes: K clients of the federation, M of them seen so far.
 """
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
 from pydantic import Field, NonNegativeInt
 from threadpoolctl import threadpool_limits
 
-from fedgrid.algorithms.clustering import null_test, ward
+from fedgrid.algorithms.clustering import evidence, graph, ward
 from fedgrid.algorithms.clustering.graph import Groups
 from fedgrid.algorithms.clustering.latecomers import split_among
-from fedgrid.algorithms.clustering.pooled import MET, POOLED, centred_cosines, known, pool, pooled_cosines
+from fedgrid.algorithms.clustering.pooled import MET, add, known, pooled
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.updates import Updates
+from fedgrid.algorithms.contract.updates import Matrix, Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, moving
 
-FOUND = "found_K"
-"""The groups of the round before, int64, shape (K,); -1 for clients not seen yet."""
+AS_THEY_ARE, STANDARDISED = "pooled_distances_KK", "pooled_standardised_KK"
+"""Sums of cosine distances over the rounds in which a pair sent updates, float64."""
+FOUND, ASKED = "found_K", "rounds_asked"
+"""The groups of the round before, int64, shape (K,), -1 for clients not seen yet; and the number of rounds in
+which groups were looked for, int64."""
+MEMORY = (AS_THEY_ARE, STANDARDISED, MET, FOUND, ASKED)
+SHARE = 0.8
+"""What distances of standardised updates count; those of updates as they are count the rest."""
 
 
 class EvidentGroupsSettings(FedOptSettings):
-    """How strict the test is, and how long groups are searched for."""
+    """How evident groups must be, and how long they are searched for."""
 
-    level: Annotated[float, Field(gt=0, le=0.5)] = 0.005
-    """The nominal share of draws of noise that pass. More do, 2.2 % with 30 clients: the threshold is a
-    quantile of 200 draws. Of federations without groups yet more pass, as every round asks again and noise is
-    not quite Gaussian: docs/our-algorithm.md counts them."""
+    evidence: Annotated[float, Field(gt=0)] = 7.0
+    """By how many standard deviations groups must be tighter than those of rotated clients."""
+    window: Annotated[int, Field(ge=2)] = 8
+    """Rounds in which groups are looked for, from the first in which every two clients have met. Each asks
+    again whether chance explains what it sees, so more rounds cut up more federations without groups."""
     restarts: NonNegativeInt = 10
     """Random starts of k-means besides Ward's clusters; with 0 these are the groups."""
 
 
 class EvidentGroups(FedOpt):
-    """One clustering, when a test says that there are groups; FedOpt before it, and if it never does.
+    """One clustering, when groups are evident; FedOpt before it, and if they never are.
 
-    Memory until the clustering: the sums of `algorithms.clustering.pooled`, and `found_K`.
+    Memory until the clustering or the window's end: `MEMORY`.
     """
 
     settings: EvidentGroupsSettings
@@ -61,12 +69,12 @@ class EvidentGroups(FedOpt):
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of one cluster, no groups found yet."""
         state = super().init(layout, num_clients, fresh, rng)
-        return _note(state, [])
+        return _note(state.keep(**{ASKED: np.zeros((), np.int64)}), [])
 
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
-        """Split the federation's only cluster if the groups have held for a round and pass the test.
+        """Split the federation's only cluster if the groups have held for a round and are evident.
 
         While clients are still to come it also waits for a round in which each cluster sends an update, by
         which latecomers are compared with it.
@@ -74,24 +82,52 @@ class EvidentGroups(FedOpt):
         part = moving(updates)
         if FOUND not in state.arrays or not part.clients:
             return state, Diagnostics()
-        state = pool(state, part)
+        distances = {
+            AS_THEY_ARE: part.cosine_distances_KK,
+            STANDARDISED: part.standardised_distances_KK,
+        }
+        state = add(state, part.clients, distances)
         clients = known(state)
-        cosines_MM = pooled_cosines(state, clients)
-        if cosines_MM is None or len(clients) < 2:
+        squares_MM = squared_distances(state, clients)
+        if squares_MM is None or len(clients) < 2:
             return state, Diagnostics()
         with threadpool_limits(limits=1):
-            centred_MM = centred_cosines(cosines_MM)
-            positions = ward.groups_of(centred_MM, self.settings.restarts, rng)
-            silhouette = null_test.score(centred_MM, positions)
-            if silhouette is None:
-                return _note(state, []), Diagnostics()
-            needed = null_test.threshold(centred_MM, positions, self.settings.level)
-        groups = [[clients[place] for place in group] for group in positions]
-        noted = _note(state, groups)
-        held = np.array_equal(noted.arrays[FOUND], state.arrays[FOUND])
-        if not held or silhouette <= needed or not _can_place_latecomers(state, groups, part):
-            return noted, Diagnostics(silhouette=silhouette)
+            positions = ward.groups_of(squares_MM, self.settings.restarts, rng)
+            silhouette = graph.silhouette(squares_MM, positions)
+            groups = [[clients[place] for place in group] for group in positions]
+            noted = _note(state, groups)
+            held = np.array_equal(noted.arrays[FOUND], state.arrays[FOUND])
+            score = evidence.score(squares_MM, positions, rng) if held else None
+        if score is None or score <= self.settings.evidence or not _can_place_latecomers(state, groups, part):
+            return self._asked(noted), Diagnostics(silhouette=silhouette)
         return _split(state, groups, updates), Diagnostics(clustered=True, silhouette=silhouette)
+
+    def _asked(self, state: State) -> State:
+        """Return the state after a round without evidence; it remembers nothing once the window is over."""
+        asked = state.arrays[ASKED] + 1
+        if asked >= self.settings.window:
+            return state.without(*MEMORY)
+        return state.keep(**{ASKED: np.asarray(asked)})
+
+
+def squared_distances(state: State, clients: Sequence[int]) -> Matrix | None:
+    """Return how far apart these clients are, shape (M, M); None if two of them never met.
+
+    Cosine distances of their updates, as they are and standardised, mean over the rounds, each divided by its
+    mean over pairs. Both are squared Euclidean distances. All entries of standardised updates count alike:
+    they show groups that differ by a little in many entries; updates as they are show those that differ by
+    much in a few.
+    """
+    as_they_are_MM = pooled(state, clients, AS_THEY_ARE)
+    standardised_MM = pooled(state, clients, STANDARDISED)
+    if as_they_are_MM is None or standardised_MM is None or not as_they_are_MM.any():
+        return as_they_are_MM
+    return (1.0 - SHARE) * _of_mean_one(as_they_are_MM) + SHARE * _of_mean_one(standardised_MM)
+
+
+def _of_mean_one(distances_MM: Matrix) -> Matrix:
+    num_clients = len(distances_MM)
+    return distances_MM * (num_clients * (num_clients - 1) / float(distances_MM.sum()))
 
 
 def _note(state: State, groups: Groups) -> State:
@@ -111,4 +147,4 @@ def _split(state: State, groups: Groups, updates: Updates) -> State:
     """Return the state with a cluster for each group; clients that were never seen wait."""
     seen = {client for group in groups for client in group}
     view = updates.select(updates.clients, absent=set(range(len(state.labels_K))) - seen)
-    return split_among(state.without(POOLED, MET, FOUND), 0, groups, view)
+    return split_among(state.without(*MEMORY), 0, groups, view)

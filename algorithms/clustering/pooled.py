@@ -8,7 +8,7 @@ drown the others: divided by their standard deviation all count alike (docs/evid
 Shapes: K clients of the federation, M of them in a view.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -44,7 +44,7 @@ def clustering_distances(state: State, members: Updates, settings: CosineSetting
     Members that never met by an update that has a direction are compared by this round alone.
     """
     distances_MM = _distances(members, settings.standardise)
-    if settings.pool_rounds and (cosines_MM := pooled_cosines(state, members.clients)) is not None:
+    if settings.pool_rounds and (cosines_MM := pooled(state, members.clients)) is not None:
         distances_MM = 1.0 - cosines_MM
     if settings.centre:
         distances_MM = 1.0 - centred_cosines(1.0 - distances_MM)
@@ -68,14 +68,19 @@ def centred_cosines(cosines_MM: Matrix) -> Matrix:
 
 def pool(state: State, moving: Updates, *, standardise: bool = False) -> State:
     """Return the state whose sums hold this round's cosines too; `moving` has no zero update."""
+    return add(state, moving.clients, {POOLED: 1.0 - _distances(moving, standardise)})
+
+
+def add(state: State, clients: Sequence[int], values_MM: Mapping[str, Matrix]) -> State:
+    """Return the state whose sums hold what this round says about pairs of clients too, by name."""
     num_clients = len(state.labels_K)
     zeros_KK = np.zeros((num_clients, num_clients))
-    sums_KK = state.arrays.get(POOLED, zeros_KK).copy()
-    met_KK = state.arrays.get(MET, zeros_KK.astype(np.int64)).copy()
-    pairs = np.ix_(moving.clients, moving.clients)
-    sums_KK[pairs] += 1.0 - _distances(moving, standardise)
-    met_KK[pairs] += 1
-    return state.keep(**{POOLED: sums_KK, MET: met_KK})
+    pairs = np.ix_(clients, clients)
+    arrays = {}
+    for name, each_MM in {**values_MM, MET: np.ones((len(clients), len(clients)), np.int64)}.items():
+        arrays[name] = state.arrays.get(name, zeros_KK.astype(each_MM.dtype)).copy()
+        arrays[name][pairs] += each_MM
+    return state.keep(**arrays)
 
 
 def known(state: State) -> tuple[int, ...]:
@@ -83,11 +88,11 @@ def known(state: State) -> tuple[int, ...]:
     return tuple(np.flatnonzero(np.diagonal(state.arrays[MET])).tolist())
 
 
-def pooled_cosines(state: State, clients: Sequence[int]) -> Matrix | None:
-    """Return the mean cosines of pairs of these clients, shape (M, M); None if two of them never met."""
+def pooled(state: State, clients: Sequence[int], name: str = POOLED) -> Matrix | None:
+    """Return what rounds say about pairs of these clients, on average; None if two of them never met."""
     pairs = np.ix_(clients, clients)
     met_MM = state.arrays[MET][pairs]
-    return None if (met_MM == 0).any() else state.arrays[POOLED][pairs] / met_MM
+    return None if (met_MM == 0).any() else state.arrays[name][pairs] / met_MM
 
 
 def _distances(updates: Updates, standardise: bool) -> Matrix:

@@ -1,12 +1,17 @@
 """Groups of clients without being told how many: Ward's tree, the number where it says most, k-means.
 
-With W(k) the squares within the k clusters at which Ward's tree is cut, the k-th cluster is worth
+The number of groups is the one at which the tree's clusters have the largest silhouette. That is too small
+where some groups are nearer to each other than others, so a larger number is taken if the tree says so and
+the silhouette there is not much less. With W(k) the squares within k clusters, the k-th cluster is worth
 
     F(k) = (W(k-1) - W(k)) / (W(k) / (M - k)),
 
-what it takes away over what is left by degree of freedom (Hartigan 1975). While the clusters are groups that
-differ, F is large; from then on it parts noise. So the number of groups is the k whose F(k) / F(k+1) is
-largest. A tree never takes back a join, so k-means then moves single clients.
+what it takes away over what is left by degree of freedom (Hartigan 1975). While clusters part groups that
+differ, F is large; from then on it parts noise. So the tree's number is the k whose F(k) / F(k+1) is largest.
+A tree never takes back a join, so k-means then moves single clients.
+
+Only the clients' distances are looked at. A direction that all clients share does not change them, so nothing
+is centred, and groups may be of any sizes.
 
 Shapes: M clients that are clustered.
 """
@@ -14,41 +19,51 @@ Shapes: M clients that are clustered.
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.clustering.graph import Groups
+from fedgrid.algorithms.clustering.graph import Groups, silhouette
 from fedgrid.algorithms.contract.updates import Matrix
 
 Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
 
 ROUNDING = 1e-9
 """Squares below this share of all are zero."""
+NEAR = 0.75
+"""The tree's larger number is taken if the silhouette there is at least this share of the largest."""
+MOST_GROUPS = 50
+"""No larger number is tried by its silhouette."""
 MOST_CLIENTS = 2000
 """Larger federations keep Ward's clusters: of 3,550 clients k-means takes 15 s a round, of 1,500 one."""
 
 
-def groups_of(cosines_MM: Matrix, restarts: int, rng: np.random.Generator) -> Groups:
+def groups_of(squares_MM: Matrix, restarts: int, rng: np.random.Generator) -> Groups:
     """Return the groups by first member, each ascending; one if there are fewer than four clients.
 
     Args:
-        cosines_MM: cosines of the clients' deviations from their mean, 1 on the diagonal.
+        squares_MM: squared Euclidean distances between clients.
         restarts: random starts of k-means, besides Ward's clusters; with 0 these are the result.
     """
-    labels_M = cut(cosines_MM)
+    labels_M = cut(squares_MM)
     if restarts and labels_M.any() and len(labels_M) <= MOST_CLIENTS:
-        labels_M = _moved(_vectors(cosines_MM), labels_M, restarts, rng)
-    return sorted(np.flatnonzero(labels_M == label).tolist() for label in set(labels_M.tolist()))
+        labels_M = _moved(_vectors(squares_MM), labels_M, restarts, rng)
+    return _groups(labels_M)
 
 
-def cut(cosines_MM: Matrix) -> NDArray[np.int64]:
-    """Return the labels, from 0, of Ward's clusters at the number that `number_of_groups` says."""
+def cut(squares_MM: Matrix) -> Labels:
+    """Return the labels, from 0, of Ward's clusters at the number that says most."""
     from scipy.cluster.hierarchy import fcluster, linkage
 
-    num_clients = len(cosines_MM)
-    if num_clients < 2:
+    num_clients = len(squares_MM)
+    if num_clients < 4 or not squares_MM.any():
         return np.zeros(num_clients, np.int64)
-    upper = np.triu_indices(num_clients, 1)
-    tree = linkage(np.sqrt(2.0 * np.maximum(1.0 - cosines_MM[upper], 0.0)), "ward")
-    number = number_of_groups(tree[::-1, 2] ** 2 / 2.0)
-    return np.asarray(fcluster(tree, number, "maxclust") - 1, np.int64)
+    tree = linkage(np.sqrt(squares_MM[np.triu_indices(num_clients, 1)]), "ward")
+    cuts, scores = {}, {}
+    for number in range(2, min(num_clients // 2, MOST_GROUPS) + 1):
+        cuts[number] = np.asarray(fcluster(tree, number, "maxclust") - 1, np.int64)
+        scores[number] = silhouette(squares_MM, _groups(cuts[number])) or 0.0
+    best = max(scores, key=lambda number: scores[number])
+    larger = number_of_groups(tree[::-1, 2] ** 2 / 2.0)
+    is_near = larger > best and scores.get(larger, 0.0) > NEAR * scores[best]
+    return cuts[larger if is_near else best]
 
 
 def number_of_groups(gains: Floats) -> int:
@@ -68,16 +83,20 @@ def number_of_groups(gains: Floats) -> int:
     return 2 + int(np.argmax(worth[: most - 1] / worth[1:most]))
 
 
-def _vectors(cosines_MM: Matrix) -> Floats:
-    """Return vectors with these inner products, a row a client."""
-    squares, axes = np.linalg.eigh(cosines_MM)
-    kept = squares > ROUNDING * squares[-1]
-    return np.asarray(axes[:, kept] * np.sqrt(squares[kept]))
+def _groups(labels_M: Labels) -> Groups:
+    return sorted(np.flatnonzero(labels_M == label).tolist() for label in set(labels_M.tolist()))
 
 
-def _moved(
-    vectors: Floats, labels_M: NDArray[np.int64], restarts: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def _vectors(squares_MM: Matrix) -> Floats:
+    """Return vectors with these squared distances and mean 0, a row a client."""
+    means_M = squares_MM.mean(axis=0)
+    products_MM = (means_M[:, None] + means_M[None, :] - squares_MM - means_M.mean()) / 2.0
+    values, axes = np.linalg.eigh(products_MM)
+    kept = values > ROUNDING * values[-1]
+    return np.asarray(axes[:, kept] * np.sqrt(values[kept]))
+
+
+def _moved(vectors: Floats, labels_M: Labels, restarts: int, rng: np.random.Generator) -> Labels:
     """Return the clusters with the least squares of k-means from Ward's means and from random starts."""
     from sklearn.cluster import KMeans
 

@@ -3,12 +3,12 @@
     OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 500..507                      # development
     OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 1000..1019 --held-out --data ../shared/data
 
-Trains what the folder lacks, then prints a row a family (`benchmarks.groups.families`): in how many federations
-the clusters of a method are the hidden groups; in a family without groups, how many it cuts up. All methods
-decide on the same rounds. *better / worse*: federations in which `evident-groups` is right and OCFL-KM, told the
-number of groups, is not, and the reverse, with the p of the exact paired test. *at most*: the upper 95 % limit
-of the share that `evident-groups` cuts up (Clopper and Pearson, one-sided). *in round*: the rounds in which it
-clusters, median and greatest.
+Trains what the folder lacks, then prints a row a family (`benchmarks.groups.families`): in how many
+federations the clusters of a method are the hidden groups; in a family without groups, how many it cuts up.
+All methods decide on the same rounds. *better / worse*: federations in which `evident-groups` is right and
+OCFL-KM, told the number of groups, is not, and the reverse, with the p of the exact paired test. *at most*:
+the upper 95 % limit of the share that `evident-groups` cuts up (Clopper and Pearson, one-sided). *in
+round*: the rounds in which it clusters, median and greatest.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.groups.decisions import decisions, same
 from benchmarks.groups.families import DEVELOPMENT, HELD_OUT, Settings, has_groups
 from benchmarks.groups.stored import SharedPrefix, shared_prefix_of
+from fedgrid.engine.errors import ConfigError
 
 OURS, TOLD_KMEANS = "evident-groups", "OCFL-KM, told"
 TOLD = "told"
@@ -51,9 +52,15 @@ class Outcome:
 
 
 def outcomes(case: Settings, grouped: bool, rounds: int, folder: Path, data_dir: Path) -> dict[str, Outcome]:
-    """Return what each method makes of a federation; it is trained if the folder does not have it."""
+    """Return what each method makes of a federation; it is trained if the folder does not have it.
+
+    Nothing, if a seed deals a client no image to train on or to be tested on.
+    """
     with threadpool_limits(1):
-        shared_prefix = shared_prefix_of(case, rounds, folder, data_dir)
+        try:
+            shared_prefix = shared_prefix_of(case, rounds, folder, data_dir)
+        except ConfigError:
+            return {}
         return {
             name: _outcome(shared_prefix, grouped, *method)
             for name, method in METHODS.items()
@@ -112,7 +119,7 @@ def tabulate(given: argparse.Namespace, executor: Executor) -> None:
                 outcomes, grouped=grouped, rounds=given.rounds, folder=given.folder, data_dir=given.data
             )
             cases = [{**case, "seed": seed} for case, seed in product(federations, seeds)]
-            found = list(executor.map(compute, cases))
+            found = [each for each in executor.map(compute, cases) if each]
             every += found if grouped else []
             print(row(family, found), flush=True)
     if every:

@@ -1,7 +1,7 @@
 """What an algorithm decides about groups on stored rounds.
 
-Vectors with the same inner products stand for the updates. Products of standardised updates cannot be made from
-these; the stored ones are found where the round cache of a run has them.
+Vectors with the same inner products stand for the updates. Products of standardised updates cannot be made
+from these; the stored ones are found where the round cache of a run has them.
 
 Shapes: K clients of the federation, M of them in a round.
 """

@@ -1,8 +1,8 @@
 """Families of federations, with hidden groups to find or without, as settings of runs.
 
-A federation is one of a family's settings and a seed. A name that begins with "none" says that there are no groups
-to find. What `evident-groups` does was chosen on `DEVELOPMENT` alone; `HELD_OUT` was written down before the first
-run on any of its families.
+A federation is one of a family's settings and a seed. A name that begins with "none" says that there are no
+groups to find. What `evident-groups` does was chosen on `DEVELOPMENT` alone; `HELD_OUT` was written down
+before the first run on any of its families.
 
 `classes` is not a setting of a run: the data set's first classes alone (`few_classes.py`).
 """

@@ -1,8 +1,8 @@
 """Rounds of plain averaging, stored: on them every method decides about groups.
 
 Until an algorithm clusters, its rounds are those of FedAvg, and what it sees of the updates are their inner
-products, as they are and standardised. So a federation is trained once, in this process, and these matrices are
-kept in a folder; to decide again takes milliseconds (`benchmarks.groups.decisions`).
+products, as they are and standardised. So a federation is trained once, in this process, and these matrices
+are kept in a folder; to decide again takes milliseconds (`benchmarks.groups.decisions`).
 
 Shapes: K clients of the federation, M of them in a round.
 """

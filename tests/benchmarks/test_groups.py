@@ -106,6 +106,11 @@ def test_outcomes_say_who_is_right_and_who_cuts_up(tmp_path: Path):
     assert grouped["BCL, round 3"] == Outcome(True, 3)
 
 
+def test_seed_that_leaves_a_client_without_images_has_no_outcome(tmp_path: Path):
+    case = {"clients": 20, "split": {"kind": "overlapping-balanced", "quantity": 0.3}, "seed": 17}
+    assert outcomes(case, True, 3, tmp_path, DATA) == {}
+
+
 def test_paired_counts_by_hand():
     """Three better, none worse: p = 2 / 8."""
     counts = [found(True, False)] * 3 + [found(True, True), found(False, False)]

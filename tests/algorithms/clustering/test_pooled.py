@@ -13,7 +13,7 @@ from fedgrid.algorithms.clustering.pooled import (
     clustering_distances,
     known,
     pool,
-    pooled_cosines,
+    pooled,
 )
 from fedgrid.algorithms.registry import create
 from tests.helpers.small_cases import clients, freeze, play, start, updates_of
@@ -59,14 +59,14 @@ class TestPool:
     def test_mean_over_the_rounds_of_a_pair(self):
         """Clients 0 and 1 meet in both rounds (cosines 0 and 1), 0 and 2 in the second only (0.6)."""
         state = state_of(3, clients((1, 0), (0, 2)), clients((1, 0), (7, 0), (3, 4)))
-        np.testing.assert_allclose(pooled_cosines(state, (0, 1)), [[1, 0.5], [0.5, 1]])
-        np.testing.assert_allclose(pooled_cosines(state, (0, 2)), [[1, 0.6], [0.6, 1]], atol=1e-7)
+        np.testing.assert_allclose(pooled(state, (0, 1)), [[1, 0.5], [0.5, 1]])
+        np.testing.assert_allclose(pooled(state, (0, 2)), [[1, 0.6], [0.6, 1]], atol=1e-7)
 
     def test_pairs_that_never_met_are_not_compared(self):
         state = state_of(3, clients((1, 0), (0, 1)), {2: (1, 1), 0: (1, 0)})
         assert known(state) == (0, 1, 2)
-        assert pooled_cosines(state, (0, 1, 2)) is None
-        assert pooled_cosines(state, (0, 2)) is not None
+        assert pooled(state, (0, 1, 2)) is None
+        assert pooled(state, (0, 2)) is not None
 
 
 class TestDistances:

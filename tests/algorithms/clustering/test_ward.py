@@ -2,24 +2,24 @@
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
 from fedgrid.algorithms.clustering import ward
-from fedgrid.algorithms.clustering.pooled import centred_cosines
 from tests.helpers.small_cases import rng
 
 
 def on_circle(*angles):
-    """Return the cosines between unit vectors at these angles."""
-    return np.cos(np.subtract.outer(angles, angles))
+    """Return the squared distances between unit vectors at these angles."""
+    return 2 - 2 * np.cos(np.subtract.outer(angles, angles))
 
 
 def federation(sizes, seed, spread=0.3, dimensions=12):
-    """Return centred cosines of groups with a direction each, and noise."""
+    """Return squared distances of groups with a direction each, one that all share, and noise."""
     draw = np.random.default_rng(seed)
-    vectors = np.repeat(np.eye(dimensions)[: len(sizes)], sizes, axis=0)
+    vectors = np.repeat(np.eye(dimensions)[: len(sizes)], sizes, axis=0) + 2 * np.eye(dimensions)[-1]
     vectors = vectors + spread * draw.standard_normal(vectors.shape) / np.sqrt(dimensions)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return centred_cosines(vectors @ vectors.T)
+    return cdist(vectors, vectors, "sqeuclidean")
 
 
 def ranges(sizes):
@@ -41,14 +41,40 @@ class TestNumberOfGroups:
         assert ward.number_of_groups(np.array(gains)) == 1
 
 
-@pytest.mark.parametrize("sizes", [(5, 5, 5), (8, 7), (2, 9, 4), (3,) * 6, (2,) * 10])
+@pytest.mark.parametrize("sizes", [(5, 5, 5), (8, 7), (2, 9, 4), (18, 2), (20, 6, 4), (3,) * 6, (2,) * 10])
 def test_groups_are_found_without_being_told_how_many(sizes):
     for seed in range(3):
         assert ward.groups_of(federation(sizes, seed), 5, rng()) == ranges(sizes)
 
 
 def test_clients_without_any_difference_within_groups_are_grouped():
-    assert ward.groups_of(centred_cosines(np.kron(np.eye(3), np.ones((4, 4)))), 5, rng()) == ranges((4, 4, 4))
+    assert ward.groups_of(1 - np.kron(np.eye(3), np.ones((4, 4))), 5, rng()) == ranges((4, 4, 4))
+
+
+def test_clients_that_do_not_differ_are_one_group():
+    assert ward.groups_of(np.zeros((6, 6)), 5, rng()) == [list(range(6))]
+
+
+class TestNumberInTheTree:
+    """Four pairs: two near each other, at angles 0 and 0.5, and two far away, at 1.5 and 3."""
+
+    SQUARES = on_circle(0, 0.04, 0.5, 0.54, 1.5, 1.54, 3, 3.04)
+
+    def test_is_that_of_the_largest_silhouette(self, monkeypatch):
+        monkeypatch.setattr(ward, "NEAR", 2.0)
+        assert len(ward.groups_of(self.SQUARES, 0, rng())) == 4
+
+    def test_is_the_larger_one_of_the_largest_fall_if_its_silhouette_is_near(self, monkeypatch):
+        monkeypatch.setattr(ward, "number_of_groups", lambda gains: 4)
+        squares = on_circle(0, 0.25, 0.5, 0.75, 2.0, 2.25, 2.5, 2.75)
+        assert ward.groups_of(squares, 0, rng()) == ranges((2, 2, 2, 2))
+        monkeypatch.setattr(ward, "NEAR", 1.0)
+        assert ward.groups_of(squares, 0, rng()) == ranges((4, 4))
+
+    def test_is_not_a_smaller_one(self, monkeypatch):
+        monkeypatch.setattr(ward, "number_of_groups", lambda gains: 2)
+        monkeypatch.setattr(ward, "NEAR", 0.0)
+        assert len(ward.groups_of(self.SQUARES, 0, rng())) == 4
 
 
 @pytest.mark.parametrize(
@@ -67,4 +93,4 @@ def test_large_federations_keep_the_clusters_of_the_tree(monkeypatch):
 @pytest.mark.parametrize("num_clients", [0, 1, 2, 3])
 def test_fewer_than_four_clients_are_one_group(num_clients):
     expected = [list(range(num_clients))] if num_clients else []
-    assert ward.groups_of(np.eye(num_clients), 5, rng()) == expected
+    assert ward.groups_of(1 - np.eye(num_clients), 5, rng()) == expected
