@@ -1,10 +1,11 @@
 """Cluster once, as soon as there is evidence of groups; if there is none, never.
 
-Ours. In every round before the clustering the distances between clients' updates, as they are and
-standardised, are averaged over the rounds so far. Ward's tree says how many groups there are, and k-means
-at that number who is in them (`algorithms.clustering.ward`). They become the clusters in the first round in
-which they are those of the round before and evident: tighter than those of rotated clients
-(`algorithms.clustering.evidence`). docs/our-algorithm.md says why, and where it fails.
+Ours. In every round before the clustering the clients are compared in two ways: by the cosine distances of
+their updates as they are, and of standardised ones, each averaged over the rounds so far. In both, Ward's
+tree says how many groups there are, and k-means at that number who is in them
+(`algorithms.clustering.ward`). Groups become the clusters in the first round in which they are those of the
+round before and evident: tighter than those of rotated clients (`algorithms.clustering.evidence`).
+docs/our-algorithm.md says why, and where it fails.
 
 By default each client fine-tunes the model that it is served (`fine_tune`): clients may differ without groups
 to find, and then neither one model nor a cluster's serves them well.
@@ -17,6 +18,7 @@ Shapes: K clients of the federation, M of them seen so far.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -26,26 +28,23 @@ from threadpoolctl import threadpool_limits
 from fedgrid.algorithms.clustering import evidence, graph, ward
 from fedgrid.algorithms.clustering.graph import Groups
 from fedgrid.algorithms.clustering.latecomers import split_among
-from fedgrid.algorithms.clustering.pooled import MET, add, known, pooled
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
+from fedgrid.algorithms.clustering.pooled import MET, add, have_met, known, pooled
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State
 from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.updates import Matrix, Updates
+from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings, moving
 
-AS_THEY_ARE, STANDARDISED = "pooled_distances_KK", "pooled_standardised_KK"
-"""Sums of cosine distances over the rounds in which a pair sent updates, float64."""
-FOUND, ASKED = "found_K", "rounds_asked"
-"""The groups of the round before, int64, shape (K,), -1 for clients not seen yet; and the number of rounds in
-which groups were looked for, int64."""
-MEMORY = (AS_THEY_ARE, STANDARDISED, MET, FOUND, ASKED)
-SHARE = 0.8
-"""What distances of standardised updates count; those of updates as they are count the rest."""
+KINDS = ("as_they_are", "standardised")
+"""Updates as they are show groups that differ by much in a few entries; standardised ones, in which all
+entries count alike, those that differ by a little in many."""
+ASKED = "rounds_asked"
+"""In how many rounds groups were looked for, int64, of the arrays of a state."""
 
 
 class EvidentGroupsSettings(FedOptSettings):
     """How evident groups must be, and how long they are searched for."""
 
-    evidence: Annotated[float, Field(gt=0)] = 7.0
+    evidence: Annotated[float, Field(gt=0)] = 9.0
     """By how many standard deviations groups must be tighter than those of rotated clients."""
     window: Annotated[int, Field(ge=2)] = 8
     """Rounds in which groups are looked for, from the first in which every two clients have met. Each asks
@@ -54,10 +53,23 @@ class EvidentGroupsSettings(FedOptSettings):
     """Random starts of k-means besides Ward's clusters; with 0 these are the groups."""
 
 
+@dataclass(frozen=True)
+class Found:
+    """The groups that one kind of distances shows in a round."""
+
+    groups: Groups
+    """Client ids, by first member."""
+    score: float
+    """How evident they are; 0 if they are not those of the round before, or have no score."""
+    silhouette: float | None
+
+
 class EvidentGroups(FedOpt):
     """One clustering, when groups are evident; FedOpt before it, and if they never are.
 
-    Memory until the clustering or the window's end: `MEMORY`.
+    Memory until the clustering or the window's end, for each kind of distances: their sums over the rounds
+    in which a pair sent updates (float64, shape (K, K)), and the groups of the round before (int64, shape
+    (K,), -1 for clients not seen yet). Beside these `rounds_met_KK` and `rounds_asked`.
     """
 
     settings: EvidentGroupsSettings
@@ -69,7 +81,8 @@ class EvidentGroups(FedOpt):
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of one cluster, no groups found yet."""
         state = super().init(layout, num_clients, fresh, rng)
-        return _note(state.keep(**{ASKED: np.zeros((), np.int64)}), [])
+        nobody_K = {_found_in(kind): np.full(num_clients, -1, np.int64) for kind in KINDS}
+        return state.keep(**{ASKED: np.zeros((), np.int64)}, **nobody_K)
 
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
@@ -80,62 +93,55 @@ class EvidentGroups(FedOpt):
         which latecomers are compared with it.
         """
         part = moving(updates)
-        if FOUND not in state.arrays or not part.clients:
+        if ASKED not in state.arrays or not part.clients:
             return state, Diagnostics()
-        distances = {
-            AS_THEY_ARE: part.cosine_distances_KK,
-            STANDARDISED: part.standardised_distances_KK,
-        }
-        state = add(state, part.clients, distances)
+        distances = (part.cosine_distances_KK, part.standardised_distances_KK)
+        state = add(state, part.clients, dict(zip(map(_pooled_in, KINDS), distances, strict=True)))
         clients = known(state)
-        squares_MM = squared_distances(state, clients)
-        if squares_MM is None or len(clients) < 2:
+        if not have_met(state, clients):
             return state, Diagnostics()
         with threadpool_limits(limits=1):
-            positions = ward.groups_of(squares_MM, self.settings.restarts, rng)
-            silhouette = graph.silhouette(squares_MM, positions)
-            groups = [[clients[place] for place in group] for group in positions]
-            noted = _note(state, groups)
-            held = np.array_equal(noted.arrays[FOUND], state.arrays[FOUND])
-            score = evidence.score(squares_MM, positions, rng) if held else None
-        if score is None or score <= self.settings.evidence or not _can_place_latecomers(state, groups, part):
-            return self._asked(noted), Diagnostics(silhouette=silhouette)
-        return _split(state, groups, updates), Diagnostics(clustered=True, silhouette=silhouette)
+            found = [self._look(state, kind, clients, rng) for kind in KINDS]
+        best = max(found, key=lambda each: each.score)
+        evident = best.score > self.settings.evidence and _can_place_latecomers(state, best.groups, part)
+        state = _split(state, best.groups, updates) if evident else self._asked(state, found)
+        return state, Diagnostics(clustered=evident, silhouette=best.silhouette)
 
-    def _asked(self, state: State) -> State:
+    def _look(self, state: State, kind: str, clients: Sequence[int], rng: np.random.Generator) -> Found:
+        """Return the groups that the distances of this kind show."""
+        squares_MM = pooled(state, clients, _pooled_in(kind))
+        positions = ward.groups_of(squares_MM, self.settings.restarts, rng)
+        groups = [[clients[place] for place in group] for group in positions]
+        held = np.array_equal(_labels(groups, len(state.labels_K)), state.arrays[_found_in(kind)])
+        score = evidence.score(squares_MM, positions, rng) if held else None
+        return Found(groups, score or 0.0, graph.silhouette(squares_MM, positions))
+
+    def _asked(self, state: State, found: Sequence[Found]) -> State:
         """Return the state after a round without evidence; it remembers nothing once the window is over."""
         asked = state.arrays[ASKED] + 1
         if asked >= self.settings.window:
-            return state.without(*MEMORY)
-        return state.keep(**{ASKED: np.asarray(asked)})
+            return _forget(state)
+        labels_K = {
+            _found_in(kind): _labels(each.groups, len(state.labels_K))
+            for kind, each in zip(KINDS, found, strict=True)
+        }
+        return state.keep(**{ASKED: np.asarray(asked)}, **labels_K)
 
 
-def squared_distances(state: State, clients: Sequence[int]) -> Matrix | None:
-    """Return how far apart these clients are, shape (M, M); None if two of them never met.
-
-    Cosine distances of their updates, as they are and standardised, mean over the rounds, each divided by its
-    mean over pairs. Both are squared Euclidean distances. All entries of standardised updates count alike:
-    they show groups that differ by a little in many entries; updates as they are show those that differ by
-    much in a few.
-    """
-    as_they_are_MM = pooled(state, clients, AS_THEY_ARE)
-    standardised_MM = pooled(state, clients, STANDARDISED)
-    if as_they_are_MM is None or standardised_MM is None or not as_they_are_MM.any():
-        return as_they_are_MM
-    return (1.0 - SHARE) * _of_mean_one(as_they_are_MM) + SHARE * _of_mean_one(standardised_MM)
+def _pooled_in(kind: str) -> str:
+    return f"pooled_{kind}_KK"
 
 
-def _of_mean_one(distances_MM: Matrix) -> Matrix:
-    num_clients = len(distances_MM)
-    return distances_MM * (num_clients * (num_clients - 1) / float(distances_MM.sum()))
+def _found_in(kind: str) -> str:
+    return f"found_{kind}_K"
 
 
-def _note(state: State, groups: Groups) -> State:
-    """Return the state with these groups of client ids, numbered by their first member."""
-    found_K = np.full(len(state.labels_K), -1, np.int64)
+def _labels(groups: Groups, num_clients: int) -> Labels:
+    """Return each client's group, numbered by their first members; -1 for clients in none."""
+    labels_K = np.full(num_clients, -1, np.int64)
     for number, group in enumerate(groups):
-        found_K[group] = number
-    return state.keep(**{FOUND: found_K})
+        labels_K[group] = number
+    return labels_K
 
 
 def _can_place_latecomers(state: State, groups: Groups, part: Updates) -> bool:
@@ -147,4 +153,8 @@ def _split(state: State, groups: Groups, updates: Updates) -> State:
     """Return the state with a cluster for each group; clients that were never seen wait."""
     seen = {client for group in groups for client in group}
     view = updates.select(updates.clients, absent=set(range(len(state.labels_K))) - seen)
-    return split_among(state.without(*MEMORY), 0, groups, view)
+    return split_among(_forget(state), 0, groups, view)
+
+
+def _forget(state: State) -> State:
+    return state.without(MET, ASKED, *map(_pooled_in, KINDS), *map(_found_in, KINDS))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.updates import Matrix
 
-DRAWS = 60
+DRAWS = 100
 """Rotations that a score compares with."""
 MOST_CLIENTS = 300
 """Of larger federations as many clients are looked at, drawn at random: their groups are as tight."""

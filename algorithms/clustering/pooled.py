@@ -44,8 +44,8 @@ def clustering_distances(state: State, members: Updates, settings: CosineSetting
     Members that never met by an update that has a direction are compared by this round alone.
     """
     distances_MM = _distances(members, settings.standardise)
-    if settings.pool_rounds and (cosines_MM := pooled(state, members.clients)) is not None:
-        distances_MM = 1.0 - cosines_MM
+    if settings.pool_rounds and have_met(state, members.clients):
+        distances_MM = 1.0 - pooled(state, members.clients)
     if settings.centre:
         distances_MM = 1.0 - centred_cosines(1.0 - distances_MM)
     return distances_MM
@@ -88,11 +88,15 @@ def known(state: State) -> tuple[int, ...]:
     return tuple(np.flatnonzero(np.diagonal(state.arrays[MET])).tolist())
 
 
-def pooled(state: State, clients: Sequence[int], name: str = POOLED) -> Matrix | None:
-    """Return what rounds say about pairs of these clients, on average; None if two of them never met."""
+def have_met(state: State, clients: Sequence[int]) -> bool:
+    """Return whether every two of these clients have sent updates in one round."""
+    return not (state.arrays[MET][np.ix_(clients, clients)] == 0).any()
+
+
+def pooled(state: State, clients: Sequence[int], name: str = POOLED) -> Matrix:
+    """Return what rounds say about pairs of these clients, on average, shape (M, M). All must have met."""
     pairs = np.ix_(clients, clients)
-    met_MM = state.arrays[MET][pairs]
-    return None if (met_MM == 0).any() else state.arrays[name][pairs] / met_MM
+    return np.asarray(state.arrays[name][pairs] / state.arrays[MET][pairs])
 
 
 def _distances(updates: Updates, standardise: bool) -> Matrix:

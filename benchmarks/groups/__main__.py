@@ -1,7 +1,7 @@
 """Who finds the hidden groups exactly, and who cuts up where there are none?
 
-    OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 500..507                      # development
-    OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 1000..1019 --held-out --data ../shared/data
+    OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 500..507                   # development
+    OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 1000.. --federations 40 --held-out
 
 Trains what the folder lacks, then prints a row a family (`benchmarks.groups.families`): in how many
 federations the clusters of a method are the hidden groups; in a family without groups, how many it cuts up.
@@ -106,8 +106,6 @@ def rounds_of(found: Sequence[Mapping[str, Outcome]]) -> str:
 
 def tabulate(given: argparse.Namespace, executor: Executor) -> None:
     """Print the table, row by row."""
-    first, _, last = given.seeds.partition("..")
-    seeds = range(int(first), int(last or first) + 1)
     print(f"| seeds {given.seeds} | federations | {' | '.join(METHODS)} | better / worse (p) | in round |")
     print(f"|{' --- |' * (len(METHODS) + 4)}")
     families = HELD_OUT if given.held_out else DEVELOPMENT
@@ -118,6 +116,7 @@ def tabulate(given: argparse.Namespace, executor: Executor) -> None:
             compute = partial(
                 outcomes, grouped=grouped, rounds=given.rounds, folder=given.folder, data_dir=given.data
             )
+            seeds = seeds_of(given.seeds, -(-given.federations // len(federations)))
             cases = [{**case, "seed": seed} for case, seed in product(federations, seeds)]
             found = [each for each in executor.map(compute, cases) if each]
             every += found if grouped else []
@@ -126,11 +125,19 @@ def tabulate(given: argparse.Namespace, executor: Executor) -> None:
         print(row("**all with groups**", every))
 
 
+def seeds_of(text: str, count: int) -> range:
+    """Return the seeds of `500..507`, of `500` alone, or `count` of them from the first of `500..` on."""
+    first, dots, last = text.partition("..")
+    end = int(last) + 1 if last else int(first) + (count if dots else 1)
+    return range(int(first), end)
+
+
 def main() -> None:
     """Print a row a family."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, help="Where the stored rounds are.")
-    parser.add_argument("--seeds", default="500..507")
+    parser.add_argument("--seeds", default="500..507", help="500..507, or 500.. and --federations.")
+    parser.add_argument("--federations", type=int, default=1, help="A family has at least as many.")
     parser.add_argument("--held-out", action="store_true", help="The families that nothing was chosen on.")
     parser.add_argument("--only", default="", help="A part of a family's name.")
     parser.add_argument("--rounds", type=int, default=15, help="With partial participation more.")

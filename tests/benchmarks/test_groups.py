@@ -5,7 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.groups.__main__ import OURS, TOLD_KMEANS, Outcome, limit, outcomes, paired, rounds_of
+from benchmarks.groups.__main__ import (
+    OURS,
+    TOLD_KMEANS,
+    Outcome,
+    limit,
+    outcomes,
+    paired,
+    rounds_of,
+    seeds_of,
+)
 from benchmarks.groups.decisions import decisions, same, stand_ins
 from benchmarks.groups.families import DEVELOPMENT, HELD_OUT, has_groups
 from benchmarks.groups.few_classes import with_dataset
@@ -128,3 +137,10 @@ def test_limit_of_nothing_seen():
 def test_families_without_groups_are_named_so():
     assert has_groups("60 clients")
     assert not has_groups("none, noisy labels")
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("500..502", [500, 501, 502]), ("7", [7]), ("1000..", [1000, 1001])]
+)
+def test_seeds_are_a_range_or_as_many_as_are_asked_for(text, seeds):
+    assert list(seeds_of(text, 2)) == seeds

@@ -11,6 +11,7 @@ from fedgrid.algorithms.clustering.pooled import (
     CosineSettings,
     centred_cosines,
     clustering_distances,
+    have_met,
     known,
     pool,
     pooled,
@@ -65,8 +66,8 @@ class TestPool:
     def test_pairs_that_never_met_are_not_compared(self):
         state = state_of(3, clients((1, 0), (0, 1)), {2: (1, 1), 0: (1, 0)})
         assert known(state) == (0, 1, 2)
-        assert pooled(state, (0, 1, 2)) is None
-        assert pooled(state, (0, 2)) is not None
+        assert not have_met(state, (0, 1, 2))
+        assert have_met(state, (0, 2))
 
 
 class TestDistances:
