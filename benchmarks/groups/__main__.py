@@ -111,7 +111,7 @@ def tabulate(given: argparse.Namespace, executor: Executor) -> None:
     families = HELD_OUT if given.held_out else DEVELOPMENT
     every: list[Mapping[str, Outcome]] = []
     for family, federations in families.items():
-        if given.only in family:
+        if given.only in family and not any(part in family for part in given.skip):
             grouped = has_groups(family)
             compute = partial(
                 outcomes, grouped=grouped, rounds=given.rounds, folder=given.folder, data_dir=given.data
@@ -140,6 +140,7 @@ def main() -> None:
     parser.add_argument("--federations", type=int, default=1, help="A family has at least as many.")
     parser.add_argument("--held-out", action="store_true", help="The families that nothing was chosen on.")
     parser.add_argument("--only", default="", help="A part of a family's name.")
+    parser.add_argument("--skip", action="append", default=[], help="The same; may be repeated.")
     parser.add_argument("--rounds", type=int, default=15, help="With partial participation more.")
     parser.add_argument("--jobs", type=int, default=1, help="Processes.")
     parser.add_argument("--data", type=Path, default=Path("data"))
