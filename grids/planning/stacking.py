@@ -7,7 +7,6 @@ as many processes on a GPU as the plan of either way has.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from fedgrid.grids.planning.gpu_speed import Crowd, Speeds, speeds, speeds_on_cl
 from fedgrid.grids.planning.images import expected_images
 from fedgrid.grids.presets.grid import Grid, Stacking
 from fedgrid.grids.ray_cluster.cluster import num_to_place, placements
+from fedgrid.grids.ray_cluster.gpus import Gpu, open_here, open_on_cluster
 
 WORTHWHILE = 1.1
 """How many times as fast stacks must be, to change the last bits of a grid's numbers for it."""
@@ -37,18 +37,20 @@ Load = Callable[[Sequence[str]], Grid]
 class OnGpu:
     """What is measured on a GPU."""
 
+    opens: Callable[[Request], Sequence[Gpu]]
+    """Opens all GPUs, and tells of their free memory."""
     memory: Measure
     speeds: Callable[[tuple[Crowd, ...]], Speeds]
 
 
 def here() -> OnGpu:
     """Return what measures on this machine's GPU."""
-    return OnGpu(measure, speeds)
+    return OnGpu(open_here, measure, speeds)
 
 
 def on_cluster() -> OnGpu:
     """Return what measures on a GPU of the cluster that Ray is connected to."""
-    return OnGpu(measure_on_cluster, speeds_on_cluster)
+    return OnGpu(open_on_cluster, measure_on_cluster, speeds_on_cluster)
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def decide(
         by_shared_prefix: as in `num_to_place`.
 
     Raises:
-        ConfigError: a run of the grid as it is fits on no GPU, or cannot be trained.
+        ConfigError: a GPU cannot be used, or a run of the grid as it is fits on none or cannot be trained.
     """
     if not any(node.gpus >= 1 for node in nodes):
         return Stacking(1, "there is no GPU")
@@ -94,7 +96,12 @@ def decide(
         load(Stacking(clients, "").changes)
     except ConfigError as error:
         return Stacking(1, f"these runs cannot be stacked ({_cause(error)})")
-    place = partial(_placed, nodes, request, data_dir, on_gpu.memory, by_shared_prefix)
+    gpus = on_gpu.opens(request)
+
+    def place(runs: Sequence[RunConfig]) -> _Way:
+        fitting = with_measured_share(runs, nodes, request, data_dir, on_gpu.memory, gpus)
+        return _placed(runs, nodes, fitting, by_shared_prefix=by_shared_prefix)
+
     alone = place(grid.runs)
     try:
         clients, stacked = _that_fit(clients, lambda changes: place(load(changes).runs))
@@ -129,14 +136,8 @@ def _that_fit(clients: int, place: Callable[[Sequence[str]], _Way]) -> tuple[int
 
 
 def _placed(
-    nodes: Sequence[Node],
-    request: Request,
-    data_dir: Path,
-    memory: Measure,
-    by_shared_prefix: bool,
-    runs: Sequence[RunConfig],
+    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_shared_prefix: bool
 ) -> _Way:
-    request = with_measured_share(runs, nodes, request, data_dir, memory)
     waiting = num_to_place(runs, by_shared_prefix=by_shared_prefix)
     gpus = sum(int(node.gpus) for node in nodes)
     places = placements(runs, nodes, request, by_shared_prefix=by_shared_prefix).values()

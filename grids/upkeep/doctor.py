@@ -1,4 +1,4 @@
-"""`fedgrid doctor`: what fedgrid finds here, to paste into a bug report. Starts and writes nothing."""
+"""`fedgrid doctor`: what fedgrid finds here, to paste into a bug report. Starts no Ray, writes nothing."""
 
 import json
 import os

@@ -1,7 +1,8 @@
 """Whether the GPUs of this machine can be used: torch's build against the driver, memory, modes, MIG, MPS.
 
-The driver is asked (NVML, by the copy that Ray brings), which takes no memory of a GPU. Sources: NVIDIA's
-"CUDA Compatibility" for the drivers that a build needs, "Multi-Process Service" for the place of MPS' pipes.
+The driver is asked (NVML, by the copy that Ray brings); if all is well, processes open the GPUs for a moment.
+Sources: NVIDIA's "CUDA Compatibility" for the drivers that a build needs, "Multi-Process Service" for the
+place of MPS' pipes.
 """
 
 import os
@@ -13,6 +14,9 @@ from typing import Any
 
 import torch
 
+from fedgrid.engine.clients.placement import Request
+from fedgrid.engine.errors import ConfigError
+from fedgrid.grids.ray_cluster.gpus import open_here
 from fedgrid.grids.ray_cluster.nodes import PART, why
 from fedgrid.grids.upkeep.section import Section
 
@@ -78,11 +82,23 @@ def look() -> Section:
         found.problems += _without_kernels()
     for card in shown:
         found.problems += _problems(card)
+    if not found.problems:
+        _open(found)
     if len({card.name for card in shown}) > 1 and ORDER not in os.environ:
         found.facts["order"] = (
             f"the GPUs differ, and CUDA numbers the fastest first; {ORDER}=PCI_BUS_ID numbers them as above"
         )
     return found
+
+
+def _open(found: Section) -> None:
+    """Have a process open each GPU, as clients do: what stops it is known then, and what it may take."""
+    try:
+        opened = open_here(Request())
+    except ConfigError as error:
+        found.problems.append(str(error))
+    else:
+        found.facts["opened"] = ", ".join(f"{gpu.name} with {_gib(gpu.free)} for clients" for gpu in opened)
 
 
 def _built() -> str:

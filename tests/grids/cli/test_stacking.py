@@ -33,7 +33,7 @@ class Machine:
         monkeypatch.setattr(stacking, "cluster_nodes", lambda: self.nodes)
         monkeypatch.setattr(stacking, "connected", nullcontext)
         for name in ("here", "on_cluster"):
-            monkeypatch.setattr(decisions, name, lambda: OnGpu(self.memory, self.speeds))
+            monkeypatch.setattr(decisions, name, lambda: OnGpu(lambda request: (), self.memory, self.speeds))
         monkeypatch.setattr(launch, "OnRay", lambda todo, options: InProcess(options))
 
     @property

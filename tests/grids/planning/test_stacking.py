@@ -10,6 +10,7 @@ from fedgrid.grids.planning.gpu_probe import Taken
 from fedgrid.grids.planning.stacking import OnGpu, decide, largest_stack
 from fedgrid.grids.presets.grid import Stacking
 from fedgrid.grids.presets.load import load_grid
+from fedgrid.grids.ray_cluster.gpus import Gpu as Opened
 
 NOWHERE = Path("nowhere")
 ONE_GPU = [Node(32, 1)]
@@ -27,7 +28,7 @@ class Gpu:
 
     def __init__(self, alone=1000.0, stacked=3000.0, per_client=100 * MB, whole=8 * GB):
         self.speed, self.per_client, self.whole = {False: alone, True: stacked}, per_client, whole
-        self.crowds, self.measured = [], []
+        self.crowds, self.measured, self.free = [], [], ()
 
     def memory(self, workloads):
         stacks = [workload.training.stacked for workload in workloads]
@@ -44,7 +45,7 @@ class Gpu:
 
     @property
     def tools(self):
-        return OnGpu(self.memory, self.speeds)
+        return OnGpu(lambda request: self.free, self.memory, self.speeds)
 
 
 def decided(gpu, load=None, nodes=ONE_GPU, request=Request(), **options):  # noqa: B008
@@ -102,6 +103,15 @@ def test_stack_that_does_not_fit_is_halved():
     gpu = Gpu(per_client=600 * MB)
     assert decided(gpu).clients == 7
     assert gpu.measured == [1, 15, 7]
+
+
+def test_stack_must_fit_into_what_is_free():
+    """15 x 0.1 + 0.5 GB and a quarter more are 2.5 GB."""
+    gpu = Gpu(per_client=100 * MB)
+    gpu.free = (Opened("GPU 0", 26 * GB // 10, 8 * GB),)
+    assert decided(gpu).clients == 15
+    gpu.free = (Opened("GPU 0", 24 * GB // 10, 8 * GB),)
+    assert decided(gpu).clients == 7
 
 
 def test_not_even_two_stacked_clients_fit():

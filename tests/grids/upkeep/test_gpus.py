@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from fedgrid.engine.errors import ConfigError
+from fedgrid.grids.ray_cluster.gpus import Gpu
 from fedgrid.grids.upkeep import gpus
 
 GIB = 2**30
@@ -76,6 +78,11 @@ def look(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(gpus.PIPES, str(tmp_path))
 
+    def opens(cards):
+        if any(card.get("busy") for card in cards):
+            raise ConfigError("GPU 0 cannot be used: CUDA error: devices are busy or unavailable")
+        return [Gpu(f"GPU {place}", 38 * GIB, 40 * GIB) for place in range(len(cards))]
+
     def look(
         *cards,
         usable=True,
@@ -88,6 +95,7 @@ def look(monkeypatch, tmp_path):
         if shown is not None:
             monkeypatch.setenv(gpus.SHOWN, shown)
         monkeypatch.setattr(gpus, "_nvml", lambda: Nvml(*cards, **nvml))
+        monkeypatch.setattr(gpus, "open_here", lambda request: opens(cards))
         monkeypatch.setattr(gpus, "why", lambda: "The NVIDIA driver is too old (found version 11040)")
         monkeypatch.setattr(torch.version, "cuda", cuda)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: usable)
@@ -115,6 +123,7 @@ def test_gpus_that_can_be_used_are_described(look):
     assert found.facts["driver"] == "580.65.06, made for CUDA 13.0"
     assert found.facts["GPU 1"] == "NVIDIA A100, 10.0 GiB free of 40.0 GiB, compute mode default"
     assert found.facts["CUDA sees"] == "0: NVIDIA A100 (sm_80), 1: NVIDIA A100 (sm_80)"
+    assert found.facts["opened"] == "GPU 0 with 38.0 GiB for clients, GPU 1 with 38.0 GiB for clients"
     assert found.facts["MPS"] == "off"
 
 
@@ -144,6 +153,12 @@ def test_torch_for_cpus_is_a_problem_where_there_are_gpus(look):
 def test_gpu_that_clients_cannot_share_is_a_problem(look, card, parts):
     [problem] = look(card).problems
     assert all(part in problem for part in parts)
+
+
+def test_gpu_that_cannot_be_opened_is_a_problem_with_the_cause(look):
+    assert look({"busy": True}).problems == [
+        "GPU 0 cannot be used: CUDA error: devices are busy or unavailable"
+    ]
 
 
 def test_exclusive_mode_is_right_with_mps(look, tmp_path):
