@@ -178,18 +178,24 @@ def _faster(clients: int, alone: _Way, stacked: _Way, data_dir: Path, on_gpu: On
         for way in (slow, fast)
     )
     times = seconds / less
-    named = [
-        f"{kind.crowds[0].workload.model} {two:,.0f} images/s in {_processes(stacked.processes)}, "
+    speeds = [
+        f"{_named(kind)} {two:,.0f} images/s in {stacked.processes} process{'es' * (stacked.processes > 1)}, "
         f"{one:,.0f} in {alone.processes}"
         for kind, one, two in zip(kinds, slow, fast, strict=True)
     ]
-    more = f", and {len(named) - KINDS_NAMED} more kinds" if len(named) > KINDS_NAMED else ""
+    more = f", and {len(speeds) - KINDS_NAMED} more kinds" if len(speeds) > KINDS_NAMED else ""
     return Stacking(
         clients if times >= WORTHWHILE else 1,
         f"stacks of {clients} clients are {times:.2f} times as fast as a client an actor: "
-        f"{'; '.join(named[:KINDS_NAMED])}{more}; each process needs {stacked.request.least_gpu_share:g} and "
-        f"{alone.request.least_gpu_share:g} of a GPU's memory",
+        f"{'; '.join(speeds[:KINDS_NAMED])}{more}; a process needs {stacked.request.least_gpu_share:g} of a "
+        f"GPU's memory, with one client {alone.request.least_gpu_share:g}",
     )
+
+
+def _named(kind: _Kind) -> str:
+    load = kind.crowds[0].workload
+    _, height, width = load.shape
+    return f"{load.model} {height}x{width}"
 
 
 def _kinds(alone: _Way, stacked: _Way, data_dir: Path) -> dict[Workload, _Kind]:
@@ -214,7 +220,3 @@ def _kinds(alone: _Way, stacked: _Way, data_dir: Path) -> dict[Workload, _Kind]:
 def _cause(error: Exception) -> str:
     """Return an error's message without its advice, which is about what the user asked for."""
     return str(error).partition("; ")[0]
-
-
-def _processes(count: int) -> str:
-    return f"{count} process{'es' * (count > 1)}"

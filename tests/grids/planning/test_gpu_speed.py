@@ -11,6 +11,7 @@ from fedgrid.engine.training.settings import LocalTraining
 from fedgrid.grids.planning import gpu_speed
 from fedgrid.grids.planning.gpu_probe import Workload
 from fedgrid.grids.planning.gpu_speed import Crowd, speeds
+from tests.helpers.gpu_stand_in import StandIn
 
 SETTINGS = LocalTraining(local_epochs=1, batch_size=4, optimizer="sgd", learning_rate=0.01)
 DIGITS = Workload("digitnet", (1, 8, 8), 10, SETTINGS)
@@ -69,6 +70,16 @@ def test_processes_that_do_not_answer_are_told(monkeypatch):
     monkeypatch.setattr(gpu_speed, "SECONDS", 0.0)
     with pytest.raises(RunError, match="timing 1 processes .* more than 0 s, or one of them died"):
         speeds([ALONE], "cpu", threads)
+
+
+@pytest.mark.parametrize("crowd", [ALONE, TOGETHER])
+def test_turn_is_taken_on_the_gpu(crowd):
+    with StandIn() as gpu:
+        turn = gpu_speed._first_turn(crowd, "cuda")
+        assert turn is not None
+        gpu.forget()
+        assert turn()
+        assert gpu.peak > crowd.workload.training.stacked * 8 * 64
 
 
 def test_spawned_processes_train_at_the_same_time():

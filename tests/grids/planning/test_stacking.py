@@ -58,7 +58,7 @@ def test_stacks_are_taken_where_they_are_faster_and_the_line_has_what_was_measur
     found = decided(gpu)
     assert found.clients == 15
     assert found.changes == ("training.stacked=15",)
-    for part in ("3.00 times", "digitnet 3,000 images/s in 1 process, 1,000 in 8", "training.stacked=15"):
+    for part in ("3.00 times", "digitnet 8x8 3,000 images/s in 1 process, 1,000 in 8", "training.stacked=15"):
         assert part in str(found)
     assert "\n" not in str(found)
 
