@@ -19,6 +19,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.ray_cluster.gpus import open_here
 from fedgrid.grids.ray_cluster.nodes import PART, why
 from fedgrid.grids.upkeep.section import Section
+from fedgrid.grids.upkeep.slurm import granted_gpus
 
 NEEDED_DRIVER = {"11": "450", "12": "525", "13": "580"}
 """CUDA's major version that torch is built for -> the oldest driver, by minor version compatibility."""
@@ -67,6 +68,10 @@ def look() -> Section:
     found.facts["driver"] = driver
     if not cards:
         found.facts["GPUs"] = f"{_by_torch()}; grids train on the CPU" if not _usable() else _by_torch()
+        if (granted := granted_gpus()) and not _usable():
+            found.problems.append(
+                f"Slurm has granted {granted} here, but the driver {driver}: ask the site, or ask for none"
+            )
         return found
     found.facts["MPS"] = f"on, pipes in {_mps()}" if _mps() else "off"
     for card in cards:
@@ -117,7 +122,7 @@ def _driver_and_cards() -> tuple[str, Sequence[Card]]:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        return f"none of NVIDIA's answers ({error})", ()
+        return f"does not answer ({error})", ()
     try:
         version, cuda = nvml.nvmlSystemGetDriverVersion(), nvml.nvmlSystemGetCudaDriverVersion()
         cards = [_card(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]

@@ -26,6 +26,11 @@ def num_nodes() -> int:
     return _number("SLURM_JOB_NUM_NODES") or 1
 
 
+def granted_gpus() -> int:
+    """Return how many GPUs of this node the job has; 0 outside one."""
+    return _number("SLURM_GPUS_ON_NODE") or 0
+
+
 def look() -> Section:
     """Return what is found; without Slurm one line."""
     number = job()
@@ -61,7 +66,7 @@ def _cpus(found: Section) -> None:
 
 
 def _gpus(found: Section) -> None:
-    granted, shown = _number("SLURM_GPUS_ON_NODE") or 0, os.environ.get(SHOWN)
+    granted, shown = granted_gpus(), os.environ.get(SHOWN)
     named = [name for name in (shown or "").split(",") if name]
     told = f"{SHOWN} is not set" if shown is None else f"{SHOWN}={shown}"
     found.facts["GPUs"] = f"{granted} on this node; {told}"

@@ -74,7 +74,7 @@ class Nvml:
 @pytest.fixture
 def look(monkeypatch, tmp_path):
     """Return a function that looks at cards which torch can use, or not, for a cause."""
-    for name in (gpus.SHOWN, gpus.ORDER):
+    for name in (gpus.SHOWN, gpus.ORDER, "SLURM_GPUS_ON_NODE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(gpus.PIPES, str(tmp_path))
 
@@ -114,6 +114,13 @@ def test_machine_without_a_driver_is_well(look):
     assert found.problems == []
     assert "Shared Library Not Found" in found.facts["driver"]
     assert "grids train on the CPU" in found.facts["GPUs"]
+
+
+def test_gpu_that_slurm_has_granted_and_no_driver_answers_for_is_a_problem(look, monkeypatch):
+    monkeypatch.setenv("SLURM_GPUS_ON_NODE", "2")
+    [problem] = look(driver="", usable=False).problems
+    assert "granted 2" in problem
+    assert "Shared Library Not Found" in problem
 
 
 def test_gpus_that_can_be_used_are_described(look):
