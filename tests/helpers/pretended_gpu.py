@@ -1,7 +1,8 @@
 """Opens a pretended GPU, as `fedgrid.grids.ray_cluster.open_gpu` opens a real one: `COMMAND`.
 
 What GPUs are like is in the variable PRETENDED, as JSON by name: `free` and `total` bytes, `cause` of a
-failure, `alone` for one that takes a process at a time, `hangs`, `dies`.
+failure, `alone` for one that takes a process at a time, `hangs`, `dies`. A GPU that is named after the
+command is busy.
 """
 
 import json
@@ -27,7 +28,7 @@ def opened(gpu: dict[str, object], mark: Path) -> dict[str, object]:
 def main() -> None:
     """Do what the module says."""
     name = os.environ["CUDA_VISIBLE_DEVICES"]
-    gpu = json.loads(os.environ["PRETENDED"])[name]
+    gpu = {"cause": BUSY} if name in sys.argv[1:] else json.loads(os.environ["PRETENDED"])[name]
     if gpu.get("dies"):
         raise RuntimeError("CUDA error: unknown error")
     sys.stdin.readline()
