@@ -18,11 +18,12 @@ from pathlib import Path
 from fedgrid.engine.clients.placement import GPU_SHARE, Node, Request
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find
-from fedgrid.engine.errors import ConfigError, FedgridError, RunError
+from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.plugins import active
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.gpu_probe import TIMEOUT, Taken, Workload, measure
 from fedgrid.grids.planning.images import expected_images
+from fedgrid.grids.ray_cluster.gpu_task import on_a_gpu
 from fedgrid.grids.ray_cluster.gpus import Gpu, open_here
 
 SPARE = 1.25
@@ -174,24 +175,7 @@ def measure_on_cluster(workloads: tuple[Workload, ...]) -> Taken:
         ConfigError: a model cannot be trained with these settings.
         RunError: no GPU is free, or measuring fails.
     """
-    import ray
-
-    # A worker that stayed for further tasks would keep its CUDA context.
-    # No CPU: all of them may be reserved.
-    once = ray.remote(num_cpus=0, num_gpus=1 / STEPS, max_retries=0, max_calls=1)
-    task = once(measure).remote(workloads)
-    try:
-        taken: Taken = ray.get(task, timeout=2 * TIMEOUT)
-    except ray.exceptions.GetTimeoutError as error:
-        ray.cancel(task, force=True)
-        raise RunError("no GPU was free to measure the memory that a client takes") from error
-    except ray.exceptions.RayTaskError as error:
-        cause = error.cause
-        if isinstance(cause, FedgridError):
-            raise cause from error
-        why = str(cause).partition(". ")[0]
-        raise RunError(f"measuring what a client takes on a GPU failed ({why})") from error
-    return taken
+    return on_a_gpu(measure, "measuring what a client takes on a GPU", 2 * TIMEOUT, workloads)
 
 
 def _image_bytes(run: RunConfig, data_dir: Path) -> int:

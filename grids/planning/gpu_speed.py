@@ -21,6 +21,7 @@ from fedgrid.engine.gpu_errors import is_out_of_memory, telling
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.plugins import active
 from fedgrid.grids.planning.gpu_probe import TIMEOUT, Workload, setup_of
+from fedgrid.grids.ray_cluster.gpu_task import on_a_gpu
 
 if TYPE_CHECKING:
     from threading import Barrier
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 SECONDS = 2.0
 """How long each crowd works, after a first turn in which libraries choose their kernels."""
-SLIVER = 0.01
-"""The share of a GPU that Ray reserves for measuring."""
 LONGEST = 3 * TIMEOUT
 
 
@@ -76,24 +75,7 @@ def speeds_on_cluster(crowds: tuple[Crowd, ...]) -> Speeds:
         ConfigError: a model cannot be trained with these settings.
         RunError: no GPU is free, or measuring fails.
     """
-    import ray
-
-    # A worker that stayed for further tasks would keep its CUDA context. All CPUs may be reserved.
-    once = ray.remote(num_cpus=0, num_gpus=SLIVER, max_retries=0, max_calls=1)
-    task = once(speeds).remote(crowds)
-    try:
-        found: Speeds = ray.get(task, timeout=LONGEST)
-    except ray.exceptions.GetTimeoutError as error:
-        ray.cancel(task, force=True)
-        raise RunError(f"no GPU was free to time clients on, or it took more than {LONGEST:g} s") from error
-    except ray.exceptions.RayTaskError as error:
-        cause = error.cause
-        if isinstance(cause, FedgridError):
-            raise cause from error
-        raise RunError(f"timing clients on a GPU failed ({telling(cause)})") from error
-    except ray.exceptions.RayError as error:
-        raise RunError(f"timing clients on a GPU failed ({telling(error)})") from error
-    return found
+    return on_a_gpu(speeds, "timing clients on a GPU", LONGEST, crowds)
 
 
 def _together(count: int, crowds: tuple[Crowd, ...], device: str, processes: Any) -> list[float | None]:

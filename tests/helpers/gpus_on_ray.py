@@ -23,7 +23,7 @@ from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Job
 from fedgrid.grids.analyses.execute import Ended, run_on_ray
-from fedgrid.grids.planning import gpu_share
+from fedgrid.grids.planning import gpu_share, gpu_speed
 from fedgrid.grids.planning.gpu_probe import Taken
 from fedgrid.grids.ray_cluster.gpus import open_on_cluster
 from tests.helpers.pretended_gpu import COMMAND
@@ -104,6 +104,37 @@ def measured_on() -> str:
         return str(gpu_share.measure_on_cluster(()).reserved[0])
 
 
+def timed_on() -> float | None:
+    """Return on which GPU clients were timed."""
+    gpu_speed.speeds = lambda crowds: (float(os.environ[VISIBLE]),)
+    return gpu_speed.speeds_on_cluster(())[0]
+
+
+def untimed() -> str:
+    """Return the line that is said where the process dies in which clients are timed."""
+    gpu_speed.speeds = lambda crowds: os._exit(1)
+    return not_timed()
+
+
+def untrainable() -> str:
+    """Return what is said where a model cannot be trained in the process in which clients are timed."""
+
+    def refuse(crowds: object) -> None:
+        raise ConfigError("training.batch_size=1 does not work with BatchNorm")
+
+    gpu_speed.speeds = refuse
+    return not_timed()
+
+
+def not_timed() -> str:
+    """Return kind and message of the error that timing clients raises."""
+    try:
+        gpu_speed.speeds_on_cluster(())
+    except (ConfigError, RunError) as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
 class WhereAmI(Analysis):
     """Fails with its process and the GPU that Ray gives it now."""
 
@@ -143,5 +174,8 @@ def main() -> None:
         with reserved(Placement(1, 0.5, 0.25, 1e9).bundles()) as taken:
             found["a client actor reserves"] = taken
         found["measured on"] = measured_on()
+        found["timed on"] = timed_on()
+        found["untimed"] = untimed()
+        found["untrainable"] = untrainable()
         found["jobs"] = jobs_done_on()
     print(json.dumps(found))

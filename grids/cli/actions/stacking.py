@@ -57,7 +57,8 @@ def settled(
         return grid, line if is_asked else ""
     kept, earlier = _kept(grid, storage)
     if kept is not None and (is_asked or grid.source != OPTIONS):
-        return _as_kept(grid, kept, load), f"{kept} (decided at this grid's first launch)"
+        line = f"{kept} (decided at this grid's first launch)" if is_asked or kept.changes else ""
+        return _as_kept(grid, kept, load), line
     if not is_asked:
         return grid, ""
     if not earlier.isdisjoint(run.run_id for run in grid.runs):

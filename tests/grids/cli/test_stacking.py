@@ -95,8 +95,9 @@ def test_decision_against_stacks_is_kept_too(machine, run):
     first = run(*AUTO)
     assert "nothing is stacked: there is no GPU" in first.err
     machine.gpus = 1
-    run(*AUTO)
+    assert "decided at this grid's first launch" in run(*AUTO).err
     assert (stacks(run), machine.measured) == ([1, 1], 0)
+    assert "stacked" not in run().err
 
 
 def test_a_grid_that_grows_has_the_same_stacks(machine, run):

@@ -57,6 +57,19 @@ def test_memory_is_measured_on_a_gpu_though_all_cpus_are_reserved(found):
     assert found["measured on"] in ("0", "3", "5")
 
 
+def test_clients_are_timed_on_a_gpu(found):
+    assert found["timed on"] in (0, 3, 5)
+
+
+def test_process_that_dies_while_clients_are_timed_is_told_in_a_line(found):
+    assert found["untimed"].startswith("RunError: timing clients on a GPU failed (")
+    assert "\n" not in found["untimed"]
+
+
+def test_wrong_settings_are_the_same_error_as_in_training(found):
+    assert found["untrainable"] == "ConfigError: training.batch_size=1 does not work with BatchNorm"
+
+
 def test_a_client_actor_reserves_main_memory(found):
     assert found["a client actor reserves"] == pytest.approx({"CPU": 0.6, "GPU": 0.25, "memory": GB})
 
