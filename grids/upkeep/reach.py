@@ -60,7 +60,7 @@ def _servers(found: Section, address: str) -> None:
     left = [server for server in servers if server.is_orphan] if address == cluster.LOCAL else []
     if left:
         found.problems.append(
-            f"left over by a program that was killed: {', '.join(map(str, left))}; unless a cluster of yours "
+            f"the program that started them has ended: {', '.join(map(str, left))}; if no cluster of yours "
             f"needs them: kill {' '.join(str(server.pid) for server in left)}"
         )
 
