@@ -21,8 +21,8 @@ CORE = 1 - SERVER_CPUS
 core busy. What is left of the core holds a server."""
 
 GPU_PROCESS_MEMORY = 2_500_000_000
-"""Bytes of main memory that a client actor on a GPU takes. Assumed, not measured: torch and CUDA take 2.06 GB
-(`/usr/bin/time` in issue 113326 of PyTorch), Ray and the images the rest."""
+"""Bytes of main memory that a client actor on a GPU takes. Assumed, not measured: torch and CUDA take up to
+2.06 GB (counted by `/usr/bin/time` in issue 113326 of PyTorch), Ray and the images the rest."""
 
 WORTHWHILE = 1.2
 """Largest factor in run time that is accepted to save actors: each costs seconds to start, and memory."""

@@ -53,7 +53,7 @@ class Capacity:
         if self.placement.gpus_per_actor:
             each += f", {self.placement.gpus_per_actor:g} GPU"
         if self.placement.memory_per_actor:
-            each += f", {self.placement.memory_per_actor / GB:.1f} GB"
+            each += f", {self.placement.memory_per_actor / GB:.1f} GB main memory"
         if actors == self.clients:
             return f"server + {actors} clients x {each}"
         fewest, most = self.clients // actors, -(-self.clients // actors)

@@ -205,7 +205,7 @@ def test_capacity_counts_the_busy_cores_or_gpus(nodes, request_, waiting, worker
     ("placement", "reserves"),
     [
         (Placement(15, 1.0, 0.05), "server + 15 clients x 1 CPU, 0.05 GPU"),
-        (Placement(15, 1.0, 0.05, 2.5e9), "server + 15 clients x 1 CPU, 0.05 GPU, 2.5 GB"),
+        (Placement(15, 1.0, 0.05, 2.5e9), "server + 15 clients x 1 CPU, 0.05 GPU, 2.5 GB main memory"),
         (Placement(1, 0.9, 0.0), "server + 1 actor of 15 clients, 0.9 CPU"),
         (Placement(2, 0.95, 0.0), "server + 2 actors of 7 or 8 clients, 0.95 CPU each"),
         (Placement(5, 1.0, 0.0), "server + 5 actors of 3 clients, 1 CPU each"),
