@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from select import select
+from multiprocessing.connection import wait
 from subprocess import PIPE, Popen, TimeoutExpired
 from time import monotonic
 from typing import Any, Self
@@ -169,8 +169,7 @@ class _Process:
 
     def answer(self, end: float) -> Answer:
         assert self._process.stdout is not None
-        ready, _, _ = select([self._process.stdout], [], [], max(0.0, end - monotonic()))
-        if not ready:
+        if not wait([self._process.stdout.fileno()], max(0.0, end - monotonic())):
             return {"cause": f"no answer within {SECONDS:g} s"}
         if line := self._process.stdout.readline():
             answer: Answer = json.loads(line)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
@@ -151,8 +151,9 @@ def jobs_done_on() -> dict[str, Any]:
     run = complete({"algorithm": "fedavg"}, Path("nowhere"))
     jobs = [Job(run, None, f"where-{number}", 1) for number in range(JOBS)]
     ended: list[Ended] = []
-    context = Context(Storage(Path(mkdtemp(prefix="gpus-on-ray-"))), Path("nowhere"), {run.run_id: None})
-    run_on_ray(WhereAmI(), jobs, context, "token", lambda: None, ended.append)
+    with TemporaryDirectory(prefix="gpus-on-ray-") as storage:
+        context = Context(Storage(Path(storage)), Path("nowhere"), {run.run_id: None})
+        run_on_ray(WhereAmI(), jobs, context, "token", lambda: None, ended.append)
     found: dict[str, list[str]] = defaultdict(list)
     for each in ended:
         process, gpu, device = str(each.cause).split()

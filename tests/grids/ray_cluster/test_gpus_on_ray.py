@@ -10,6 +10,7 @@ import pytest
 
 from tests.helpers.pretended_gpu import BUSY
 
+pytestmark = pytest.mark.slow
 CHECKOUT = Path(__file__).parents[3]
 GB = 10**9
 LIMIT = 300
