@@ -43,7 +43,10 @@ class LocalModel(Protocol):
 
     @property
     def reference(self) -> Tensor | None:
-        """The server's reference images as inputs, shape (N, channels, height, width); None without any."""
+        """The server's reference images as inputs, shape (N, channels, height, width); None without any.
+
+        They are made each time, all at once: to predict on them, `predict` takes less memory.
+        """
 
     def tensor(self, vector: Vector) -> Tensor:
         """Return a vector in the layout's order, shape (W,) or (P,), as a tensor like `weights`."""
@@ -57,8 +60,14 @@ class LocalModel(Protocol):
     def gradient(self, loss: Tensor) -> Tensor:
         """Return a scalar's gradient with respect to `weights`, shape (W,); the next call overwrites it."""
 
-    def predict(self, images: Tensor) -> NDArray[Any]:
-        """Return the class probabilities of inputs in inference mode, float32, shape (N, L)."""
+    def predict(self, images: Tensor | None = None) -> NDArray[Any]:
+        """Return the class probabilities of inputs in inference mode, float32, shape (N, L).
+
+        None: of the reference images, which are converted a batch at a time.
+
+        Raises:
+            ValueError: there are none.
+        """
 
     def step(self, images: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:
         """Train on one batch with the run's optimizer; return the logits before the step, shape (N, L)."""

@@ -33,6 +33,7 @@ from fedgrid.engine.plugins import active
 from fedgrid.engine.storage.processes import NEW_OBJECTS
 
 if TYPE_CHECKING:
+    from fedgrid.engine.clients.worker import ClientWorker
     from fedgrid.engine.encoders.encoder import Encoder
 
 
@@ -71,6 +72,7 @@ class Client:
         from fedgrid.engine.clients.worker import ClientWorker
 
         self._hosting = ClientWorker
+        self._worker: ClientWorker | None = None
         self._title = title
         self._device = device_of(gpu_share)
         if gpu_share:
@@ -101,14 +103,18 @@ class Client:
         active.activate([plugin.digest for plugin in setup.plugins])
         setup = replace(setup, server_set=server_set, reference_set=reference_set, clients=clients)
         # First the run before: its models and images would take the device's memory beside the new ones.
-        self.__dict__.pop("_worker", None)
+        self._worker = None
         self._worker = self._hosting(setup, self._device)
+
+    def _prepared(self) -> "ClientWorker":
+        assert self._worker is not None, "prepare comes first"
+        return self._worker
 
     def describe(
         self, clients: Sequence[int], message: Message, encoder: "Encoder | None"
     ) -> list[Described]:
         """Return what clients of this actor say about their data."""
-        return self._worker.describe(clients, message, encoder)
+        return self._prepared().describe(clients, message, encoder)
 
     def train(
         self,
@@ -129,7 +135,7 @@ class Client:
             )
             for task, places in zip(tasks, payloads, strict=True)
         ]
-        replies = self._worker.train(tasks, arrays[:num_models], memories)
+        replies = self._prepared().train(tasks, arrays[:num_models], memories)
         kept = {reply.report.client: reply.memory for reply in replies if reply.memory}
         sent = [
             np.asarray(array)
@@ -142,4 +148,4 @@ class Client:
         self, tasks: Sequence[EvaluateTask], memories: Mapping[int, Memory], *models: Vector
     ) -> list[EvaluateReport]:
         """Test the models at this actor's clients."""
-        return self._worker.evaluate(tasks, models, memories)
+        return self._prepared().evaluate(tasks, models, memories)

@@ -16,6 +16,14 @@ SMALLEST_SHARE = 0.01
 GPU_SHARE = 0.05
 """GPU share of a client actor, if the user sets none."""
 
+CORE = 1 - SERVER_CPUS
+"""CPU share of a client actor on a GPU, if the user sets none: starting kernels, one after another, keeps a
+core busy. What is left of the core holds a server."""
+
+GPU_PROCESS_MEMORY = 2_500_000_000
+"""Bytes of main memory that a client actor on a GPU takes. Assumed, not measured: torch and CUDA take up to
+2.06 GB (counted by `/usr/bin/time` in issue 113326 of PyTorch), Ray and the images the rest."""
+
 WORTHWHILE = 1.2
 """Largest factor in run time that is accepted to save actors: each costs seconds to start, and memory."""
 
@@ -29,6 +37,8 @@ class Node:
 
     cpus: float
     gpus: float
+    memory: float | None = None
+    """Bytes of main memory that Ray deals out; None: not known, or nothing there depends on it."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +59,16 @@ class Placement:
     num_actors: int
     cpus_per_actor: float
     gpus_per_actor: float
+    memory_per_actor: float = 0.0
+    """Bytes of main memory."""
 
     def bundles(self) -> list[dict[str, float]]:
         """Return the placement group's bundles: one for the server, then one per client actor."""
         actor = {"CPU": self.cpus_per_actor}
         if self.gpus_per_actor:
             actor["GPU"] = self.gpus_per_actor
+        if self.memory_per_actor:
+            actor["memory"] = self.memory_per_actor
         return [{"CPU": SERVER_CPUS}, *[actor] * self.num_actors]
 
 
@@ -88,8 +102,9 @@ def plan(
 ) -> Placement:
     """Return the placement of runs of `num_clients` clients on the nodes.
 
-    With GPUs, each client gets its own actor with at least 0.05 GPU if resources allow; otherwise as few
-    clients as possible share one, in turns. Shares are the largest with which as many runs fit.
+    With GPUs, each client gets its own actor if resources allow: at least 0.05 GPU, a core and
+    `GPU_PROCESS_MEMORY`. Otherwise as few clients as possible share one, in turns. Shares are the largest
+    with which as many runs fit. If the user's number of actors exceeds cores or memory, it is what counts.
 
     Without GPUs an actor needs a core, and the actors of a run wait for each other in every round. So the
     more runs are pending, the more run at the same time, with fewer actors each
@@ -114,11 +129,11 @@ def plan(
         return plan(-(-num_clients // stacked), nodes, in_stacks, num_runs)
     gpus = _gpus_per_client(nodes, request)
     _check(num_clients, nodes, gpus, request)
-    least = request.cpus_per_client or SMALLEST_SHARE
+    least = _least(num_clients, nodes, request, gpus)
     cores = max(1, sum(int(node.cpus) for node in nodes))
 
     def runs_at_once(actors: int) -> int:
-        runs = at_once(Placement(actors, least, gpus), nodes)
+        runs = at_once(replace(least, num_actors=actors), nodes)
         return runs if gpus or request.cpus_per_client else min(runs, cores // actors)
 
     if request.clients_per_actor:
@@ -127,13 +142,31 @@ def plan(
         actors = max(count for count in _even_counts(num_clients) if runs_at_once(count))
     else:
         actors = _fastest(num_clients, num_runs, runs_at_once)
-    placement = Placement(actors, least, gpus)
+    placement = replace(least, num_actors=actors)
     if not at_once(placement, nodes):
         raise _too_many(num_clients, placement, nodes)
     side_by_side = min(num_runs, max(1, runs_at_once(actors)))
     if gpus and request.gpus_per_client is None:
         placement = _with_largest_gpu_share(placement, side_by_side, nodes)
     return placement if request.cpus_per_client else _with_largest_share(placement, side_by_side, nodes)
+
+
+def _least(num_clients: int, nodes: Sequence[Node], request: Request, gpus: float) -> Placement:
+    """Return the least that an actor reserves, of the user's number of actors, or of one.
+
+    On a GPU that is a core and main memory, or as much of them as a node has, if the user's number fits so.
+    """
+    actors = -(-num_clients // (request.clients_per_actor or num_clients))
+    least = Placement(actors, request.cpus_per_client or SMALLEST_SHARE, gpus)
+    if not gpus:
+        return least
+    room = [node.memory for node in nodes if node.gpus >= 1 and node.memory is not None]
+    whole = replace(
+        least,
+        cpus_per_actor=request.cpus_per_client or min(CORE, _most_cpus(nodes, gpus)[0]),
+        memory_per_actor=min(GPU_PROCESS_MEMORY, max(room)) if room else 0.0,
+    )
+    return whole if at_once(whole, nodes) else least
 
 
 def _fastest(num_clients: int, num_runs: int, runs_at_once: Callable[[int], int]) -> int:
@@ -163,10 +196,7 @@ def _with_largest_gpu_share(placement: Placement, runs: int, nodes: Sequence[Nod
 
 def _with_largest_share(placement: Placement, runs: int, nodes: Sequence[Node]) -> Placement:
     """Give each actor the largest CPU share, in hundredths, with which `runs` fit at the same time."""
-    shares = (
-        Placement(placement.num_actors, hundredths / 100, placement.gpus_per_actor)
-        for hundredths in range(100, 0, -1)
-    )
+    shares = (replace(placement, cpus_per_actor=hundredths / 100) for hundredths in range(100, 0, -1))
     return next(share for share in shares if at_once(share, nodes) >= runs)
 
 
@@ -193,10 +223,12 @@ def _fit(runs: int, placement: Placement, nodes: Sequence[Node]) -> bool:
 
 def _actors_on(node: Node, placement: Placement) -> int:
     """Return how many actors fit on a node without servers."""
-    by_cpus = _units(node.cpus) // _units(placement.cpus_per_actor)
-    if not placement.gpus_per_actor:
-        return by_cpus
-    return min(by_cpus, int(node.gpus) * (UNITS // _units(placement.gpus_per_actor)))
+    most = _units(node.cpus) // _units(placement.cpus_per_actor)
+    if placement.gpus_per_actor:
+        most = min(most, int(node.gpus) * (UNITS // _units(placement.gpus_per_actor)))
+    if placement.memory_per_actor and node.memory is not None:
+        most = min(most, int(node.memory // placement.memory_per_actor))
+    return most
 
 
 def _units(amount: float) -> int:
@@ -206,11 +238,8 @@ def _units(amount: float) -> int:
 def _gpus_per_client(nodes: Sequence[Node], request: Request) -> float:
     if request.gpus_per_client is not None:
         return request.gpus_per_client
-    return (
-        request.least_gpu_share
-        if any(node.gpus >= 1 and node.cpus >= SMALLEST_SHARE for node in nodes)
-        else 0.0
-    )
+    has_gpu = any(node.gpus >= 1 and node.cpus >= SMALLEST_SHARE for node in nodes)
+    return request.least_gpu_share if has_gpu else 0.0
 
 
 def _check(num_clients: int, nodes: Sequence[Node], gpus: float, request: Request) -> None:
@@ -225,9 +254,7 @@ def _check(num_clients: int, nodes: Sequence[Node], gpus: float, request: Reques
     able = [node for node in nodes if node.gpus >= 1] if gpus else list(nodes)
     if not able:
         raise ConfigError(f"--gpus-per-actor {gpus:g}, but the cluster has no GPU; leave it out")
-    largest = max(node.cpus for node in able)
-    alone = sum(node.cpus >= SERVER_CPUS for node in nodes) == (largest >= SERVER_CPUS)
-    most = largest - SERVER_CPUS if alone else largest
+    most, largest = _most_cpus(nodes, gpus)
     if most < SMALLEST_SHARE:
         raise ConfigError(
             f"--gpus-per-actor {gpus:g}, but no node with a GPU has a CPU to spare; "
@@ -237,11 +264,18 @@ def _check(num_clients: int, nodes: Sequence[Node], gpus: float, request: Reques
     if wanted is not None and not 1 <= _units(wanted if isfinite(wanted) else 0) <= _units(most):
         where = "the cluster" if len(nodes) == 1 else f"the largest of {_counted(len(able), 'node')}"
         where += " with a GPU" if gpus and len(nodes) > 1 else ""
-        server = f", the server takes {SERVER_CPUS:g}" if alone else ""
+        server = f", the server takes {SERVER_CPUS:g}" if most < largest else ""
         raise ConfigError(
             f"--cpus-per-actor {wanted:g}: expected more than 0, at most {most:g} "
             f"({where} has {_counted(largest, 'CPU')}{server})"
         )
+
+
+def _most_cpus(nodes: Sequence[Node], gpus: float) -> tuple[float, float]:
+    """Return the largest CPU share that an actor can have, and the CPUs of the largest node for actors."""
+    largest = max(node.cpus for node in nodes if node.gpus >= 1 or not gpus)
+    alone = sum(node.cpus >= SERVER_CPUS for node in nodes) == (largest >= SERVER_CPUS)
+    return largest - SERVER_CPUS if alone else largest, largest
 
 
 def _too_many(num_clients: int, asked: Placement, nodes: Sequence[Node]) -> ConfigError:

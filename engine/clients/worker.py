@@ -230,7 +230,7 @@ class ClientWorker:
         reference = self._holdings.reference
         assert reference is not None, "there are no reference images: set split.reference_images"
         self._flat.write(model)
-        return evaluation.predict(self._flat.module, evaluation.to_inputs(reference.images))
+        return evaluation.predict(self._flat.module, reference.images)
 
     def _test_own(self, task: EvaluateTask, tested: dict[int, Counts]) -> Counts:
         """Test the loaded model on the client's own test set; `tested` has what it gave on each set."""

@@ -30,10 +30,14 @@ def set_mode(module: nn.Module, *, training: bool) -> None:
 
 
 @torch.inference_mode()
-def predict(module: nn.Module, inputs: Tensor) -> NDArray[Any]:
-    """Return the class probabilities of inputs, float32, shape (N, L); the module stays in `eval` mode."""
+def predict(module: nn.Module, images: Tensor) -> NDArray[Any]:
+    """Return the class probabilities of images, float32, shape (N, L); the module stays in `eval` mode.
+
+    `images` are uint8, and converted a batch at a time, or inputs as `to_inputs` makes them.
+    """
     set_mode(module, training=False)
-    parts = [module(part) for part in torch.split(inputs, TEST_BATCH)]
+    is_raw = images.dtype == torch.uint8
+    parts = [module(to_inputs(part) if is_raw else part) for part in torch.split(images, TEST_BATCH)]
     return np.asarray(torch.cat(parts).softmax(dim=1).cpu().numpy())
 
 

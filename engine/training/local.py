@@ -165,7 +165,7 @@ class Local:
 
     @property
     def reference(self) -> Tensor | None:
-        """The server's reference images as inputs."""
+        """The server's reference images as inputs, converted anew each time."""
         return None if self._reference is None else to_inputs(self._reference)
 
     def tensor(self, vector: Vector) -> Tensor:
@@ -187,8 +187,11 @@ class Local:
         loss.backward()  # type: ignore[no-untyped-call]
         return self._flat.gradient
 
-    def predict(self, images: Tensor) -> np.ndarray:
+    def predict(self, images: Tensor | None = None) -> np.ndarray:
         """Return class probabilities in inference mode; the module is left in training mode."""
+        images = self._reference if images is None else images
+        if images is None:
+            raise ValueError("there are no reference images: set split.reference_images")
         probabilities = predict(self._flat.module, images)
         set_mode(self._flat.module, training=True)
         return probabilities

@@ -1,7 +1,12 @@
-"""Does jobs: each in a Ray task of its own, or one after the other in this process.
+"""Does jobs: on Ray, or one after the other in this process.
 
 A job keeps nothing for the next one, so its results are the same wherever it runs. One that is killed is done
 again as a whole; those before it stay.
+
+On CPUs each job is a Ray task of its own, for which Ray takes the process of the one before. Of tasks that
+use a GPU it ends the process each time, and torch and CUDA start anew, which takes seconds. `max_calls=0`
+would keep it, but Ray may give its next task another GPU, and torch stays on the one that it has opened. So
+these jobs are done by actors, which are on one GPU from start to end.
 """
 
 import pickle
@@ -10,6 +15,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
+from fedgrid.engine.clients.placement import Placement, Request, plan
 from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import FedgridError, RunError, in_one_line
 from fedgrid.engine.plugins import active
@@ -20,10 +26,10 @@ from fedgrid.grids.analyses.analysis import Analysis, Context, Job
 from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 
-CPUS, GPUS = 1, 0.05
-"""What a task reserves; the share of a GPU as a client actor's default."""
+CPUS = 1
+"""What a task reserves; an actor on a GPU has what a client actor has."""
 RETRIES = 2
-"""How often a task is started again whose process died."""
+"""How often a job is started again whose process died."""
 LOOK_EVERY = 1.0
 """Seconds."""
 
@@ -84,26 +90,66 @@ def run_on_ray(
     """
     import ray
 
-    has_gpu = analysis.on_gpu and any(node.gpus for node in cluster_nodes())
-    task = ray.remote(num_cpus=CPUS, num_gpus=GPUS if has_gpu else 0, max_retries=RETRIES)(_task)
-    there = Context(context.storage, context.data_dir, {}, "cuda" if has_gpu else "cpu")
+    # Jobs take turns on GPUs as clients do.
+    place = plan(len(jobs), cluster_nodes(), Request()) if analysis.on_gpu else None
+    actors = _on_gpus(place) if place is not None and place.gpus_per_actor else []
+    there = Context(context.storage, context.data_dir, {}, "cuda" if actors else "cpu")
     own = active.digest_of("analysis", analysis.name)
     images = own_images.places(name for job in jobs for name in job.config.own_images)
-    waiting: dict[Any, Job] = {}
-    for job in jobs:
-        run_id, digests = job.config.run_id, [*job.config.plugin_digests, *([own] if own else [])]
-        work = pickle.dumps((analysis, job, replace(there, runs={run_id: context.runs[run_id]})))
-        waiting[task.remote(work, token, active.sources(digests), images)] = job
-    while waiting:
+    left, unfinished = iter(jobs), len(jobs)
+    waiting: dict[Any, tuple[Job | None, Any]] = {}
+
+    def give(method: Any) -> None:
+        if (job := next(left, None)) is not None:
+            run_id, digests = job.config.run_id, [*job.config.plugin_digests, *([own] if own else [])]
+            work = pickle.dumps((analysis, job, replace(there, runs={run_id: context.runs[run_id]})))
+            waiting[method.remote(work, token, active.sources(digests), images)] = job, method
+
+    # An actor gets its first job when it has started: it may wait for what others have reserved.
+    waiting |= {actor.start.remote(): (None, actor.do) for actor in actors}
+    # Of tasks Ray starts as many at once as fit.
+    task = ray.remote(num_cpus=CPUS, max_retries=RETRIES)(_task)
+    for _ in () if actors else jobs:
+        give(task)
+    while unfinished:
         ready, _ = ray.wait(list(waiting), timeout=LOOK_EVERY)
         tick()
         for ref in ready:
-            job = waiting.pop(ref)
+            job, method = waiting.pop(ref)
+            give(method)
+            if job is None:
+                continue
+            unfinished -= 1
             try:
                 cause, seconds = ray.get(ref)
             except ray.exceptions.RayError as error:
                 cause, seconds = f"its process died: {str(error).strip().splitlines()[0]}", 0.0
             ended(Ended(job, cause, seconds))
+
+
+class _OnGpu:
+    """Does jobs on the GPU on which it was started."""
+
+    def start(self) -> None:
+        """Do nothing; Ray answers once the actor is there."""
+
+    def do(self, *given: Any) -> tuple[str | None, float]:
+        """Do a job, see `_task`."""
+        return _task(*given)
+
+
+def _on_gpus(place: Placement) -> list[Any]:
+    """Start the actors of a placement."""
+    import ray
+
+    actor = ray.remote(
+        num_cpus=place.cpus_per_actor,
+        num_gpus=place.gpus_per_actor,
+        memory=place.memory_per_actor,
+        max_restarts=-1,
+        max_task_retries=RETRIES,
+    )(_OnGpu)
+    return [actor.remote() for _ in range(place.num_actors)]
 
 
 def _task(

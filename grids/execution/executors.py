@@ -15,6 +15,7 @@ from fedgrid.engine.plugins import active
 from fedgrid.grids.execution.import_meanwhile import import_meanwhile
 from fedgrid.grids.planning.start_order import in_order
 from fedgrid.grids.ray_cluster.cluster import actors_at_once, connected, known_nodes, placements
+from fedgrid.grids.ray_cluster.gpus import Gpu, open_here, open_on_cluster
 from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 
 if TYPE_CHECKING:
@@ -104,16 +105,23 @@ class OnRay(Executor):
     def __init__(self, todo: Sequence[RunConfig], options: LaunchOptions) -> None:
         """Refuse runs that can never fit, before Ray is started, if the cluster's nodes are known.
 
+        GPUs of this machine are opened.
+
         Raises:
-            ConfigError: one can never fit.
+            ConfigError: one can never fit, or a GPU cannot be used.
         """
+        import ray
+
         self._options = options
         self._places: Mapping[int, Placement] = {}
         self._shares_rounds = options.cache is not None
         nodes = known_nodes(options.request)
         self._workers = 0
+        self._gpus: Sequence[Gpu] = ()
         if nodes is not None:
             self._workers = actors_at_once(todo, nodes, options.request, by_shared_prefix=self._shares_rounds)
+            if not ray.is_initialized():
+                self._gpus = open_here(options.request)
 
     @contextmanager
     def started(self, console: Console) -> Iterator[None]:
@@ -126,13 +134,20 @@ class OnRay(Executor):
             yield
 
     def place(self, runs: Sequence[RunConfig]) -> None:
-        """Decide how many actors the runs have, and what each reserves."""
+        """Decide how many actors the runs have, and what each reserves; open the cluster's GPUs first.
+
+        Raises:
+            ConfigError: one can never fit, or a GPU cannot be used.
+        """
         nodes, request = cluster_nodes(), self._options.request
         if any(node.gpus for node in nodes):
             # Imports torch, which a driver of actors does without.
             from fedgrid.grids.planning.gpu_share import measure_on_cluster, with_measured_share
 
-            request = with_measured_share(runs, nodes, request, self._options.data_dir, measure_on_cluster)
+            self._gpus = self._gpus or open_on_cluster(request)
+            request = with_measured_share(
+                runs, nodes, request, self._options.data_dir, measure_on_cluster, self._gpus
+            )
         self._places = placements(runs, nodes, request, by_shared_prefix=self._shares_rounds)
 
     def run(

@@ -17,8 +17,9 @@ from fedgrid.grids.planning.checks import check_data, check_storage
 from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.axes import naming_keys
-from fedgrid.grids.results.grid_folder import GridFolder, check_source
+from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished, trusting_times
+from fedgrid.grids.results.source import check_source
 
 
 def run_grid(

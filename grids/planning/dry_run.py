@@ -38,11 +38,13 @@ def dry_run(
     with_cache: bool = True,
     as_json: bool,
     console: Console,
+    stacking: str = "",
 ) -> None:
     """Show what a grid's runs need, how much of it is done, and roughly how long the rest takes.
 
     Without `nodes` it would run in this process, on one core. With a round cache (`with_cache`) the time is
     an upper bound: how many rounds runs share depends on when their algorithms diverge from FedAvg.
+    `stacking` says what was decided about the clients of an actor.
 
     Raises:
         ConfigError: if a run cannot fit on the nodes, or its data set is too small for its split.
@@ -63,9 +65,12 @@ def dry_run(
     rows = dataset_rows(left, data_dir, speeds, capacities)
     if as_json:
         plan_json = _as_json(grid.name, rows, capacities, nodes, device) | {"runs": runs_of(left)}
+        plan_json |= {"stacking": stacking} if stacking else {}
         print(json.dumps(plan_json, indent=2))
     else:
         _show(grid.name, rows, capacities, nodes, device, with_cache, console)
+        if stacking:
+            print_plain(console, stacking)
         _list_runs(runs_of(left), console)
         print_plain(console, "Nothing was started, downloaded or written.")
 

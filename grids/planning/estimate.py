@@ -12,6 +12,7 @@ from fedgrid.grids.planning.images import expected_images
 from fedgrid.grids.ray_cluster.cluster import least_stacked, num_to_place
 
 HOUR = 3600.0
+GB = 1e9
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Capacity:
         each = f"{self.placement.cpus_per_actor:g} CPU"
         if self.placement.gpus_per_actor:
             each += f", {self.placement.gpus_per_actor:g} GPU"
+        if self.placement.memory_per_actor:
+            each += f", {self.placement.memory_per_actor / GB:.1f} GB main memory"
         if actors == self.clients:
             return f"server + {actors} clients x {each}"
         fewest, most = self.clients // actors, -(-self.clients // actors)

@@ -101,19 +101,19 @@ def work_once(workload: Workload, device: str) -> None:
     """Train a whole batch, and test a whole one, as a client actor does; of stacked clients all at once."""
     active.know(workload.plugins)
     active.activate([plugin.digest for plugin in workload.plugins])
-    worker = ClientWorker(_setup(workload), device)
+    worker = ClientWorker(setup_of(workload, workload.training.batch_size, TEST_BATCH), device)
     start = initial_vector(workload.model, workload.shape, workload.num_classes, seed=0)
     clients = range(workload.training.stacked)
     worker.train([TrainTask(Order(client, (0,)), 0, evaluate=False) for client in clients], [start], {})
     worker.evaluate([EvaluateTask(0, 0)], [start])
 
 
-def _setup(workload: Workload) -> Setup:
-    """Return a setup of clients with a batch of black images each, and a batch of tests at the server."""
+def setup_of(workload: Workload, train: int, test: int) -> Setup:
+    """Return a setup of a stack of clients with black images: how many each trains and is tested on."""
     channels, *_ = workload.shape
     held, tests = (
         ImageSet(np.zeros((count, *workload.shape), np.uint8), np.zeros(count, np.int64))
-        for count in (workload.training.batch_size, TEST_BATCH)
+        for count in (train, test)
     )
     clients = range(workload.training.stacked)
     normalised = workload.training.normalise == "dataset"
@@ -124,7 +124,7 @@ def _setup(workload: Workload) -> Setup:
         seed=0,
         clients=tuple(ClientData(client, held, tests) for client in clients),
         server_set=tests,
-        server_parts={client: slice(0, TEST_BATCH) for client in clients},
+        server_parts={client: slice(0, test) for client in clients},
         normalised_by=PixelStatistics((0.5,) * channels, (0.5,) * channels) if normalised else None,
         plugins=workload.plugins,
     )

@@ -3,6 +3,9 @@
 An actor takes a CUDA context, what torch reserves while it trains and tests, and its clients' images. The
 images are counted, not measured, as if one actor held all of a run: an upper bound that is small beside the
 context. Local rules that keep copies of the weights, and fragmentation, have the rest of `SPARE`.
+
+Ray deals out equal shares of every GPU, whatever its size and whoever uses it too. So a share is one of the
+GPU that has least free memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +18,13 @@ from pathlib import Path
 from fedgrid.engine.clients.placement import GPU_SHARE, Node, Request
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find
-from fedgrid.engine.errors import ConfigError, FedgridError, RunError
+from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.plugins import active
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.gpu_probe import TIMEOUT, Taken, Workload, measure
 from fedgrid.grids.planning.images import expected_images
+from fedgrid.grids.ray_cluster.gpu_task import on_a_gpu
+from fedgrid.grids.ray_cluster.gpus import Gpu, open_here
 
 SPARE = 1.25
 """By how much a share is larger than what was measured."""
@@ -36,8 +41,10 @@ class Need:
     """What an actor of a run takes on a GPU, in bytes."""
 
     run: RunConfig
-    total: int
-    """The GPU's memory."""
+    room: int
+    """Memory for client actors on the GPU that has least."""
+    whose: str
+    """That memory, in words."""
     context: int
     training: int | None
     """None: more than the GPU has."""
@@ -48,7 +55,7 @@ class Need:
         """The share of the GPU that holds it, in hundredths; infinite if none does."""
         if self.training is None:
             return float("inf")
-        return ceil(STEPS * SPARE * (self.context + self.training + self.images) / self.total) / STEPS
+        return ceil(STEPS * SPARE * (self.context + self.training + self.images) / self.room) / STEPS
 
     def __str__(self) -> str:
         settings = self.run.training
@@ -56,22 +63,35 @@ class Need:
         if settings.stacked > 1:
             what += f", {settings.stacked} clients stacked"
         if self.training is None:
-            return f"{what} needs more than the {_gb(self.total)} of the GPU"
+            return f"{what} needs more than {self.whose}"
         return (
-            f"{what} takes {_gb(SPARE * (self.context + self.training + self.images))} of the GPU's "
-            f"{_gb(self.total)}, a fifth of it to spare (context {_gb(self.context)}, training "
-            f"{_gb(self.training)}, images {_gb(self.images)})"
+            f"{what} takes {_gb(SPARE * (self.context + self.training + self.images))} of {self.whose}, "
+            f"a fifth of it to spare (context {_gb(self.context)}, training {_gb(self.training)}, images "
+            f"{_gb(self.images)})"
         )
 
 
 def with_measured_share(
-    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, data_dir: Path, measure: Measure
+    runs: Sequence[RunConfig],
+    nodes: Sequence[Node],
+    request: Request,
+    data_dir: Path,
+    measure: Measure,
+    gpus: Sequence[Gpu] = (),
 ) -> Request:
     """Return the request with a GPU share that every run fits into.
 
     Where the user gives none it is the largest that a run needs, and at least `GPU_SHARE`: more actors on a
-    GPU only take turns. Nothing is measured where no GPU would be used; if measuring fails, a warning says so
-    and the request stays as it is.
+    GPU only take turns. Nothing is measured where no GPU would be used; if measuring fails, a warning says
+    so, and without a share of the user's it is `GPU_SHARE` of the GPU that has least free memory.
+
+    Args:
+        runs: what will train.
+        nodes: where.
+        request: the user's settings.
+        data_dir: where images are.
+        measure: measures what a client actor takes on a GPU.
+        gpus: those of the nodes, opened. Without them, all memory of the measured one counts as free.
 
     Raises:
         ConfigError: the share that the user gives is too small, or a run fits on no GPU.
@@ -79,10 +99,11 @@ def with_measured_share(
     if request.gpus_per_client == 0 or not runs or not any(node.gpus >= 1 for node in nodes):
         return request
     try:
-        need = max(needs_of(runs, data_dir, measure), key=lambda need: need.share)
+        need = max(needs_of(runs, data_dir, measure, gpus), key=lambda need: need.share)
     except RunError as error:
         warn(f"{error}; whether clients fit their share of a GPU is not known, nvidia-smi shows it")
-        return request
+        crowded = max((gpu.total / max(1, gpu.free) for gpu in gpus), default=1.0)
+        return replace(request, least_gpu_share=min(1.0, ceil(STEPS * GPU_SHARE * crowded) / STEPS))
     if need.share > 1:
         raise ConfigError(
             f"{need}; choose a smaller training.batch_size or training.stacked, or train on the CPU with "
@@ -91,7 +112,7 @@ def with_measured_share(
     given = request.gpus_per_client
     if given is not None and given < need.share:
         raise ConfigError(
-            f"--gpus-per-actor {given:g} is {_gb(given * need.total)}, but {need}; "
+            f"--gpus-per-actor {given:g} is {_gb(given * need.room)}, but {need}; "
             f"--gpus-per-actor {need.share:g} would do, or leave it out"
         )
     return replace(request, least_gpu_share=max(GPU_SHARE, need.share)) if given is None else request
@@ -100,15 +121,21 @@ def with_measured_share(
 def with_share_here(
     runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, data_dir: Path
 ) -> Request:
-    """Return the same by this machine's GPU; the request as it is if there is none."""
+    """Return the same by this machine's GPUs; the request as it is if there are none.
+
+    Raises:
+        ConfigError: as `with_measured_share`, or a GPU cannot be used.
+    """
     import torch
 
-    if not torch.cuda.is_available():
+    if not runs or not torch.cuda.is_available():
         return request
-    return with_measured_share(runs, nodes, request, data_dir, measure)
+    return with_measured_share(runs, nodes, request, data_dir, measure, open_here(request))
 
 
-def needs_of(runs: Sequence[RunConfig], data_dir: Path, measure: Measure) -> list[Need]:
+def needs_of(
+    runs: Sequence[RunConfig], data_dir: Path, measure: Measure, gpus: Sequence[Gpu] = ()
+) -> list[Need]:
     """Return what an actor of each kind of run takes; runs that train alike are measured once."""
     images: dict[Workload, tuple[int, RunConfig]] = {}
     for run in runs:
@@ -117,8 +144,12 @@ def needs_of(runs: Sequence[RunConfig], data_dir: Path, measure: Measure) -> lis
             (_image_bytes(run, data_dir), run), images.get(workload, (0, run)), key=itemgetter(0)
         )
     taken = measure(tuple(images))
+    least = min(gpus, key=lambda gpu: gpu.free, default=None)
+    room, whose = taken.total, f"the GPU's {_gb(taken.total)}"
+    if least is not None:
+        room, whose = max(1, least.free), f"the {_gb(least.free)} that are free on {least.name}"
     return [
-        Need(run, taken.total, taken.context, reserved, held)
+        Need(run, room, whose, taken.context, reserved, held)
         for reserved, (held, run) in zip(taken.reserved, images.values(), strict=True)
     ]
 
@@ -144,24 +175,7 @@ def measure_on_cluster(workloads: tuple[Workload, ...]) -> Taken:
         ConfigError: a model cannot be trained with these settings.
         RunError: no GPU is free, or measuring fails.
     """
-    import ray
-
-    # A worker that stayed for further tasks would keep its CUDA context.
-    # No CPU: all of them may be reserved.
-    once = ray.remote(num_cpus=0, num_gpus=1 / STEPS, max_retries=0, max_calls=1)
-    task = once(measure).remote(workloads)
-    try:
-        taken: Taken = ray.get(task, timeout=2 * TIMEOUT)
-    except ray.exceptions.GetTimeoutError as error:
-        ray.cancel(task, force=True)
-        raise RunError("no GPU was free to measure the memory that a client takes") from error
-    except ray.exceptions.RayTaskError as error:
-        cause = error.cause
-        if isinstance(cause, FedgridError):
-            raise cause from error
-        why = str(cause).partition(". ")[0]
-        raise RunError(f"measuring what a client takes on a GPU failed ({why})") from error
-    return taken
+    return on_a_gpu(measure, "measuring what a client takes on a GPU", 2 * TIMEOUT, workloads)
 
 
 def _image_bytes(run: RunConfig, data_dir: Path) -> int:

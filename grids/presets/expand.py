@@ -46,6 +46,16 @@ class Description:
     searched: frozenset[str] = frozenset()
     """Settings of the algorithm that a search will give other values."""
 
+    def gives(self, key: str) -> bool:
+        """Return whether the file or a change gives a key, such as `training.rounds`, to any of the runs."""
+        first, *inner = path = key.split(".")
+        return (
+            key in self.axes
+            or (first in self.fixed and has(self.fixed[first][0], inner))
+            or any(has(override.then, path) for override in self.overrides)
+            or any(has(change.apply({}), path) for change in self.changes)
+        )
+
 
 def expand(description: Description, data_dir: Path) -> tuple[RunConfig, ...]:
     """Return one configuration for every combination of the axes that is not excluded.

@@ -7,6 +7,9 @@ from fedgrid.engine.configuration.run_config import RunConfig
 
 OPTIONS = "options"
 """The source of a grid without a file. Its axes are options, and so add to each other."""
+STACKED = "training.stacked"
+ASKED = "--gpus-per-actor auto:"
+"""How lines about stacking begin."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,24 @@ class Asks:
     """Of what the file says, as `asks.digest_of`."""
     run_ids: frozenset[str]
     """All runs of the file, those that `--filter` leaves out too."""
+
+
+@dataclass(frozen=True)
+class Stacking:
+    """What `--gpus-per-actor auto` has decided for all runs of a grid, whose ids contain it."""
+
+    clients: int
+    """`training.stacked`: how many clients an actor trains at once. 1: nothing was changed."""
+    why: str
+    """The reason, with what was measured."""
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What it changes, as for `--set`."""
+        return (f"{STACKED}={self.clients}",) if self.clients > 1 else ()
+
+    def __str__(self) -> str:
+        return f"{ASKED} {self.changes[0] if self.changes else 'nothing is stacked'}: {self.why}"
 
 
 @dataclass(frozen=True)
@@ -40,3 +61,7 @@ class Grid:
     """Whether the user gave its name: launches of several files then add to one grid."""
     asks: Asks | None = None
     """None: its runs join those of earlier launches."""
+    sets_stacked: bool = False
+    """Whether the file or an option gives `training.stacked`, so that there is nothing to decide."""
+    stacking: Stacking | None = None
+    """What was decided for it. None: nothing, or at an earlier launch."""

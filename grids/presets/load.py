@@ -16,7 +16,7 @@ from fedgrid.grids.presets.axes import Axes, choose, extend, filter_of, items, k
 from fedgrid.grids.presets.axis_keys import AXES, SPLIT, axis_keys
 from fedgrid.grids.presets.changes import Change
 from fedgrid.grids.presets.expand import Description, expand
-from fedgrid.grids.presets.grid import OPTIONS, Asks, Grid
+from fedgrid.grids.presets.grid import OPTIONS, STACKED, Asks, Grid
 from fedgrid.grids.presets.overrides import Override
 from fedgrid.grids.presets.preset_files import (
     Preset,
@@ -46,6 +46,7 @@ def load_grid(
     overrides: Sequence[Override] = (),
     name: str | None = None,
     searched: frozenset[str] = frozenset(),
+    decided: Sequence[str] = (),
 ) -> Grid:
     """Return the grid that a command line describes.
 
@@ -59,6 +60,7 @@ def load_grid(
         overrides: applied after the file's own.
         name: the grid's name; None is that of the preset or file.
         searched: as in `Description`.
+        decided: further changes, which are not the user's and so not part of what the launch asks for.
 
     Raises:
         ConfigError: for an unknown key or an invalid value, if no run is left, and for a file that would take
@@ -83,6 +85,7 @@ def load_grid(
         seeds,
         extends,
         source,
+        decided,
     )
     return replace(grid, is_named=name is not None)
 
@@ -98,6 +101,7 @@ def load_preset(
     seeds: str | None = None,
     extends: Sequence[str] = (),
     source: str = "",
+    decided: Sequence[str] = (),
 ) -> Grid:
     """Return the grid that a preset and a command line describe; as `load_grid`. `source` is as in `Grid`."""
     axes = dict(keep(preset.description.axes, preset.filter))
@@ -111,14 +115,16 @@ def load_preset(
         else:
             nested.append(change)
     described = replace(preset.description, changes=tuple(nested))
-    whole = replace(described, axes=_widen(axes, seeds, extends))
+    further = tuple(map(Change.parse, decided))
+    whole = replace(described, axes=_widen(axes, seeds, extends), changes=(*nested, *further))
     chosen = _narrow(whole.axes, filters)
-    runs = expand(replace(described, axes=chosen), data_dir)
+    runs = expand(replace(whole, axes=chosen), data_dir)
     named = {*chosen, *variant_settings(runs), *variant_settings(runs, f"{SPLIT}.")}
-    further = tuple(axis for axis in axis_keys(runs) if axis in named and axis not in AXES)
+    varied = tuple(axis for axis in axis_keys(runs) if axis in named and axis not in AXES)
     ids = frozenset(run.run_id for run in runs) | (_ids(whole, data_dir) if filters else set())
     asks = Asks(source, digest_of(described, preset.filter, source), ids)
-    return Grid(name, runs, text, further, source=source, asks=asks)
+    stacked = described.gives(STACKED)
+    return Grid(name, runs, text, varied, source=source, asks=asks, sets_stacked=stacked)
 
 
 def _ids(whole: Description, data_dir: Path) -> set[str]:

@@ -22,7 +22,8 @@ def local_nodes() -> tuple[Node, ...]:
     from ray._private.utils import get_num_cpus
 
     cpus = float(get_num_cpus(override_docker_cpu_warning=True))
-    return (Node(cpus, float(_usable(_listed()))),)
+    gpus = _usable(_listed())
+    return (Node(cpus, float(gpus), _main_memory() if gpus else None),)
 
 
 def cluster_nodes() -> tuple[Node, ...]:
@@ -30,7 +31,10 @@ def cluster_nodes() -> tuple[Node, ...]:
     import ray
 
     resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-    return tuple(Node(has.get("CPU", 0.0), has.get("GPU", 0.0)) for has in resources)
+    return tuple(
+        Node(has.get("CPU", 0.0), has.get("GPU", 0.0), has.get("memory") if has.get("GPU") else None)
+        for has in resources
+    )
 
 
 def check_gpus(request: Request) -> None:
@@ -62,6 +66,28 @@ def why() -> str:
     except (RuntimeError, AssertionError) as error:
         return f"{telling(error)} ({built})"
     return f"no cause given ({built})"
+
+
+def _main_memory() -> float:
+    """Return the bytes of main memory that Ray would deal out: what is free, but for its objects."""
+    from ray._private.utils import estimate_available_memory, resolve_object_store_memory
+
+    free = estimate_available_memory()  # type: ignore[no-untyped-call]
+    return float(free - resolve_object_store_memory(free))
+
+
+def shown_by() -> str:
+    """Return the environment's variable that says which GPUs a process sees."""
+    from ray._private.accelerators import get_accelerator_manager_for_resource
+
+    found = get_accelerator_manager_for_resource("GPU")
+    return (found and found.get_visible_accelerator_ids_env_var()) or "CUDA_VISIBLE_DEVICES"
+
+
+def shown_gpus(number: int) -> list[str]:
+    """Return the first so many GPUs that this process sees, as the environment's variable names them."""
+    shown = os.environ.get(shown_by())
+    return [str(place) for place in range(number)] if shown is None else shown.split(",")[:number]
 
 
 def _listed() -> int:

@@ -1,8 +1,16 @@
-"""What `ray start` has no options for; RAY_START_HOOK names the function here, clusters/slurm.sh sets it."""
+"""What `ray start` has no options for; RAY_START_HOOK names a function here, as cluster files do."""
 
 from typing import Any
 
 from fedgrid.grids.ray_cluster.local import STAND_INS
+
+
+def no_client_server(parameters: Any, head: bool) -> None:
+    """Let `ray start` leave out the server for clients of `ray://` addresses, which nothing here uses.
+
+    It would listen on port 10001 of all the head's addresses. Arguments as below.
+    """
+    parameters.ray_client_server_port = None
 
 
 def only_what_a_grid_uses(parameters: Any, head: bool) -> None:
@@ -16,7 +24,7 @@ def only_what_a_grid_uses(parameters: Any, head: bool) -> None:
     """
     from ray._private.node import Node
 
-    parameters.ray_client_server_port = None
+    no_client_server(parameters, head)
     if head:
         parameters._system_config = {**(parameters._system_config or {}), "enable_metrics_collection": False}
     for name, method in STAND_INS.items():

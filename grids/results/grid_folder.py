@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from itertools import compress
 from operator import not_
@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from fedgrid.algorithms.registry import note_titles
 from fedgrid.engine.configuration.run_config import RunConfig
@@ -20,7 +20,7 @@ from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors, write_bytes
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.presets.grid import Asks, Grid
+from fedgrid.grids.presets.grid import Asks, Grid, Stacking
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.asked import Asked
 from fedgrid.regular_files import LARGEST_LIST, read_regular
@@ -32,6 +32,7 @@ FOUND = "search.json"
 PLAIN_NAME = re.compile(r"\w[\w .+-]{0,99}")
 ASK_EVERY = 5.0
 """Seconds between two requests to a URI for the file `stop`."""
+STACKING: TypeAdapter[Stacking | None] = TypeAdapter(Stacking | None)
 
 
 @dataclass(frozen=True)
@@ -42,24 +43,8 @@ class Kept:
     asked: Asked = field(default_factory=Asked)
     source: str = ""
     """As in `Grid`, of the last launch."""
-
-
-def check_source(grid: Grid, storage: Storage) -> None:
-    """Check that a grid of that name, if there is one, comes from the same preset.
-
-    Raises:
-        ConfigError: it comes from another file with another content, or it cannot be read.
-    """
-    folder = GridFolder(storage, grid.name)
-    if grid.is_named or not folder.is_there:
-        return
-    before = folder.source()
-    if before in ("", grid.source) or folder.preset() == grid.text.encode():
-        return
-    raise ConfigError(
-        f"the grid {grid.name} in {storage} comes from {before}, not from {grid.source}: --name OTHER makes "
-        f"this a grid of its own, --name {grid.name} adds it to that one"
-    )
+    stacking: Stacking | None = None
+    """As in `Grid`, of the first launch that decided."""
 
 
 def list_grids(storage: Storage) -> list[str]:
@@ -91,10 +76,17 @@ class GridFolder:
         """Whether such a grid was launched or imported."""
         return (self.path / RUNS).exists()
 
-    def keep(self, runs: Sequence[RunConfig], text: str, source: str = "", asks: Asks | None = None) -> None:
+    def keep(
+        self,
+        runs: Sequence[RunConfig],
+        text: str,
+        source: str = "",
+        asks: Asks | None = None,
+        stacking: Stacking | None = None,
+    ) -> None:
         """Store the preset's `text`, its runs, their plugins, and those earlier runs that have a folder.
 
-        `source` and `asks` are as in `Grid`.
+        `source`, `asks` and `stacking` are as in `Grid`.
 
         Raises:
             ConfigError: if what is there cannot be read.
@@ -113,7 +105,7 @@ class GridFolder:
             self.write(own_images.PLACES, images)
         self.write(PRESET, text)
         asked = before.asked.after(runs, asks, kept_plugins.names(self.path), still_there)
-        self._write_runs(Kept((*runs, *still_there), asked, source))
+        self._write_runs(Kept((*runs, *still_there), asked, source, before.stacking or stacking))
 
     def drop(self, run_ids: Collection[str]) -> None:
         """Let some superseded runs be no runs of the grid any longer.
@@ -131,6 +123,7 @@ class GridFolder:
             "source": kept.source,
             "asked": kept.asked.as_dict(),
             "runs": sha256(lines.encode()).hexdigest(),
+            **({"stacking": asdict(kept.stacking)} if kept.stacking else {}),
         }
         self.write(RUNS, seal(head) + lines)
 
@@ -191,6 +184,14 @@ class GridFolder:
         """
         return self._read().source
 
+    def stacking(self) -> Stacking | None:
+        """Return what `--gpus-per-actor auto` has decided for this grid, None if it has not.
+
+        Raises:
+            ConfigError: as `every`.
+        """
+        return self._read().stacking
+
     def _read(self) -> Kept:
         """Return what is kept; notes the titles of the runs' plugins, and where their images are."""
         path = self.path / RUNS
@@ -199,7 +200,8 @@ class GridFolder:
         own_images.know_from(self.path)
         try:
             runs = tuple(map(RunConfig.model_validate_json, lines.splitlines()))
-            return Kept(runs, Asked.of(about.get("asked")), str(about.get("source", "")))
+            stacking = STACKING.validate_python(about.get("stacking"))
+            return Kept(runs, Asked.of(about.get("asked")), str(about.get("source", "")), stacking)
         except ValidationError as error:
             raise ConfigError(
                 f"{path} was written by another version of fedgrid; move {self.path} away"

@@ -192,6 +192,18 @@ gpus() {
     until_ended CANCELLED
 }
 
+# What doctor says in a job: what Slurm has granted, and that the GPU is none.
+doctor() {
+    local said
+    printf '\n$ srun --nodes=1 --cpus-per-task=2 --gpus-per-node=1 --time=10 fedgrid doctor\n'
+    said=$(srun --nodes=1 --cpus-per-task=2 --gpus-per-node=1 --time=10 fedgrid doctor --storage "$HOME/fedgrid/runs" 2> /dev/null) || true
+    sed -n -e '/^Slurm/,/^Ray/{/^Ray/d;p}' -e '/^problem/p' <<< "$said"
+    for line in '1: n[12]; this is n[12]' ' 2 a task, 2 on this node' ' 1 on this node; CUDA_VISIBLE_DEVICES=0' \
+        ' 00:10:00, until 20' 'requeue *on' 'problem: GPUs: Slurm has granted 1 here'; do
+        grep --quiet -e "$line" <<< "$said" || fail "doctor does not say: $line"
+    done
+}
+
 login() {
     declare -gA address=([n1]=192.168.0.11 [n2]=192.168.0.12) first=()
     settle login
@@ -211,6 +223,7 @@ login() {
     interruptions
     side_by_side
     gpus
+    doctor
     say 'All is as it should be.'
 }
 

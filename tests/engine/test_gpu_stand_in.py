@@ -16,12 +16,16 @@ from fedgrid.algorithms.local import fednova, fedprox, per_fedavg, scaffold
 from fedgrid.engine.clients.actor import Client
 from fedgrid.engine.clients.messages import TrainTask
 from fedgrid.engine.clients.pool import InProcessPool
+from fedgrid.engine.clients.worker import ClientWorker
+from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.encoders import reconstruction
 from fedgrid.engine.encoders.reconstruction import Reconstruction
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.models.registry import AUTOENCODERS, MODELS
-from fedgrid.engine.training import batches
+from fedgrid.engine.training import batches, evaluation
+from fedgrid.engine.training.local import Local
 from tests.helpers.gpu_cases import (
+    CLASSES,
     OWN_MODELS,
     RULES,
     SETTINGS,
@@ -228,6 +232,43 @@ def test_memory_grows_with_the_images_held_so_that_one_batch_measures_it(trainin
     of_one_batch, of_five = (peak(count, **training) for count in (16, 80))
     held = 2 * 64 * (IMAGE + 8)
     assert held <= of_five - of_one_batch <= held + 2 * 64 * 100
+
+
+class TestReferenceImages:
+    """They are converted a batch at a time, so that more of them take only what they say and are."""
+
+    @pytest.mark.parametrize("by", ["the server's wish", "a rule"])
+    def test_memory_of_predictions_is_that_of_a_batch(self, by, monkeypatch):
+        monkeypatch.setattr(evaluation, "TEST_BATCH", 4)
+
+        def taken(count):
+            """Bytes beside the images, at most."""
+            setup = replace(setup_of(Case(shape=LARGE)), reference_set=blank_images(count))
+            with StandIn() as gpu:
+                worker = ClientWorker(setup, "cuda")
+                reference = worker._holdings.reference.images
+                local = Local(worker._flat, SETTINGS, {}, {}, reference)
+                gpu.forget()
+                before = gpu.live
+                found = worker._infer(start_of(Case(shape=LARGE))) if by != "a rule" else local.predict()
+                assert found.shape == (count, CLASSES)
+            return gpu.peak - before
+
+        # Loading the model takes as much as 128 images as float32.
+        assert taken(400) - taken(8) <= 392 * CLASSES * 4 * 4
+
+    def test_predictions_have_the_bytes_of_all_converted_at_once(self):
+        worker = worker_of(Case(), "cpu")
+        images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (300, 8, 8, 1), np.uint8))
+        images = images.permute(0, 3, 1, 2)
+        module = worker._flat.module
+        whole = evaluation.predict(module, evaluation.to_inputs(images))
+        assert evaluation.predict(module, images).tobytes() == whole.tobytes()
+
+
+def blank_images(count):
+    """Return large black images."""
+    return ImageSet(np.zeros((count, *LARGE), np.uint8), np.zeros(count, np.int64))
 
 
 def test_clients_of_a_new_run_take_the_place_of_those_before_on_the_device():

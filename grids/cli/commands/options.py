@@ -13,6 +13,7 @@ from fedgrid.grids.cli.commands.app import data_folder
 if TYPE_CHECKING:
     from fedgrid.grids.execution.launch_types import LaunchOptions
 
+AUTO = "auto"
 UNITS = ("B", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB")
 """Units of a size that an error message names."""
 
@@ -33,6 +34,27 @@ def parse_size(text: str) -> int:
             f"units: {', '.join(UNITS)}"
         )
     return size
+
+
+@dataclass(frozen=True)
+class GpuShare:
+    """What `--gpus-per-actor` says."""
+
+    value: float | None
+    """None: `auto`."""
+
+    @classmethod
+    def parse(cls, text: str) -> "GpuShare":
+        """Return the share that `text` names."""
+        if text.strip() == AUTO:
+            return cls(None)
+        try:
+            share = float(text)
+        except ValueError:
+            share = -1.0
+        if not share >= 0:
+            raise typer.BadParameter(f"{text!r} is no share: expected 0, 0.0001 to 1, or {AUTO}")
+        return cls(share)
 
 
 What = Annotated[
@@ -128,10 +150,12 @@ CpusPerActor = Annotated[
     ),
 ]
 GpusPerActor = Annotated[
-    float | None,
+    GpuShare | None,
     typer.Option(
-        min=0,
-        help="Share of a GPU that an actor reserves. [default: 0.05 if there is one]",
+        parser=GpuShare.parse,
+        metavar="SHARE",
+        help="Share of a GPU that an actor reserves. auto: a new grid is measured, and its actors train "
+        "stacks of clients at once where that is faster. [default: 0.05 if there is one]",
     ),
 ]
 Retries = Annotated[
@@ -201,11 +225,17 @@ class Launch:
     accept_changes: AcceptChanges = False
     as_json: AsJson = False
 
-    def options(self, **more: bool) -> "LaunchOptions":
+    @property
+    def is_auto(self) -> bool:
+        """Whether a grid's clients may be stacked."""
+        return self.gpus_per_actor is not None and self.gpus_per_actor.value is None
+
+    def options(self, *, may_stack: bool = False, **more: bool) -> "LaunchOptions":
         """Return the options of the launch; `more` are those that only some commands have.
 
         Raises:
-            ConfigError: if there is a limit for a round cache that is switched off.
+            ConfigError: if there is a limit for a round cache that is switched off, or `auto` where no grid
+                may be changed (without `may_stack`).
         """
         from fedgrid.engine.clients.placement import Request
         from fedgrid.engine.round_cache.files import CacheOptions
@@ -213,9 +243,15 @@ class Launch:
 
         if self.cache_limit is not None and not self.cache:
             raise ConfigError("--cache-limit limits what --no-cache does not use: leave out one of the two")
+        if self.is_auto and not may_stack:
+            raise ConfigError(
+                "--gpus-per-actor auto: `fedgrid run` decides it, before a grid's first launch, and not with "
+                "--in-process; leave it out, or name a share such as 0.25"
+            )
+        share = None if self.gpus_per_actor is None else self.gpus_per_actor.value
         return LaunchOptions(
             data_folder(self.data_dir),
-            request=Request(self.clients_per_actor, self.cpus_per_actor, self.gpus_per_actor),
+            request=Request(self.clients_per_actor, self.cpus_per_actor, share),
             retries=self.retries,
             accept_changes=self.accept_changes,
             as_json=self.as_json,

@@ -1,6 +1,7 @@
 """`fedgrid run`."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +18,12 @@ from fedgrid.grids.cli.commands.options import (
     Seeds,
     What,
 )
+
+if TYPE_CHECKING:
+    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.grids.display.plain import PlainConsole
+    from fedgrid.grids.execution.launch_types import LaunchOptions
+    from fedgrid.grids.presets.grid import Grid
 
 app = typer.Typer()
 
@@ -72,42 +79,58 @@ def run(
 
     After an interruption, the same command continues: finished runs are not repeated.
     """
+    from fedgrid.grids.cli.actions.stacking import settled
+    from fedgrid.grids.display.plain import print_marked
     from fedgrid.grids.execution.run import run_grid
     from fedgrid.grids.presets.load import load_grid
-    from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
     from fedgrid.grids.search.tuned import noted, read_tuned
 
-    options = launch.options(in_process=in_process, fresh=fresh, per_run=per_run)
+    options = launch.options(may_stack=not in_process, in_process=in_process, fresh=fresh, per_run=per_run)
     axes = scenario.axes(dataset=dataset, algorithm=algorithm)
     if what is None and not axes and not changes:
         raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")
     use_plugins(launch.plugins)
     storage = open_storage(launch.storage)
     found = read_tuned(tuned or [], storage)
-    grid = load_grid(
-        what,
-        axes,
-        changes or [],
-        options.data_dir,
-        filters=filters or [],
-        seeds=seeds,
-        extends=extends or [],
-        overrides=[one.override for one in found],
-        name=name,
-    )
-    grid = noted(grid, found)
-    if dry_run:
-        from fedgrid.grids.planning.dry_run import dry_run as show_plan
 
-        show_plan(
-            grid,
-            storage,
+    def load(decided: Sequence[str]) -> "Grid":
+        grid = load_grid(
+            what,
+            axes,
+            changes or [],
             options.data_dir,
-            nodes_to_run_on(in_process=in_process, request=options.request),
-            options.request,
-            with_cache=launch.cache,
-            as_json=launch.as_json,
-            console=console(),
+            filters=filters or [],
+            seeds=seeds,
+            extends=extends or [],
+            overrides=[one.override for one in found],
+            name=name,
+            decided=decided,
         )
+        return noted(grid, found)
+
+    grid, line = settled(load, storage, options, console(), is_asked=launch.is_auto, dry_run=dry_run)
+    if dry_run:
+        _show_plan(grid, line, storage, options, console())
         return
+    if line:
+        print_marked("note:", "bold", line)
     exit_with(run_grid(grid, storage, options, console()))
+
+
+def _show_plan(
+    grid: "Grid", line: str, storage: "Storage", options: "LaunchOptions", console: "PlainConsole"
+) -> None:
+    from fedgrid.grids.planning.dry_run import dry_run
+    from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
+
+    dry_run(
+        grid,
+        storage,
+        options.data_dir,
+        nodes_to_run_on(in_process=options.in_process, request=options.request),
+        options.request,
+        with_cache=options.cache is not None,
+        as_json=options.as_json,
+        console=console,
+        stacking=line,
+    )

@@ -37,9 +37,10 @@ def schema(plugins: Plugins = None) -> None:
 
 @app.command(epilog="Example: `fedgrid doctor > report.txt`")
 def doctor(storage: StorageAt = "runs", as_json: AsJson = False) -> None:
-    """Print what fedgrid finds here, for a bug report: versions, machine, Ray, storage, MLflow.
+    """Print what is here, and what must be fixed: versions, machine, GPUs, Slurm, Ray, storage, MLflow.
 
-    Starts and writes nothing; secrets are left out. Exit code 1 if something is wrong.
+    For a first run on a machine, and for a bug report. Writes nothing, starts no Ray; GPUs are opened for a
+    moment. Secrets are left out. Exit code 1 if something must be fixed.
     """
     from fedgrid.grids.upkeep.doctor import run_doctor
 

@@ -101,10 +101,54 @@ def test_more_clients_than_a_gpu_holds_share_actors():
     assert plan(30, [Node(16, 1)], Request()) == Placement(15, 1.0, 0.0666)
 
 
-def test_cpus_are_shared_so_that_a_gpu_is_full():
-    """Two runs of 10 fill a GPU; 3.8 CPUs for 20 actors are 0.19 each. One run alone has 3.9 / 10."""
-    assert plan(10, [Node(4, 1)], Request(), MANY) == Placement(10, 0.19, 0.05)
-    assert plan(10, [Node(4, 1)], Request(), 1) == Placement(10, 0.39, 0.1)
+def test_an_actor_on_a_gpu_has_a_core():
+    """Not 15 processes on 8 cores, nor 150 on 32: 7.9 CPUs for 8 actors are 0.9875 each; two runs of 15 have
+    31.8 for 30 actors."""
+    assert plan(15, [Node(8, 1)], Request()) == Placement(8, 0.98, 0.125)
+    placement = plan(15, [Node(32, 8)], Request(), MANY)
+    assert (placement, at_once(placement, [Node(32, 8)])) == (Placement(15, 1.0, 0.25), 2)
+
+
+def test_gpu_on_a_node_of_less_than_a_core_is_used():
+    assert plan(15, [Node(0.5, 1)], Request()) == Placement(1, 0.4, 1.0)
+
+
+def test_the_users_number_of_actors_or_share_of_a_core_counts():
+    """3.9 / 10 CPUs each; and 0.19 of 3.9 CPUs are enough for 20 actors, of which 10 are useful."""
+    assert plan(10, [Node(4, 1)], Request(clients_per_actor=1)) == Placement(10, 0.39, 0.1)
+    assert plan(10, [Node(4, 1)], Request(cpus_per_client=0.19)) == Placement(10, 0.19, 0.1)
+
+
+class TestMainMemory:
+    """A process on a GPU takes 2.5 GB of main memory, which Ray deals out."""
+
+    def test_an_actor_on_a_gpu_has_its_main_memory(self):
+        """21 GB hold eight: two clients each, but for one."""
+        assert plan(15, [Node(64, 8, 21e9)], Request()) == Placement(8, 1.0, 1.0, 2.5e9)
+
+    def test_it_bounds_the_runs_that_go_side_by_side(self):
+        """Ten actors of stacks: ten runs of one."""
+        nodes = [Node(64, 8, 25e9)]
+        placement = plan(15, nodes, Request(), MANY, stacked=15)
+        assert (placement, at_once(placement, nodes)) == (Placement(1, 1.0, 0.5, 2.5e9), 10)
+
+    def test_it_is_counted_by_node(self):
+        """Two processes on the first node and four on the second."""
+        nodes = [Node(16, 1, 5e9), Node(16, 1, 12e9)]
+        assert plan(30, nodes, Request()).num_actors == 6
+
+    def test_one_actor_has_what_there_is(self):
+        assert plan(15, [Node(16, 1, 1e9)], Request()) == Placement(1, 1.0, 1.0, 1e9)
+
+    def test_the_users_number_of_actors_counts(self):
+        assert plan(15, [Node(16, 1, 5e9)], Request(clients_per_actor=1)) == Placement(15, 1.0, 0.0666)
+
+    def test_actors_on_the_cpu_reserve_none(self):
+        assert plan(15, [Node(2, 1, 1e9)], Request(gpus_per_client=0)) == Placement(2, 0.95, 0)
+
+    def test_it_is_in_the_bundles_of_actors(self):
+        _, actor = Placement(1, 1.0, 0.5, 2.5e9).bundles()
+        assert actor == {"CPU": 1.0, "GPU": 0.5, "memory": 2.5e9}
 
 
 def test_head_node_without_gpu_hosts_servers_but_no_clients():
@@ -213,7 +257,12 @@ def test_impossible_requests_are_refused_with_a_setting_that_fits(nodes, request
 
 
 NODES = st.lists(
-    st.builds(Node, st.sampled_from((0, 0.05, 0.1, 0.5, 1, 1.5, 2, 4, 16)), st.sampled_from((0, 0, 1, 2))),
+    st.builds(
+        Node,
+        st.sampled_from((0, 0.05, 0.1, 0.5, 1, 1.5, 2, 4, 16)),
+        st.sampled_from((0, 0, 1, 2)),
+        st.sampled_from((None, 1e9, 6e9, 1e12)),
+    ),
     min_size=1,
     max_size=4,
 )
@@ -280,14 +329,16 @@ def actors_beside(servers, node, placement):
         return None
     share, gpu_share = round(placement.cpus_per_actor * 10000), round(placement.gpus_per_actor * 10000)
     gpus = [10000] * int(node.gpus)
+    memory = float("inf") if node.memory is None else node.memory
     held = 0
-    while cpus >= share:
+    while cpus >= share and memory >= placement.memory_per_actor:
         if gpu_share:
             gpu = next((index for index, free in enumerate(gpus) if free >= gpu_share), None)
             if gpu is None:
                 break
             gpus[gpu] -= gpu_share
         cpus -= share
+        memory -= placement.memory_per_actor
         held += 1
     return held
 

@@ -260,6 +260,7 @@ class TestLocalModel:
         class Predict(LocalSteps):
             def step(self, local, images, labels):
                 seen.append((local.reference, local.predict(local.reference)))
+                assert local.predict().tobytes() == seen[-1][1].tobytes()
                 return super().step(local, images, labels)
 
         _, result = convolve(Hooked(make=lambda local: Predict()), reference=reference)
@@ -287,6 +288,8 @@ class TestLocalModel:
         seen = []
         one_step(Hooked(make=lambda local: seen.append(local.reference) or LocalSteps()))
         assert seen == [None]
+        with pytest.raises(ValueError, match=r"split\.reference_images"):
+            one_step(Hooked(make=lambda local: local.predict() or LocalSteps()))
 
 
 class TestPersonalEntries:

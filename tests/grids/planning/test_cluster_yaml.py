@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
+from ray._common.utils import load_class
+from ray._private.ray_constants import RAY_START_HOOK
 from ray.autoscaler._private.util import prepare_config, validate_config
+
+from fedgrid.grids.ray_cluster.start_hook import no_client_server
 
 ROOT = Path(__file__).parents[3]
 RAY_UP = ["cluster.yaml", "clusters/aws.yaml", "clusters/gcp.yaml"]
@@ -45,6 +49,15 @@ def test_ray_starts_with_a_token_and_its_dashboard_on_loopback(name: str) -> Non
     assert "export RAY_AUTH_MODE=token\n" in config["setup_commands"][-1]
     assert config["file_mounts"]["~/.ray/auth_token"] == "~/.ray/auth_token"
     assert "--dashboard-host=127.0.0.1" in config["head_start_ray_commands"][-1]
+
+
+@pytest.mark.parametrize("name", RAY_UP)
+def test_the_head_opens_no_port_for_clients_that_nobody_uses(name: str) -> None:
+    """Ray's server for `ray://` addresses has port 10001 of all addresses, unless the hook is named."""
+    *_, start = prepared(name)["head_start_ray_commands"]
+    named = re.search(rf"\b{RAY_START_HOOK}=(\S+) ray start --head ", start)
+    assert named
+    assert load_class(named[1]) is no_client_server
 
 
 @pytest.mark.parametrize("name", RAY_UP)

@@ -135,7 +135,7 @@ def test_dry_run_as_json(show):
     }
     assert (found["total"]["runs"], found["total"]["shared_prefixes"]) == (12, 4)
     assert [(row["clients"], row["at_once"]) for row in found["resources"]] == [(5, 2), (10, 2)]
-    assert found["nodes"] == [{"cpus": 2, "gpus": 0}]
+    assert found["nodes"] == [{"cpus": 2, "gpus": 0, "memory": None}]
 
 
 SHARED = "12 runs, 4 shared prefixes"
@@ -163,7 +163,7 @@ def test_dry_run_places_one_shared_prefix_like_one_run_if_there_is_a_cache(show)
 
 def test_dry_run_on_a_cluster_with_gpus(show):
     text = show(runs_of("."), [Node(4, 0), Node(16, 1)])
-    assert row(text, "5 ") == "5 server + 5 clients x 0.8 CPU, 0.05 GPU 4"
+    assert row(text, "5 ") == "5 server + 5 clients x 1 CPU, 0.0666 GPU 3"
     assert "Here: 2 nodes with 20 CPUs and 1 GPU, at most 16 and 1 on one." in text
 
 
@@ -205,6 +205,7 @@ def test_capacity_counts_the_busy_cores_or_gpus(nodes, request_, waiting, worker
     ("placement", "reserves"),
     [
         (Placement(15, 1.0, 0.05), "server + 15 clients x 1 CPU, 0.05 GPU"),
+        (Placement(15, 1.0, 0.05, 2.5e9), "server + 15 clients x 1 CPU, 0.05 GPU, 2.5 GB main memory"),
         (Placement(1, 0.9, 0.0), "server + 1 actor of 15 clients, 0.9 CPU"),
         (Placement(2, 0.95, 0.0), "server + 2 actors of 7 or 8 clients, 0.95 CPU each"),
         (Placement(5, 1.0, 0.0), "server + 5 actors of 3 clients, 1 CPU each"),

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.clients.placement import Node, Request
+from fedgrid.engine.clients.placement import Node, Placement, Request, plan
 from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.grids.planning.gpu_probe import Taken
 from fedgrid.grids.planning.gpu_share import with_measured_share, with_share_here
+from fedgrid.grids.ray_cluster.gpus import Gpu
 
 NOWHERE = Path("nowhere")
 GPUS = [Node(8, 0), Node(16, 2)]
@@ -33,8 +34,8 @@ class Measured:
         return Taken(8 * GB, 500 * MB, tuple(self.reserved[workload.model] for workload in workloads))
 
 
-def share(runs, request=Request(), nodes=GPUS, measured=None):  # noqa: B008
-    return with_measured_share(runs, nodes, request, NOWHERE, measured or Measured())
+def share(runs, request=Request(), nodes=GPUS, measured=None, gpus=()):  # noqa: B008
+    return with_measured_share(runs, nodes, request, NOWHERE, measured or Measured(), gpus)
 
 
 def test_share_holds_context_training_and_images_and_a_quarter_more():
@@ -90,6 +91,35 @@ def test_nothing_is_measured_where_no_gpu_would_be_used(runs, nodes, request_):
     assert with_measured_share(runs, nodes, request_, NOWHERE, never) == request_
 
 
+class TestFreeMemory:
+    """A GPU of 8 GB of which another process has half, beside an empty one of 24 GB."""
+
+    UNEQUAL = (Gpu("GPU 0", 24 * GB, 24 * GB), Gpu("GPU 1 of node n2", 4 * GB, 8 * GB))
+
+    def test_share_is_one_of_what_is_free_on_the_fullest_gpu(self):
+        """0.75 GB of 4 GB are 18.8 %: five actors, though the measured GPU of 8 GB would hold ten."""
+        request = share([SMALL], gpus=self.UNEQUAL)
+        assert request.least_gpu_share == 0.19
+        assert plan(15, GPUS, request) == Placement(8, 1.0, 0.25)
+
+    def test_run_that_does_not_fit_there_is_refused_with_the_name_of_the_gpu(self):
+        with pytest.raises(ConfigError, match="needs|takes") as refused:
+            share([LARGE], measured=Measured(tinyvgg=3 * GB), gpus=self.UNEQUAL)
+        assert "takes 4.38 GB of the 4.00 GB that are free on GPU 1 of node n2" in str(refused.value)
+
+    def test_share_of_the_user_is_one_of_what_is_free(self):
+        with pytest.raises(ConfigError, match="--gpus-per-actor 0.5 is 2.00 GB, but .* 0.63 would do"):
+            share([LARGE], Request(gpus_per_client=0.5), gpus=self.UNEQUAL)
+
+    def test_failed_measurement_leaves_as_many_actors_as_free_memory_allows(self):
+        """A twentieth of the GPU is a tenth of its free half."""
+
+        def fail(workloads):
+            raise RunError("measuring failed")
+
+        assert share([SMALL], measured=fail, gpus=self.UNEQUAL).least_gpu_share == 0.1
+
+
 @pytest.mark.parametrize("given", [None, 0.2])
 def test_failed_measurement_is_told_and_the_request_stays(given, capsys):
     def fail(workloads):
@@ -106,4 +136,19 @@ def test_a_plan_on_this_machine_measures_only_a_gpu_that_torch_can_use(monkeypat
     assert with_share_here([SMALL], GPUS, Request(), NOWHERE) == Request()
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("fedgrid.grids.planning.gpu_share.measure", Measured())
+    monkeypatch.setattr("fedgrid.grids.planning.gpu_share.open_here", lambda request: ())
     assert with_share_here([LARGE], GPUS, Request(), NOWHERE).least_gpu_share == 0.32
+
+
+def test_a_plan_on_this_machine_opens_its_gpus_if_something_is_to_run(monkeypatch):
+    asked = Request(gpus_per_client=0.4)
+
+    def refuse(request):
+        assert request is asked
+        raise ConfigError("GPU 0 cannot be used")
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("fedgrid.grids.planning.gpu_share.open_here", refuse)
+    assert with_share_here([], GPUS, asked, NOWHERE) == asked
+    with pytest.raises(ConfigError, match="GPU 0"):
+        with_share_here([SMALL], GPUS, asked, NOWHERE)

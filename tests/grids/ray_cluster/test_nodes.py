@@ -11,6 +11,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.ray_cluster import cluster
 from fedgrid.grids.ray_cluster.cluster import known_nodes
 from fedgrid.grids.ray_cluster.nodes import check_gpus, cluster_nodes, local_nodes
+from fedgrid.grids.upkeep.machine import memory
 
 OLD_DRIVER = (
     "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by "
@@ -45,6 +46,7 @@ def test_local_machine_is_one_node():
     [node] = local_nodes()
     assert node.cpus >= 1
     assert node.gpus >= 0
+    assert (node.memory is None) == (node.gpus == 0)
 
 
 def test_torch_is_imported_only_where_there_are_gpus(machine, monkeypatch):
@@ -89,7 +91,9 @@ def test_torch_built_for_cpus_trains_there_and_says_so(machine, capsys):
 def test_gpus_that_can_be_used_are_counted_without_a_word(machine, capsys):
     machine(listed=2, usable=2)
     check_gpus(Request())
-    assert local_nodes()[0].gpus == 2
+    [node] = local_nodes()
+    assert node.gpus == 2
+    assert 0 < node.memory < memory()[1]
     assert capsys.readouterr().err == ""
 
 

@@ -36,6 +36,17 @@ def test_other_nodes_take_the_settings_of_the_head(own_node):
     assert (parameters.ray_client_server_port, parameters._system_config) == (None, None)
 
 
+@pytest.mark.parametrize("head", [True, False])
+def test_the_client_server_alone_can_be_left_out(head):
+    """`fedgrid submit` and `ray up` need the dashboard and the autoscaler."""
+    before = {name: getattr(Node, name) for name in STAND_INS}
+    parameters = RayParams(ray_client_server_port=10001)
+    given = dict(vars(parameters))
+    start_hook.no_client_server(parameters, head)
+    assert vars(parameters) == given | {"ray_client_server_port": None}
+    assert {name: getattr(Node, name) for name in STAND_INS} == before
+
+
 def test_slurm_sh_names_the_hook():
     text = (Path(__file__).parents[3] / "clusters/slurm.sh").read_text()
     named = re.search(rf"^export {ray_constants.RAY_START_HOOK}=(\S+)$", text, re.MULTILINE)

@@ -5,7 +5,8 @@ import pytest
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.results.grid_folder import GridFolder, check_source
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.source import check_source
 
 TEXT = "clients: 3\nalgorithm: fedavg\nseed: {seed}\n"
 

@@ -3,7 +3,8 @@
 import pytest
 
 from fedgrid.engine.format import FORMAT
-from fedgrid.grids.upkeep import machine
+from fedgrid.grids.upkeep import gpus, machine
+from fedgrid.grids.upkeep.section import Section
 from tests.helpers.command_line import fedgrid, strict_json
 
 
@@ -39,11 +40,30 @@ def test_little_memory_and_few_files_are_named_with_what_to_do(monkeypatch, tmp_
     monkeypatch.setattr(machine, "MEMORY", meminfo)
     monkeypatch.setattr(machine, "LEAST_FILES", 10**9)
     assert machine.memory() == (2**30, 4096000 * 1024)
-    memory, files = machine.problems()
-    assert memory.startswith("machine: 1.0 GiB of memory is free")
+    memory, files = machine.look().problems
+    assert memory.startswith("1.0 GiB of memory is free")
     assert files.endswith("ulimit -n 65536")
 
 
 @pytest.mark.parametrize("command", [["--version"], ["doctor", "--storage", "/nowhere"]])
 def test_version_names_the_commit(command):
     assert "commit" in fedgrid(*command, FEDGRID_COMMIT="abc123").out
+
+
+def test_each_problem_is_one_line_with_its_section_and_the_code_says_so(tmp_path, monkeypatch):
+    """On a machine whose GPU is in exclusive mode, in a job of Slurm on two nodes without a shared folder."""
+    found = Section({"GPU 0": "NVIDIA A100"}, ["GPU 0 is in exclusive mode:\n one process"])
+    monkeypatch.setattr(gpus, "look", lambda: found)
+    result = fedgrid("doctor", "--storage", tmp_path / "runs", SLURM_JOB_ID="1", SLURM_JOB_NUM_NODES="2")
+    assert result.code == 1
+    problems = [line for line in result.out.splitlines() if line.startswith("problem: ")]
+    assert problems[0] == "problem: GPUs: GPU 0 is in exclusive mode: one process"
+    assert problems[1].startswith(f"problem: storage: {tmp_path} is on this machine alone")
+    assert result.out.splitlines()[-1] == "2 to fix."
+
+
+def test_json_has_the_sections_and_the_problems(tmp_path):
+    found = strict_json(fedgrid("doctor", "--storage", tmp_path, "--json").out)
+    assert {"machine", "GPUs", "Slurm", "Ray", "storage", "MLflow", "problems"} <= found.keys()
+    assert found["storage"]["locks"] == "work"
+    assert found["Ray"]["version"]

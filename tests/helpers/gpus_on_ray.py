@@ -1,0 +1,182 @@
+"""What is done with pretended GPUs on a Ray cluster of two nodes, printed as JSON by `main`.
+
+The first node has a CPU and the GPUs 3 and 5, the second a CPU and the GPU 0. It needs a process of its own,
+as one has one cluster at a time, and must be imported there, as Ray's workers import it.
+"""
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+
+import ray
+from ray.cluster_utils import Cluster
+
+from fedgrid.engine.clients.placement import Placement, Request
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Job
+from fedgrid.grids.analyses.execute import Ended, run_on_ray
+from fedgrid.grids.planning import gpu_share, gpu_speed
+from fedgrid.grids.planning.gpu_probe import Taken
+from fedgrid.grids.ray_cluster.gpus import open_on_cluster
+from tests.helpers.pretended_gpu import COMMAND
+
+GB = 10**9
+GPUS = {"3": GB, "5": 2 * GB, "0": 3 * GB}
+"""Name -> free bytes."""
+JOBS = 8
+WAIT = 60.0
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+@contextmanager
+def cluster() -> Iterator[None]:
+    """Start Ray on two nodes and connect to it."""
+    pretended = {name: {"free": free, "total": 4 * GB} for name, free in GPUS.items()}
+    os.environ["PRETENDED"] = json.dumps(pretended)
+    each = {"num_cpus": 1, "memory": 4 * GB}
+    first = {"num_gpus": 2, "env_vars": {VISIBLE: "3,5"}, "include_dashboard": False}
+    nodes = Cluster(initialize_head=True, head_node_args={**each, **first})
+    nodes.add_node(num_gpus=1, env_vars={VISIBLE: "0,7"}, **each)
+    ray.init(nodes.address, log_to_driver=False, logging_level="error")
+    try:
+        yield
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+
+
+@contextmanager
+def reserved(bundles: list[dict[str, float]]) -> Iterator[dict[str, float]]:
+    """Reserve resources, which Ray tells a little later; yield how much less is free; free them again."""
+    bundle = bundles[-1]
+    before = free(bundle)
+    group = ray.util.placement_group(bundles)
+    until(lambda: free(bundle) != before)
+    try:
+        yield {name: before[name] - left for name, left in free(bundle).items()}
+    finally:
+        ray.util.remove_placement_group(group)
+        until(lambda: free(bundle) == before)
+
+
+def free(names: Iterable[str]) -> dict[str, float]:
+    """Return what of some resources is not reserved."""
+    has = ray.available_resources()
+    return {name: has.get(name, 0.0) for name in names}
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Ask again and again, for at most a minute."""
+    end = monotonic() + WAIT
+    while not is_so():
+        if monotonic() > end:
+            raise TimeoutError("Ray does not reserve, or does not free")
+
+
+def opened() -> list[tuple[str, int]]:
+    """Return name and free memory of the cluster's GPUs, in order of their names."""
+    return sorted((gpu.name, gpu.free) for gpu in open_on_cluster(Request(), COMMAND))
+
+
+def refused() -> str:
+    """Return the line in which a GPU is refused that cannot be used, and is of one node."""
+    try:
+        open_on_cluster(Request(), (*COMMAND, "5"))
+    except ConfigError as error:
+        return str(error)
+    return "not refused"
+
+
+def measured_on() -> str:
+    """Return on which GPU a client's memory was measured, while all CPUs are reserved."""
+    # By value: a function of this file.
+    gpu_share.measure = lambda workloads: Taken(GB, 0, (int(os.environ[VISIBLE]),))
+    gpu_share.TIMEOUT = WAIT / 2
+    with reserved([{"CPU": 1}] * 2):
+        return str(gpu_share.measure_on_cluster(()).reserved[0])
+
+
+def timed_on() -> float | None:
+    """Return on which GPU clients were timed."""
+    gpu_speed.speeds = lambda crowds: (float(os.environ[VISIBLE]),)
+    return gpu_speed.speeds_on_cluster(())[0]
+
+
+def untimed() -> str:
+    """Return the line that is said where the process dies in which clients are timed."""
+    gpu_speed.speeds = lambda crowds: os._exit(1)
+    return not_timed()
+
+
+def untrainable() -> str:
+    """Return what is said where a model cannot be trained in the process in which clients are timed."""
+
+    def refuse(crowds: object) -> None:
+        raise ConfigError("training.batch_size=1 does not work with BatchNorm")
+
+    gpu_speed.speeds = refuse
+    return not_timed()
+
+
+def not_timed() -> str:
+    """Return kind and message of the error that timing clients raises."""
+    try:
+        gpu_speed.speeds_on_cluster(())
+    except (ConfigError, RunError) as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+class WhereAmI(Analysis):
+    """Fails with its process and the GPU that Ray gives it now."""
+
+    name = "where"
+    on_gpu = True
+
+    def compute(self, job: Job, context: Context) -> Artifacts:
+        """Say where it is computed; a failure needs no finished run."""
+        raise RunError(f"{os.getpid()} {os.environ[VISIBLE]} {context.device}")
+
+
+def jobs_done_on() -> dict[str, Any]:
+    """Return process -> the GPUs on which it has done jobs, and how often."""
+    run = complete({"algorithm": "fedavg"}, Path("nowhere"))
+    jobs = [Job(run, None, f"where-{number}", 1) for number in range(JOBS)]
+    ended: list[Ended] = []
+    with TemporaryDirectory(prefix="gpus-on-ray-") as storage:
+        context = Context(Storage(Path(storage)), Path("nowhere"), {run.run_id: None})
+        run_on_ray(WhereAmI(), jobs, context, "token", lambda: None, ended.append)
+    found: dict[str, list[str]] = defaultdict(list)
+    for each in ended:
+        process, gpu, device = str(each.cause).split()
+        assert device == "cuda"
+        found[process].append(gpu)
+    return found
+
+
+def main() -> None:
+    """Print what was found."""
+    found: dict[str, Any] = {}
+    with cluster():
+        found["opened"] = opened()
+        found["refused"] = refused()
+        with reserved([{"GPU": 0.05}]):
+            found["opened beside another driver"] = opened()
+        with reserved([{"CPU": 1}] * 2):
+            found["opened without a free CPU"] = opened()
+        with reserved(Placement(1, 0.5, 0.25, 1e9).bundles()) as taken:
+            found["a client actor reserves"] = taken
+        found["measured on"] = measured_on()
+        found["timed on"] = timed_on()
+        found["untimed"] = untimed()
+        found["untrainable"] = untrainable()
+        found["jobs"] = jobs_done_on()
+    print(json.dumps(found))
