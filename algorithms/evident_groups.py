@@ -44,8 +44,9 @@ ASKED = "rounds_asked"
 class EvidentGroupsSettings(FedOptSettings):
     """How evident groups must be, and how long they are searched for."""
 
-    evidence: Annotated[float, Field(gt=0)] = 9.0
-    """By how many standard deviations groups must be tighter than those of rotated clients."""
+    evidence: Annotated[float, Field(gt=0)] = 5.0
+    """How evident groups must be: standard deviations by which they are tighter than those of rotated
+    clients, over the square root of the number of groups less one."""
     window: Annotated[int, Field(ge=2)] = 8
     """Rounds in which groups are looked for, from the first in which every two clients have met. Each asks
     again whether chance explains what it sees, so more rounds cut up more federations without groups."""

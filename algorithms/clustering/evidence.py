@@ -1,14 +1,16 @@
-"""Are there groups at all? Groups against clients in random directions.
+"""Are there groups at all? Groups against those of rotated clients.
 
 Clusterers always find something. If clients were independent draws of one normal distribution, of any mean
-and covariance, then to rotate them among each other, by a rotation that keeps the mean, would not change
-how they are distributed. So the groups are compared with those of rotated clients: the spectrum of what
-clients differ by is kept, and its axes are drawn at random. What groups have and a normal distribution has
-not is clumps along the leading axes: G groups differ in G - 1 of them. The score is by how many standard
-deviations the groups are tighter there than those that Ward's tree finds in the rotated clients.
+and covariance, then to rotate them among each other, by a rotation that keeps the mean, would not change how
+they are distributed. So the groups are compared with those of rotated clients: the spectrum of what clients
+differ by is kept, and its axes are drawn at random. What groups have and a normal distribution has not is
+clumps along the leading axes: G groups differ in G - 1 of them. The score is by how many standard deviations
+the groups are tighter there than those that Ward's tree finds in the rotated clients, over the square root of
+G - 1: clients without groups are not quite normal either, a little along each axis, and over many axes this
+adds up faster than chance does.
 
-Neither dimensions nor noise are estimated. A score is not a probability: clients without groups are not quite
-normal, so docs/our-algorithm.md counts how often they pass.
+Neither dimensions nor noise are estimated. A score is not a probability: docs/our-algorithm.md counts how
+often clients without groups pass.
 
 Shapes: M clients that are clustered, G groups.
 """
@@ -28,9 +30,7 @@ ROUNDING = 1e-9
 
 
 def score(squares_MM: Matrix, groups: Sequence[Sequence[int]], rng: np.random.Generator) -> float | None:
-    """Return by how many standard deviations groups are tighter than those of rotated clients.
-
-    None for one group, and if every client is alone.
+    """Return how evident groups are; None for one group, and if every client is alone.
 
     Args:
         squares_MM: squared Euclidean distances between clients.
@@ -53,7 +53,8 @@ def score(squares_MM: Matrix, groups: Sequence[Sequence[int]], rng: np.random.Ge
     for _ in range(DRAWS):
         rotated = basis @ _frame(len(basis) - 1, number - 1, rng) * lengths
         drawn.append(tightness(rotated, _wards(rotated, number)))
-    return (found - float(np.mean(drawn))) / max(float(np.std(drawn)), ROUNDING)
+    deviations = (found - float(np.mean(drawn))) / max(float(np.std(drawn)), ROUNDING)
+    return deviations / float(np.sqrt(number - 1))
 
 
 def tightness(vectors: Matrix, labels_M: NDArray[np.int64]) -> float:
