@@ -91,7 +91,10 @@ class ProcessWriter:
             )
 
     def _end(self) -> None:
-        process, self._process = self._process, None  # The thread that calls and the one that stops may both end it.
+        process, self._process = (
+            self._process,
+            None,
+        )  # The thread that calls and the one that stops may both end it.
         if process is not None:
             process.kill()
             process.wait()
