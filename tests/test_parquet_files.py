@@ -7,8 +7,7 @@ import pytest
 from fedgrid import parquet_files
 from fedgrid.engine.format import UnreadableFile
 from fedgrid.engine.integrity.files import read_table, stamped
-from fedgrid.parquet_files import TooLarge, memory, read_parquet
-from fedgrid.parquet_pages import BadPages, layout, pages_of
+from fedgrid.parquet_files import BadPages, TooLarge, layout, memory, pages_of, read_parquet
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.records import table as records
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedgrid.parquet_files import read_parquet
-from fedgrid.parquet_pages import BadPages
+from fedgrid.parquet_files import BadPages, read_parquet
 from fedgrid.record_values import is_number, wrong_type, wrong_value
+from fedgrid.regular_files import LARGEST_TABLE, check_regular
 
 TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
 """Model (the client's after local training; its cluster's) and test set (the client's own; the server's)."""
@@ -237,6 +237,7 @@ def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.
         return [*dict.fromkeys((*keys, *wanted))]
 
     try:
+        check_regular(path, LARGEST_TABLE)
         found = read_parquet(path, chosen)
     except FileNotFoundError:
         raise

@@ -14,8 +14,7 @@ from fedgrid.engine.format import (
     check_format,
     of_read,
 )
-from fedgrid.parquet_files import TooLarge, read_parquet
-from fedgrid.parquet_pages import BadPages
+from fedgrid.parquet_files import BadPages, TooLarge, read_parquet
 from fedgrid.regular_files import LARGEST_TABLE, check_regular
 
 COLUMNS = "fedgrid_columns"
@@ -39,9 +38,10 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
 
     def written(found: pa.Schema) -> list[str]:
         _check_schema(path, found, schema)
-        return found.names
+        return list(found.names)
 
     try:
+        check_regular(path, LARGEST_TABLE)
         table = read_parquet(path, written)
     except FileNotFoundError:
         raise
