@@ -162,7 +162,7 @@ class Analysis(ABC):
 
     def key(self, settings: Settings) -> str:
         """Return the name of results: other settings, or another file of the plugin, have another."""
-        code = active.digest_of("analysis", self.name)
+        code = active.digest_of_analysis(self)
         text = json.dumps([code, settings.model_dump(mode="json")], sort_keys=True)
         return f"{self.name}-{sha256(text.encode()).hexdigest()[:12]}"
 

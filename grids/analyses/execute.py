@@ -87,13 +87,14 @@ def run_on_ray(
     has_gpu = analysis.on_gpu and any(node.gpus for node in cluster_nodes())
     task = ray.remote(num_cpus=CPUS, num_gpus=GPUS if has_gpu else 0, max_retries=RETRIES)(_task)
     there = Context(context.storage, context.data_dir, {}, "cuda" if has_gpu else "cpu")
-    own = active.digest_of("analysis", analysis.name)
+    own = active.digest_of_analysis(analysis)
     images = own_images.places(name for job in jobs for name in job.config.own_images)
     waiting: dict[Any, Job] = {}
     for job in jobs:
-        run_id, digests = job.config.run_id, [*job.config.plugin_digests, *([own] if own else [])]
+        run_id = job.config.run_id
+        plugins = [*active.sources([own] if own else []), *active.sources(job.config.plugin_digests)]
         work = pickle.dumps((analysis, job, replace(there, runs={run_id: context.runs[run_id]})))
-        waiting[task.remote(work, token, active.sources(digests), images)] = job
+        waiting[task.remote(work, token, plugins, images)] = job
     while waiting:
         ready, _ = ray.wait(list(waiting), timeout=LOOK_EVERY)
         tick()
@@ -112,11 +113,12 @@ def _task(
     """Do a job in a process of the cluster; return why it failed, if it did, and the seconds it took.
 
     `work` is the driver's analysis, job and context. A plugin's classes are pickled by the name of their
-    module, so the plugins are loaded first.
+    module, so the plugins are loaded first: the analysis', then the run's, whose algorithms count.
     """
     own_images.know(images)
     active.know(plugins)
-    active.activate([plugin.digest for plugin in plugins])
+    for plugin in plugins:
+        active.activate([plugin.digest])
     analysis, job, context = pickle.loads(work)
     started = perf_counter()
     cause = _tried(analysis, job, context, lambda: check_driver(context.storage, token))
