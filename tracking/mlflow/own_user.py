@@ -1,8 +1,8 @@
 """A port of this machine's loopback that serves this user alone.
 
-MLflow asks nobody for a password, and whoever may ask it reads and writes all files of the user whose process
-it is: an experiment's artifacts may lie in any folder. So it listens in a folder that only this user can
-enter, and here what connects to the port is passed on to it, if Linux says that it is this user's, or root's.
+MLflow asks nobody for a password, and a program that may ask it reads and writes all files of the user who
+started it: an experiment's artifacts may lie in any folder. So it listens in a folder that only this user can
+enter, and what connects to the port is passed on to it here if Linux says that it is this user's, or root's.
 """
 
 import asyncio
