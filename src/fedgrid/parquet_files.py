@@ -2,10 +2,9 @@
 
 A page may hold one value a billion times in a few bytes, or gigabytes of zeros, compressed. What Arrow
 allocates follows from the header of each page. The end of the file states sizes, too, but Arrow does not hold
-the pages to it. So the headers are read before the pages. Format:
-https://parquet.apache.org/docs/file-format/, in Thrift's compact protocol
-(https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md). It is read here because
-pyarrow does not show the headers, and ends the process where it shows the end of some damaged files.
+the pages to it. So the headers are read before the pages, here, as pyarrow does not show them, and ends the
+process where it shows the end of some damaged files. Format: https://parquet.apache.org/docs/file-format/, in
+https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md.
 """
 
 import os
@@ -26,33 +25,30 @@ CONTAINER = Path("/sys/fs/cgroup/memory.max")
 """In a container: the bytes that it may use, or `max`."""
 VALUE, ENTRY = 8, 16
 """Bytes of a value, and of an entry of a dictionary beside its text."""
-END = 1 << 22
-"""Bytes of the end of a file: 8 KB for a million rows of a run's clients."""
-HEADER = 1 << 15
-"""Bytes within which a header ends: in ours the least and the greatest text have 4 KB each."""
+END, HEADER = 1 << 22, 1 << 15
+"""Bytes of the end of a file (8 KB for a million rows of a run's clients), and within which a header ends
+(in ours the least and the greatest text have 4 KB each)."""
 DEEPEST = 8
 """Structs and lists below one another."""
 INT16, INT32, INT64, TEXT, LIST, STRUCT = 4, 5, 6, 8, 9, 12
 """Thrift's types."""
 SIZES = {1: 0, 2: 0, 3: 1, 7: 8}
 """Those of which nothing is read (true, false, a byte, a double) -> their bytes behind the type."""
-ROWS, GROUPS, CHUNKS, ABOUT = (3, INT64), (4, LIST), (1, LIST), (3, STRUCT)
-"""Number and type of fields: of the end of a file, of a row group, of a chunk."""
-VALUES, PACKED, FIRST_PAGE, DICTIONARY_PAGE = (5, INT64), (7, INT64), (9, INT64), (11, INT64)
+ROWS, GROUPS, CHUNKS, ABOUT = 3 << 4 | INT64, 4 << 4 | LIST, 1 << 4 | LIST, 3 << 4 | STRUCT
+"""Keys of fields: number and type. Of the end of a file, of a row group, of a chunk."""
+VALUES, PACKED, FIRST_PAGE, DICTIONARY_PAGE = (number << 4 | INT64 for number in (5, 7, 9, 11))
 """What a chunk is about."""
-KIND, PAGE_UNPACKED, PAGE_PACKED = (1, INT32), (2, INT32), (3, INT32)
+KIND, PAGE_UNPACKED, PAGE_PACKED = (number << 4 | INT32 for number in (1, 2, 3))
 """Of a page's header."""
 DICTIONARY = 2
-"""Kind of a page; the others are 0 and 3, pages of values."""
-OWN = {0: (5, STRUCT), DICTIONARY: (7, STRUCT), 3: (8, STRUCT)}
-"""Kind -> what only such a page has: the number of its values, and their encoding."""
-PAGE_VALUES, ENCODING = (1, INT32), {0: (2, INT32), DICTIONARY: (2, INT32), 3: (4, INT32)}
+OWN = {0: 5 << 4 | STRUCT, DICTIONARY: 7 << 4 | STRUCT, 3: 8 << 4 | STRUCT}
+"""Kind of a page -> what only such a page has: the number of its values, and their encoding."""
+PAGE_VALUES, ENCODING = 1 << 4 | INT32, {0: 2 << 4 | INT32, DICTIONARY: 2 << 4 | INT32, 3: 4 << 4 | INT32}
 PLAIN, REFERENCES = (0, 3), (2, 8)
 """Encodings that fedgrid writes: values, and numbers of entries of the dictionary. Others may unpack to any
 size: of a text, for example, what differs from the one before."""
 
-Fields = dict[tuple[int, int], Any]
-"""Number and type -> value."""
+Fields = dict[int, Any]
 
 
 class TooLarge(OSError):
@@ -65,12 +61,11 @@ class BadPages(ValueError):
 
 @dataclass(frozen=True)
 class Chunk:
-    """A column in a group of rows."""
+    """A column in a group of rows; `values` counts nulls and empty lists too."""
 
     place: int
     end: int
     values: int
-    """Nulls and empty lists too."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +73,7 @@ class Page:
     """A page, as its header says; `unpacked` are its bytes when it is not compressed."""
 
     is_dictionary: bool
-    refers: bool
-    """Whether its values are numbers of entries of the dictionary."""
+    refers: bool  # Its values are numbers of entries of the dictionary.
     unpacked: int
     values: int
 
@@ -242,44 +236,53 @@ def _page(data: bytes) -> tuple[Page, int]:
 
 
 def _struct(data: bytes, place: int, depth: int) -> tuple[Fields, int]:
-    """Return the struct at a place, and the place behind it; a field that it has twice is an error."""
+    """Return the struct at a place, and the place behind it; its numbers must ascend, so none is there twice.
+
+    Thousands of fields are read of each run: numbers and texts of less than 128 take no further call.
+    """
     fields: Fields = {}
-    number, numbers = 0, set()
+    number = 0
     while head := data[place]:
         place += 1
+        before = number
         if head > 15:
             number += head >> 4
         else:
             number, place = _number(data, place, INT16)
-        if number in numbers:
-            raise ValueError
-        numbers.add(number)
         kind = head & 15
-        fields[number, kind], place = _value(data, place, kind, depth - 1)
+        if number <= before:
+            raise ValueError
+        if kind == TEXT and (size := data[place]) < 128:
+            place += size + 1
+        elif kind in (INT64, INT32) and (value := data[place]) < 128:
+            fields[number << 4 | kind] = (value >> 1) ^ -(value & 1)
+            place += 1
+        else:
+            fields[number << 4 | kind], place = _value(data, place, kind, depth - 1)
     return fields, place + 1
 
 
 def _value(data: bytes, place: int, kind: int, depth: int) -> tuple[Any, int]:
     """Return a value of a type, None if it is not needed, and the place behind it."""
+    if kind == STRUCT and depth:
+        return _struct(data, place, depth)
     if kind in (INT16, INT32, INT64):
         return _number(data, place, kind)
     if kind == TEXT:
         size, place = _unsigned(data, place)
         return None, place + size
-    if kind == STRUCT and depth:
-        return _struct(data, place, depth)
-    if kind == LIST and depth:
-        size, kind, place = data[place] >> 4, data[place] & 15, place + 1
-        if size == 15:
-            size, place = _unsigned(data, place)
-        if not SIZES.get(kind, 1):
-            raise ValueError  # There are no lists of true and false in the end of a file.
-        found = []
-        for _ in range(size):
-            value, place = _value(data, place, kind, depth - 1)
-            found.append(value)
-        return found, place
-    return None, place + SIZES[kind]
+    if kind != LIST or not depth:
+        return None, place + SIZES[kind]
+    size, kind, place = data[place] >> 4, data[place] & 15, place + 1
+    if size == 15:
+        size, place = _unsigned(data, place)
+    if not SIZES.get(kind, 1):
+        raise ValueError  # There are no lists of true and false in the end of a file.
+    found = []
+    for _ in range(size):
+        value, place = _value(data, place, kind, depth - 1)
+        found.append(value)
+    return found, place
 
 
 def _number(data: bytes, place: int, kind: int) -> tuple[int, int]:
