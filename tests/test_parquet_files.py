@@ -1,5 +1,7 @@
 """Small Parquet files that unpack to much: refused before they are read, whatever they state."""
 
+from io import BytesIO
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -111,6 +113,14 @@ def test_layout_is_what_arrow_says_of_it(tmp_path):
                 assert [page.is_dictionary for page in pages] == [True] + [False] * (len(pages) - 1)
                 unpacked = sum(page.unpacked for page in pages)
                 assert 0.9 * expected.total_uncompressed_size < unpacked < expected.total_uncompressed_size
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, 5, 7, 8, 9, 12])
+def test_end_with_a_list_longer_than_itself_is_refused_at_once(kind):
+    """Field 1 is a list of 2 ** 42 - 1 elements of a type; most of them would take no byte of the file."""
+    end = bytes([0x19, 0xF0 | kind, *[0xFF] * 5, 0x7F, 0])
+    with pytest.raises(BadPages, match="end"):
+        layout(BytesIO(b"PAR1" + end + len(end).to_bytes(4, "little") + b"PAR1"))
 
 
 def test_memory_is_what_a_container_may_use(tmp_path, monkeypatch):

@@ -276,8 +276,8 @@ def _value(data: bytes, place: int, kind: int, depth: int) -> tuple[Any, int]:
     size, kind, place = data[place] >> 4, data[place] & 15, place + 1
     if size == 15:
         size, place = _unsigned(data, place)
-    if not SIZES.get(kind, 1):
-        raise ValueError  # There are no lists of true and false in the end of a file.
+    if size > len(data) or not SIZES.get(kind, 1):  # There are no lists of true and false in a file's end.
+        raise ValueError
     found = []
     for _ in range(size):
         value, place = _value(data, place, kind, depth - 1)
