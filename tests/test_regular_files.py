@@ -2,7 +2,8 @@
 
 import os
 import re
-from types import SimpleNamespace
+from hashlib import sha256
+from io import BytesIO
 
 import pytest
 
@@ -60,11 +61,9 @@ def test_file_that_is_too_large_or_none_is_not_read(tmp_path):
 
 
 def test_state_or_table_of_more_than_a_gigabyte_is_no_damage(tmp_path, monkeypatch):
-    """Thirty personal ResNet-34s are a state of 2.5 GB. This file is a hole; no digest is computed."""
-    read: list[int] = []
-    digest = SimpleNamespace(update=lambda block: read.append(len(block)), hexdigest=lambda: "digest")
-    monkeypatch.setattr(files, "sha256", lambda: digest)
+    """Thirty personal ResNet-34s are a state of 2.5 GB. This file is a hole, of which one byte is read."""
     path = tmp_path / "state-000001.safetensors"
     with path.open("wb") as file:
         file.truncate((1 << 30) + 1)
-    assert (files.checksum(path), sum(read)) == ("digest", (1 << 30) + 1)
+    monkeypatch.setattr(type(path), "open", lambda *_: BytesIO(b"x"))
+    assert files.checksum(path) == sha256(b"x").hexdigest()

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from fedgrid.parquet_files import BadPages, read_parquet
 from fedgrid.record_values import is_number, wrong_type, wrong_value
 from fedgrid.regular_files import LARGEST_TABLE, check_regular
 
@@ -228,19 +228,22 @@ def num_rounds(run_folder: Path) -> int:
 
 
 def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.Table:
+    def chosen(schema: pa.Schema) -> list[str]:
+        if (why := wrong_type(schema)) is not None:
+            raise RecordsError(f"cannot read {path}: {why}")
+        if missing := [name for name in keys if name not in schema.names]:
+            raise RecordsError(f"cannot read {path}: it has no column {missing[0]!r}")
+        wanted = [name for name in schema.names if columns is None or name in columns]
+        return [*dict.fromkeys((*keys, *wanted))]
+
     try:
         check_regular(path, LARGEST_TABLE)
-        schema = pq.read_schema(path)
-        wanted = [name for name in schema.names if columns is None or name in columns]
-        names = [*dict.fromkeys((*keys, *wanted))]
-        if (why := wrong_type(schema)) is None:
-            found = pq.read_table(path, columns=names, page_checksum_verification=True)
-            why = wrong_value(found)
+        found = read_parquet(path, chosen)
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError, BadPages) as error:
         raise RecordsError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
-    if why is not None:
+    if (why := wrong_value(found)) is not None:
         raise RecordsError(f"cannot read {path}: {why}")
     return found
 

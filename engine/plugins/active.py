@@ -99,9 +99,15 @@ def plugin_digests(algorithm: Mapping[str, Any], model: str) -> tuple[str, ...]:
     return tuple(sorted(plugin.source.digest for plugin in _active if not names.isdisjoint(plugin.names)))
 
 
-def digest_of(kind: str, name: str) -> str | None:
-    """Return the digest of the plugin in use that a name is of, None if it is of the package."""
-    return next((plugin.source.digest for plugin in _active if (kind, name) in plugin.names), None)
+def digest_of_analysis(analysis: Any) -> str | None:
+    """Return the digest of the plugin that lists an analysis, None if it is of the package.
+
+    Not by its name: a run's plugin may have one of the same name, such as an earlier edit of that file.
+    """
+    return next(
+        (digest for digest, plugin in _loaded.items() if any(each is analysis for each in plugin.analyses)),
+        None,
+    )
 
 
 def sources(digests: Iterable[str]) -> tuple[PluginSource, ...]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from secrets import token_hex
-from stat import S_ISGID, S_IWGRP
+from stat import S_IRWXG, S_ISGID, S_IWGRP
 from tempfile import TemporaryFile
 
 from safetensors import SafetensorError
@@ -51,14 +51,14 @@ def replacing(*paths: Path) -> Iterator[tuple[Path, ...]]:
 
 
 def share_with_group(folder: Path) -> None:
-    """Let the group write all that this process creates, if `folder` is a group's own (mode 2775, say).
+    """Let the group read and write what this process creates, if `folder` is a group's own (as mode 2775).
 
     Of a folder that is still to be created, the one that it will lie in says so.
     """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     mode = there.stat().st_mode
     if mode & S_ISGID and mode & S_IWGRP:
-        os.umask(os.umask(0o022) & ~S_IWGRP)
+        os.umask(os.umask(0o022) & ~(mode & S_IRWXG))
 
 
 def write_text(path: Path, text: str) -> None:

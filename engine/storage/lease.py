@@ -39,6 +39,7 @@ from fedgrid.engine.storage.held_file import (
     renew_stamp,
     stamped,
 )
+from fedgrid.engine.storage.hints import command
 from fedgrid.engine.storage.processes import user_name
 from fedgrid.engine.storage.storage import GIVE_UP_AFTER, Storage
 
@@ -265,7 +266,7 @@ class Lease:
 
     def _refusal(self, other: Driver, clash: str) -> ConfigError:
         is_mine = other.found.get("user") == user_name()
-        stop = f", `fedgrid stop {other.what}`" if is_mine else ""
+        stop = f", `{command(self._storage, 'stop', other.what)}`" if is_mine else ""
         reason = "" if other.what == self._what else f", {clash}"
         return ConfigError(
             f"{self._storage} is in use: {other}{reason}; wait{stop}, or name another --storage"

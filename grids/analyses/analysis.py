@@ -20,6 +20,7 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.hints import command
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.analyses.default_table import table_of
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -162,7 +163,7 @@ class Analysis(ABC):
 
     def key(self, settings: Settings) -> str:
         """Return the name of results: other settings, or another file of the plugin, have another."""
-        code = active.digest_of("analysis", self.name)
+        code = active.digest_of_analysis(self)
         text = json.dumps([code, settings.model_dump(mode="json")], sort_keys=True)
         return f"{self.name}-{sha256(text.encode()).hexdigest()[:12]}"
 
@@ -198,7 +199,7 @@ class Analysis(ABC):
     ) -> Summary:
         """Return what the command shows; it may write into the grid's folder."""
         rows = [{"run": each.run.name, "run_id": each.run.run_id, **self.finite(each)} for each in found]
-        last = f"In the report:  fedgrid report {grid.name} --plugin FILE"
+        last = f"In the report:  {command(grid.storage, 'report', grid.name, '--plugin', 'FILE')}"
         return Summary([self._table(found)], (), {"rows": rows}, last)
 
     def pictures(self, found: Found, folder: Path) -> Iterable[Path]:

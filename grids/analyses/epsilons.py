@@ -17,6 +17,7 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.epsilons import EPSILON_2_FACTOR, SETTLED, Proposal, propose
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.partition.scenarios import CENTRALISED
+from fedgrid.engine.storage.hints import command
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Found, Job, Summary
 from fedgrid.grids.archive.beside import beside
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -117,7 +118,7 @@ class Epsilons(Analysis):
             values = {name: column.tolist() for name, column in epochs.items()}
             rows.append({"run": each.run.name, "run_id": each.run.run_id, **each.about, "epochs": values})
         lines = [*dict.fromkeys(table.caption for table in tables), *lines]
-        last = f"Curves of loss and norms:  fedgrid report {grid.name}"
+        last = f"Curves of loss and norms:  {command(grid.storage, 'report', grid.name)}"
         return Summary(tables, lines, {"rows": rows}, last)
 
     def pictures(self, found: Found, folder: Path) -> Iterator[Path]:

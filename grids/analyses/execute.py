@@ -94,16 +94,17 @@ def run_on_ray(
     place = plan(len(jobs), cluster_nodes(), Request()) if analysis.on_gpu else None
     actors = _on_gpus(place) if place is not None and place.gpus_per_actor else []
     there = Context(context.storage, context.data_dir, {}, "cuda" if actors else "cpu")
-    own = active.digest_of("analysis", analysis.name)
+    own = active.digest_of_analysis(analysis)
     images = own_images.places(name for job in jobs for name in job.config.own_images)
     left, unfinished = iter(jobs), len(jobs)
     waiting: dict[Any, tuple[Job | None, Any]] = {}
 
     def give(method: Any) -> None:
         if (job := next(left, None)) is not None:
-            run_id, digests = job.config.run_id, [*job.config.plugin_digests, *([own] if own else [])]
+            run_id = job.config.run_id
+            plugins = [*active.sources([own] if own else []), *active.sources(job.config.plugin_digests)]
             work = pickle.dumps((analysis, job, replace(there, runs={run_id: context.runs[run_id]})))
-            waiting[method.remote(work, token, active.sources(digests), images)] = job, method
+            waiting[method.remote(work, token, plugins, images)] = job, method
 
     # An actor gets its first job when it has started: it may wait for what others have reserved.
     waiting |= {actor.start.remote(): (None, actor.do) for actor in actors}
@@ -158,11 +159,12 @@ def _task(
     """Do a job in a process of the cluster; return why it failed, if it did, and the seconds it took.
 
     `work` is the driver's analysis, job and context. A plugin's classes are pickled by the name of their
-    module, so the plugins are loaded first.
+    module, so the plugins are loaded first: the analysis', then the run's, whose algorithms count.
     """
     own_images.know(images)
     active.know(plugins)
-    active.activate([plugin.digest for plugin in plugins])
+    for plugin in plugins:
+        active.activate([plugin.digest])
     analysis, job, context = pickle.loads(work)
     started = perf_counter()
     cause = _tried(analysis, job, context, lambda: check_driver(context.storage, token))

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.storage.atomic import disk_errors, write_text
+from fedgrid.engine.storage.hints import command
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, Found
 from fedgrid.grids.analyses.files import JobFiles
@@ -41,8 +42,8 @@ def log_to_mlflow(analysis: Analysis, found: Sequence[Found], storage: Storage, 
         return False
     if unknown:
         warn(
-            f"MLflow does not know {len(unknown)} of the runs: `fedgrid sync {grid.name}`, then the same "
-            "command"
+            f"MLflow does not know {len(unknown)} of the runs: `{command(storage, 'sync', grid.name)}`, "
+            "then the same command"
         )
     return not unknown
 

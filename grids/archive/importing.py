@@ -77,7 +77,7 @@ def import_archive(
     """
     layout.check(path)
     found = {name: layout.experiments(path), f"{name}-temperature": layout.temperatures(path)}
-    grids = [Imported(name, runs, RunLog(name, storage.root, warn)) for name, runs in found.items() if runs]
+    grids = [Imported(name, runs, RunLog(name, storage, warn)) for name, runs in found.items() if runs]
     if not grids:
         raise ConfigError(
             f"{path} has folders of the authors' archive, but no run in them; unpack the whole archive"
@@ -192,8 +192,8 @@ def _show(
             if names:
                 say(f"  absent in {count} of them: {', '.join(names)}")
     if trainings:
-        show = f"fedgrid centralised {trainings[0].partition(':')[0]}"
-        say(f"centralised trainings: {len(trainings)}; `{show}` shows them beside its own")
+        show = f"fedgrid analyse centralised epsilons --storage {quote(str(storage))}"
+        say(f"centralised trainings: {len(trainings)}; `{show}` shows them beside your own")
     if explained:
         say(f"scores of explanations: {explained} models; `fedgrid report` has their tables")
     say(f"Written to {storage}")

@@ -9,6 +9,7 @@ from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import ConfigError, hint
 from fedgrid.engine.format import FORMAT, VERSION
 from fedgrid.engine.integrity.done_mark import CONFIG
+from fedgrid.engine.storage.hints import command
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.regular_files import read_regular
@@ -41,11 +42,11 @@ def find_run(what: str, storage: Storage) -> tuple[RunConfig, Sequence[str]]:
         raise ConfigError(f"{len(found)} runs are named '{what}': {several}; give one of these ids")
     grids_here = list_grids(storage)
     if not grids_here:
-        raise ConfigError(f"no grid in {storage} yet; `fedgrid run {what}` starts one")
+        raise ConfigError(f"no grid in {storage} yet; `{command(storage, 'run', what)}` starts one")
     near = hint(what, [*grids_here, *dict.fromkeys(run.name for run in runs.values())])
     raise ConfigError(
-        f"no grid or run '{what}' in {storage}; {near}grids: {', '.join(grids_here)}; `fedgrid runs GRID` "
-        "lists its runs with their ids"
+        f"no grid or run '{what}' in {storage}; {near}grids: {', '.join(grids_here)}; "
+        f"`{command(storage, 'runs', 'GRID')}` lists its runs with their ids"
     )
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from functools import partial
-from shlex import quote
 from typing import Any
 
 from rich.console import Console
 
+from fedgrid.engine.storage.hints import command
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.browse.columns import rows_of
 from fedgrid.grids.display.plain import print_plain
@@ -50,7 +50,7 @@ def grid_facts(name: str, storage: Storage) -> dict[str, Any]:
 
 def print_grid(facts: Mapping[str, Any], storage: Storage, console: Console) -> None:
     """Print what is known of a grid."""
-    say, name = partial(print_plain, console), quote(facts["grid"])
+    say, name = partial(print_plain, console), facts["grid"]
     where = f"running on {facts['driver']}" if facts["driver"] else "not running"
     kinds = ("running", "waiting", "failed", STOPPED)
     counts = ", ".join(f"{facts[kind]} {kind.replace('_', ' ')}" for kind in kinds if facts[kind])
@@ -58,7 +58,7 @@ def print_grid(facts: Mapping[str, Any], storage: Storage, console: Console) -> 
     is_complete = facts["done"] + facts[STOPPED] == facts["total"]
     say(f"{facts['grid']}: {state}; {'complete' if is_complete else where}")
     if facts[SUPERSEDED]:
-        say(superseded_line(facts["grid"], facts[SUPERSEDED]))
+        say(superseded_line(facts["grid"], facts[SUPERSEDED], storage))
     if facts["source"]:
         say(f"From {facts['source']}")
     width = max(map(len, facts["axes"]))
@@ -71,12 +71,12 @@ def print_grid(facts: Mapping[str, Any], storage: Storage, console: Console) -> 
     for failure in facts["failures"]:
         say(f"failed: {failure['run']} ({failure['run_id']}): {failure['cause']}")
     say(f"Files: {facts['folder']}")
-    say(f"Its runs, with their ids:  fedgrid runs {name} --sort ari")
-    say(f"One of them:               fedgrid show {facts['runs'][0]['run_id']}")
+    say(f"Its runs, with their ids:  {command(storage, 'runs', name, '--sort', 'ari')}")
+    say(f"One of them:               {command(storage, 'show', facts['runs'][0]['run_id'])}")
     if not is_complete:
-        say(f"Its progress:              fedgrid status {name}")
+        say(f"Its progress:              {command(storage, 'status', name)}")
     if facts["done"]:
-        say(f"Tables and figures:        fedgrid report {name}")
+        say(f"Tables and figures:        {command(storage, 'report', name)}")
 
 
 def _listed(values: list[str]) -> str:

@@ -8,6 +8,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from fedgrid.engine.storage.hints import command
+from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.browse.charts import cluster_map, sparkline
 from fedgrid.grids.browse.run_facts import CURVES, shown_rounds
 from fedgrid.grids.browse.runs import cell
@@ -30,7 +32,7 @@ WIDTH = 60
 """Characters of a sparkline at most."""
 
 
-def print_run(facts: Mapping[str, Any], console: Console) -> None:
+def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> None:
     """Print what is known of a run."""
     say = partial(print_plain, console)
     in_grids = f"; in {', '.join(facts['grids'])}" if facts["grids"] else ""
@@ -58,7 +60,7 @@ def print_run(facts: Mapping[str, Any], console: Console) -> None:
     say()
     say(f"Files: {facts['folder']}")
     if facts["grids"]:
-        say(f"All runs beside it:  fedgrid runs {facts['grids'][0]}")
+        say(f"All runs beside it:  {command(storage, 'runs', facts['grids'][0])}")
 
 
 def _pace(facts: Mapping[str, Any]) -> str:

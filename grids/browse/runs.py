@@ -68,7 +68,7 @@ def show_runs(
             console, f"{len(rows)} of {len(every)} runs of {grid}; more: --columns all, --csv, --json"
         )
         if old and not superseded:
-            print_plain(console, superseded_line(grid, len(old)))
+            print_plain(console, superseded_line(grid, len(old), storage))
 
 
 def _columns(given: str | None, rows: Sequence[Row]) -> list[str]:

@@ -8,6 +8,7 @@ from rich.console import Console
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors
+from fedgrid.engine.storage.hints import command
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.browse.find import find_run
 from fedgrid.grids.browse.grid_page import grid_facts, print_grid
@@ -38,7 +39,9 @@ def show(
     storage.pull_marks()
     if what in list_grids(storage):
         if figures is not None:
-            raise ConfigError(f"--figures draws those of a run; of a grid: `fedgrid report {what}`")
+            raise ConfigError(
+                f"--figures draws those of a run; of a grid: `{command(storage, 'report', what)}`"
+            )
         facts = grid_facts(what, storage)
         if not as_json:
             print_grid(facts, storage, console)
@@ -46,7 +49,7 @@ def show(
         run, grids = find_run(what, storage)
         facts = facts_of(run, grids, storage, data_dir)
         if not as_json:
-            print_run(facts, console)
+            print_run(facts, storage, console)
         if figures is not None:
             drawn = _draw(folder_of(storage.root, run), figures)
             facts["figures"] = [str(path) for path in drawn]

@@ -13,6 +13,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.format import next_step
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.driver import driver_of
+from fedgrid.engine.storage.hints import command
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import choice_table, duration
@@ -46,10 +47,10 @@ def show_status(name: str, storage: Storage, as_json: bool, console: Console) ->
     for why in found["damaged"].values():
         say(next_step(why, "the next launch sets it aside, and runs its run again"))
     if found[SUPERSEDED]:
-        say(superseded_line(name, found[SUPERSEDED]))
+        say(superseded_line(name, found[SUPERSEDED], storage))
     if found["failures"]:
         console.print(_failures(found["failures"]))
-        say(f"`fedgrid retry {name}` runs them again from their last rounds.")
+        say(f"`{command(storage, 'retry', name)}` runs them again from their last rounds.")
 
 
 def counts_of(found: Mapping[str, Any]) -> str:
@@ -70,7 +71,9 @@ def show_all(storage: Storage, as_json: bool, console: Console) -> None:
         print(json.dumps(found))
         return
     if not found:
-        print_plain(console, f"No grid in {storage} yet; `fedgrid run quickstart` starts one.")
+        print_plain(
+            console, f"No grid in {storage} yet; `{command(storage, 'run', 'quickstart')}` starts one."
+        )
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     kinds = [*COUNTS, STOPPED] if any(one.get(STOPPED) for one in found) else COUNTS
@@ -83,7 +86,7 @@ def show_all(storage: Storage, as_json: bool, console: Console) -> None:
         cells = ("–" if count is None else str(count) for count in counts)
         table.add_row(one["grid"], *cells, one["state"])
     console.print(table)
-    print_plain(console, f"{storage}; more of one:  fedgrid show GRID")
+    print_plain(console, f"{storage}; more of one:  {command(storage, 'show', 'GRID')}")
 
 
 def _brief(name: str, storage: Storage) -> dict[str, Any]:
@@ -147,7 +150,7 @@ def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
     grid.runs()
     driver = driver_of(storage, name)
     if driver is None or driver.what != name:
-        raise ConfigError(f"{name} is not running; `fedgrid status {name}` shows its progress")
+        raise ConfigError(f"{name} is not running; `{command(storage, 'status', name)}` shows its progress")
     grid.ask_to_stop()
     print_plain(
         console, f"{name} on {driver.process} stops after the rounds under way; `fedgrid run` continues it"

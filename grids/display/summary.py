@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from functools import partial
 from math import isinf
 from pathlib import Path
-from shlex import quote
 
 from rich.console import Console
 
 from fedgrid.engine.configuration.algorithm_of import own_columns
 from fedgrid.engine.configuration.run_config import RunConfig
+from fedgrid.engine.storage.hints import command
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.uplink.accountant import EPSILON
 from fedgrid.grids.display.plain import print_plain
@@ -74,15 +74,15 @@ def show(
         say()
     if failures:
         console.print(failure_table(failures))
-        say(f"`fedgrid retry {quote(grid.name)}` runs them again from their last round.")
+        say(f"`{command(storage, 'retry', grid.name)}` runs them again from their last round.")
         say()
     say(_counts(grid, len(done), len(failures), tally))
     folder = GridFolder(storage, grid.name)
     if folder.is_there and (old := folder.superseded()):
-        say(superseded_line(grid.name, len(old)))
+        say(superseded_line(grid.name, len(old), storage))
     say(f"Written to {storage} (a folder a run: config.json, *.parquet)")
     say(f"MLflow store: {redacted(uri)}")
-    say(f"See it:  fedgrid ui {quote(grid.name)} --storage {quote(str(storage))}")
+    say(f"See it:  {command(storage, 'ui', grid.name)}")
 
 
 def print_finished(runs: Sequence[RunConfig], storage: Storage, axes: Sequence[str] = ()) -> None:

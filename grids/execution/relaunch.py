@@ -10,6 +10,7 @@ from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.atomic import ASIDE
+from fedgrid.engine.storage.hints import command
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
@@ -59,7 +60,7 @@ def retry(
     grid = launched(name, storage)
     failed = [run for run in grid.runs if RunFolder(storage, run).failure()]
     if not failed:
-        raise ConfigError(f"no run of {name} failed; `fedgrid status {name}` shows its progress")
+        raise ConfigError(f"no run of {name} failed; `{command(storage, 'status', name)}` shows its progress")
     active.use(plugins)
     kept_plugins.restore(GridFolder(storage, name).path, storage, failed, trust=trust)
     return run_grid(grid, storage, options, console, only=failed)
@@ -81,7 +82,7 @@ def sync_grid(name: str, storage: Storage, console: Console) -> None:
         RunError: if MLflow cannot be reached.
     """
     grid = launched(name, storage)
-    log = RunLog(name, storage.root, warn, axes=grid.varied)
+    log = RunLog(name, storage, warn, axes=grid.varied)
     # Another driver may be training a run of this grid too.
     claims = of_launch(grid.runs, unfinished(grid.runs, storage))
     with Lease(storage, name, claims, warn):

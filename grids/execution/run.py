@@ -36,7 +36,7 @@ def run_grid(
         RunError: if the grid as a whole cannot go on.
     """
     axes = tuple(dict.fromkeys((*grid.varied, *naming_keys(grid.runs))))
-    log = RunLog(grid.name, storage.root, warn, axes=axes)
+    log = RunLog(grid.name, storage, warn, axes=axes)
     storage.pull_marks()
     chosen = grid.runs if only is None else only
     check_source(grid, storage)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from ray import tune
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.stopper import Stopper
 
-from fedgrid.engine.errors import RunError
+from fedgrid.engine.errors import FedgridError, RunError
 from fedgrid.grids.execution.run_events import RoundDone, RunFailed
 from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
@@ -106,10 +107,21 @@ class _Listener(tune.Callback):
         self._failures = Counter[int]()
         self._recovering: set[str] = set()
         """Trials that have failed and not started again."""
+        self._error: FedgridError | None = None
         self.left: list[int] = []
         """Runs that Tune has given up although retries are left."""
 
+    @contextmanager
+    def _until_step_ends(self) -> Iterator[None]:
+        """Keep an error until the step ends: Tune makes a text with a traceback of one that is of a trial."""
+        try:
+            yield
+        except FedgridError as error:
+            self._error = self._error or error
+
     def on_step_end(self, iteration: int, trials: Sequence[TuneTrial], **info: Any) -> None:
+        if self._error is not None:
+            raise self._error
         for trial_id, limit in self._deadlines.overdue():
             self._hung[trial_id] = f"its server did not respond for {limit:.0f} s, and was killed"
             actor = self._running[trial_id].temporary_state.ray_actor
@@ -134,12 +146,13 @@ class _Listener(tune.Callback):
     ) -> None:
         had_round = any(isinstance(event, RoundDone) for event in result["events"])
         self._deadlines.hear(trial.trial_id, had_round=had_round)
-        for event in result["events"]:
-            if isinstance(event, RunFailed):
-                attempts = self._failures[trial.config["index"]] + 1
-                self._watch.fail(self._run(trial), event.cause, attempts)
-            else:
-                self._watch.handle(self._run(trial), event)
+        with self._until_step_ends():
+            for event in result["events"]:
+                if isinstance(event, RunFailed):
+                    attempts = self._failures[trial.config["index"]] + 1
+                    self._watch.fail(self._run(trial), event.cause, attempts)
+                else:
+                    self._watch.handle(self._run(trial), event)
 
     def on_trial_complete(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
@@ -164,7 +177,8 @@ class _Listener(tune.Callback):
             return
         cause = self._count(trial)
         if self._failures[index] > self._retries:
-            self._watch.fail(self._run(trial), cause, self._failures[index])
+            with self._until_step_ends():
+                self._watch.fail(self._run(trial), cause, self._failures[index])
         else:
             self._watch.retry(self._run(trial), cause, self._failures[index])
             self.left.append(index)

@@ -15,6 +15,7 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find
 from fedgrid.engine.explanations.settings import Explaining
 from fedgrid.engine.integrity.files import stamped
+from fedgrid.engine.storage.hints import command
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Found, Job, Summary
 from fedgrid.grids.explain import estimate
 from fedgrid.grids.explain.asked import Asked, jobs_of
@@ -90,7 +91,8 @@ class Explain(Analysis):
             "lacking": list(explained.lacking),
             "scores": list(_rows(explained)),
         }
-        return Summary(tables, lines, facts, f"Curves, maps and tests:  fedgrid report {grid.name}")
+        last = f"Curves, maps and tests:  {command(grid.storage, 'report', grid.name)}"
+        return Summary(tables, lines, facts, last)
 
     def pictures(self, found: Found, folder: Path) -> Iterator[Path]:
         """Draw the maps."""

@@ -17,6 +17,8 @@ from typing import Self, TypeAlias
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.hints import command
+from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.mlflow_log.mark import is_logged
 from fedgrid.grids.mlflow_log.own_process import ProcessWriter
 from fedgrid.grids.mlflow_log.run_writer import Writer
@@ -59,7 +61,7 @@ class RunLog:
     def __init__(
         self,
         grid_name: str,
-        storage: Path,
+        storage: Storage,
         warn: Callable[[str], None],
         *,
         axes: Sequence[str] = (),
@@ -75,13 +77,13 @@ class RunLog:
             ConfigError: if MLFLOW_TRACKING_URI is malformed.
         """
         try:
-            self.uri = tracking_uri(storage)
+            self.uri = tracking_uri(storage.root)
         except TrackingError as error:
             raise ConfigError(str(error)) from error
-        self.writer = Writer(self.uri, grid_name, storage, artifact_root(storage), axes, searched)
+        self.writer = Writer(self.uri, grid_name, storage.root, artifact_root(storage.root), axes, searched)
         self._at_work: Writer | ProcessWriter = self.writer
-        self._grid_name = grid_name
-        self._storage = storage
+        self._sync = command(storage, "sync", grid_name)
+        self._storage = storage.root
         self._warn = warn
         self._records: Records = lambda config: nullcontext()
         self._pauses = pauses
@@ -195,7 +197,7 @@ class RunLog:
         if lacking:
             self._warn(
                 f"{lacking} {'run is' if lacking == 1 else 'runs are'} not, or not completely, in MLflow; "
-                f"`fedgrid sync {self._grid_name}` logs what is missing"
+                f"`{self._sync}` logs what is missing"
             )
 
     def _update(self, config: RunConfig) -> _Update:

@@ -28,7 +28,6 @@ def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str) -> tu
     """
     changed = rounds = 0
     try:
-        log.prepare(text)
         log.writer.connect(text)
         for config in runs:
             folder = folder_of(storage, config)

@@ -8,12 +8,13 @@ edited plugin. It stays in the storage until `fedgrid prune` removes it, and is 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from shlex import quote
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from fedgrid.engine.configuration.run_config import RunConfig
+from fedgrid.engine.storage.hints import command
+from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import Asks
 
 
@@ -32,13 +33,16 @@ JOINED = ""
 """In place of a source: runs that were added without asking for more, as those of a search and an archive."""
 
 
-def superseded_line(grid: str, count: int) -> str:
-    """Return the line that names a grid's superseded runs."""
+def superseded_line(grid: str, count: int, storage: Storage) -> str:
+    """Return the line that names a grid's superseded runs, and what to do with them."""
+    listing, deleting = command(storage, "runs", grid, "--superseded"), command(storage, "prune", grid)
+    return f"{superseded_words(count)}: `{listing}` lists, `{deleting}` deletes"
+
+
+def superseded_words(count: int) -> str:
+    """Return what a page, which is read elsewhere too, says of superseded runs."""
     runs = "1 run of an earlier launch is" if count == 1 else f"{count} runs of earlier launches are"
-    return (
-        f"{runs} superseded, and left out: `fedgrid runs {quote(grid)} --superseded` lists, "
-        f"`fedgrid prune {quote(grid)}` deletes"
-    )
+    return f"{runs} superseded, and left out"
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.format import DamagedFile, seal, unseal
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.atomic import disk_errors, write_bytes
+from fedgrid.engine.storage.hints import command
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.grid import Asks, Grid, Stacking
 from fedgrid.grids.results import kept_plugins
@@ -68,7 +69,7 @@ class GridFolder:
             )
         self.path = storage.root / GRIDS / name
         self.name = name
-        self._storage = storage
+        self.storage = storage
         self._asked_at: float | None = None
 
     @property
@@ -95,9 +96,7 @@ class GridFolder:
         before = self._read() if self.is_there else Kept()
         ids = {run.run_id for run in runs}
         still_there = [
-            run
-            for run in before.runs
-            if run.run_id not in ids and folder_of(self._storage.root, run).exists()
+            run for run in before.runs if run.run_id not in ids and folder_of(self.storage.root, run).exists()
         ]
         for name, plugin in kept_plugins.files(self.path, runs).items():
             self.write(name, plugin)
@@ -253,12 +252,12 @@ class GridFolder:
     def withdraw_stop(self) -> None:
         """Withdraw the request to stop."""
         (self.path / STOP).unlink(missing_ok=True)
-        self._storage.remove(self._name(STOP))
+        self.storage.remove(self._name(STOP))
 
     def stop_asked(self) -> bool:
         """Return whether the grid is asked to stop. Cheap; at a URI the answer is up to five seconds old."""
         if self._asked_at is None or monotonic() - self._asked_at >= ASK_EVERY:
-            self._storage.refresh(self._name(STOP))
+            self.storage.refresh(self._name(STOP))
             self._asked_at = monotonic()
         return (self.path / STOP).exists()
 
@@ -272,16 +271,18 @@ class GridFolder:
 
     def read_progress(self) -> dict[str, Any] | None:
         """Return the last progress, None if there is none or it cannot be read."""
-        self._storage.refresh(self._name(PROGRESS))
+        self.storage.refresh(self._name(PROGRESS))
         try:
             return unseal(self.path / PROGRESS)
         except (FileNotFoundError, DamagedFile):
             return None
 
     def _missing(self) -> ConfigError:
-        grids = list_grids(self._storage)
+        grids = list_grids(self.storage)
         if not grids:
-            return ConfigError(f"no grid in {self._storage} yet; `fedgrid run {self.name}` starts one")
+            return ConfigError(
+                f"no grid in {self.storage} yet; `{command(self.storage, 'run', self.name)}` starts one"
+            )
         return unknown("grid", self.name, grids)
 
     def write(self, name: str, content: str | bytes) -> None:
@@ -293,7 +294,7 @@ class GridFolder:
         with disk_errors(self.path):
             (self.path / name).parent.mkdir(parents=True, exist_ok=True)
             write_bytes(self.path / name, content.encode() if isinstance(content, str) else content)
-            self._storage.push(self._name(name))
+            self.storage.push(self._name(name))
 
     def _name(self, name: str) -> str:
         return Path(GRIDS, self.name, name).as_posix()

@@ -18,7 +18,7 @@ from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.presets.axis_keys import axis_keys
 from fedgrid.grids.results.archived import is_archived
-from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
+from fedgrid.grids.results.asked import SUPERSEDED, superseded_words
 from fedgrid.grids.results.axes import further_axes, name_of, naming_keys, pairs_of
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.model_sizes import model_bytes
@@ -76,7 +76,7 @@ def load(
     algorithms = {run.name: config.algorithm for run, config in zip(runs, configs, strict=True)}
     notes = origin_notes(folders, algorithms)
     left_out = 0 if superseded else len(old)
-    said = (superseded_line(grid, left_out),) if left_out else ()
+    said = (f"{superseded_words(left_out)}.",) if left_out else ()
     return Study(grid, runs, results, lacking, (*said, *idle_lines(configs), *notes), left_out)
 
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from functools import partial
-from shlex import quote
 
 from rich.console import Console
 
@@ -11,6 +10,7 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.round_cache import files
 from fedgrid.engine.round_cache.files import StoredFile, kept
 from fedgrid.engine.storage.atomic import disk_errors
+from fedgrid.engine.storage.hints import command
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
@@ -65,7 +65,7 @@ def _next_step(name: str, total: Usage, runs: Sequence[RunConfig], storage: Stor
     if total.can_go_bytes:
         return (
             f"{readable_size(total.can_go_bytes)} of states can be deleted: all runs that need them are "
-            f"finished. To delete them:  fedgrid cache {quote(name)} --drop"
+            f"finished. To delete them:  {command(storage, 'cache', name, '--drop')}"
         )
     if total.states_bytes:
         waiting = waiting_runs(runs, storage)

@@ -42,7 +42,7 @@ def run_search(search: Search, storage: Storage, options: LaunchOptions, console
         RunError: if the search as a whole cannot go on.
     """
     settings = [f"{SETTING}{key}" for key in search.space]
-    log = RunLog(search.name, storage.root, warn, axes=settings, searched=settings)
+    log = RunLog(search.name, storage, warn, axes=settings, searched=settings)
     storage.pull_marks()
     files.check_same(search, storage)
     progress = SearchProgress(search, storage)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
+from fedgrid.engine.storage.hints import command
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.progress import work_done
 from fedgrid.grids.display.tables import cell, titled_table
@@ -48,7 +48,8 @@ def show(
     say(_counts(search, progress, result))
     say(f"Written to {GridFolder(storage, search.name).path} (search.json, search.csv, figures/)")
     if progress.complete and LABEL_FREE in found:
-        say(f"Use it:  fedgrid run GRID --tuned {quote(search.name)}    (the oracle's: {search.name}:oracle)")
+        tuned = command(storage, "run", "GRID", "--tuned", search.name)
+        say(f"Use it:  {tuned}    (the oracle's: {search.name}:oracle)")
 
 
 def trial_table(search: Search, trials: list[Trial], width: int) -> Table:

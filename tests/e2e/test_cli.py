@@ -135,7 +135,7 @@ def test_run_without_a_reachable_mlflow_server_warns_and_finishes(tmp_path):
     assert first.startswith("warning: ")
     assert AWAY in first
     assert second.startswith("warning: ")
-    assert "`fedgrid sync runs`" in second
+    assert "`fedgrid sync runs --storage " in second
     assert f" {storage} " in result.out
     assert f"  fedgrid ui runs --storage '{storage}'\n" in result.out
     assert len(list(storage.glob("*/done.json"))) == 1

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeAlias
 
 from fedgrid.redaction import redacted
@@ -190,9 +190,14 @@ class Experiment:
                 self._client.log_artifact(entry.mlflow_run_id, str(path), folder)
 
     def log_folder(self, entry: LoggedRun, folder: Path, name: str) -> None:
-        """Upload all that is in a folder, as the folder `name` of the run's artifacts."""
-        with one_line(self._uri):
-            self._client.log_artifacts(entry.mlflow_run_id, str(folder), name)
+        """Upload all that is in a folder, as the folder `name` of the run's artifacts.
+
+        File by file: MLflow replaces a file, but of a folder's it sets the times, as only their owner may.
+        """
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            self.log_artifacts(
+                entry, [path], (PurePosixPath(name) / path.parent.relative_to(folder)).as_posix()
+            )
 
     def log_text(self, entry: LoggedRun, text: str, name: str) -> None:
         """Upload a text file."""

@@ -1,19 +1,24 @@
 """Runs the MLflow UI for a store, reachable only from this machine."""
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
 from types import FrameType
 
+from fedgrid.tracking.mlflow import own_user
 from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line
 from fedgrid.tracking.mlflow.view import VIEW_KEY
 
 HOST = "127.0.0.1"
+LONGEST = 70
+"""Characters of the folder of a Unix socket, whose path has at most 107."""
 END_SECONDS = 10
 """Time for the server to exit after SIGTERM."""
 VIEW = f"workflowType=machine_learning&viewStateShareKey={VIEW_KEY}"
@@ -36,8 +41,10 @@ def experiment_address(uri: str, port: int, grid_name: str) -> str:
     return address(port)
 
 
-def command(uri: str, artifacts: Path, port: int) -> list[str]:
+def command(uri: str, artifacts: Path, port: int, at: Path | None = None) -> list[str]:
     """Return the command of an MLflow server on the store `uri`, with one worker, bound to loopback.
+
+    With `at`, it listens at that Unix socket, and takes `port` for its own in addresses.
 
     Raises:
         TrackingError: if `uri` is a server itself.
@@ -51,6 +58,7 @@ def command(uri: str, artifacts: Path, port: int) -> list[str]:
         *("--host", HOST),
         *("--port", str(port)),
         *("--workers", "1"),
+        *(() if at is None else ("--uvicorn-opts", f"--uds {shlex.quote(str(at))}")),
     ]
 
 
@@ -62,20 +70,33 @@ def environment() -> dict[str, str]:
 @contextmanager
 def started(uri: str, artifacts: Path, port: int) -> Iterator["subprocess.Popen[bytes]"]:
     """Run the server within this context; the server and its workers end with it, even if this process is
-    killed.
+    killed. Where the system tells users apart, it serves this one alone.
 
     Raises:
         TrackingError: if `port` is in use, or `uri` is a server itself.
     """
-    arguments = command(uri, artifacts, port)
-    _check_free(port)
-    # A process group of its own: MLflow leaves its workers running, the group is terminated with them.
-    server = subprocess.Popen(arguments, env=environment(), process_group=0)
-    with subprocess.Popen(GUARD, stdin=subprocess.PIPE, process_group=server.pid):
-        try:
-            yield server
-        finally:
-            _end(server)
+    with ExitStack() as stack:
+        at = None
+        if own_user.is_known():
+            at = Path(stack.enter_context(TemporaryDirectory(prefix="fedgrid-ui-", dir=_short()))) / "mlflow"
+        arguments = command(uri, artifacts, port, at)
+        listener = stack.enter_context(_bound(port))
+        if at is None:
+            listener.close()
+        else:
+            stack.enter_context(own_user.passed_on(listener, at))
+        # A process group of its own: MLflow leaves its workers running, the group is terminated with them.
+        server = subprocess.Popen(arguments, env=environment(), process_group=0)
+        with subprocess.Popen(GUARD, stdin=subprocess.PIPE, process_group=server.pid):
+            try:
+                yield server
+            finally:
+                _end(server)
+
+
+def _short() -> str | None:
+    """Return a folder whose path leaves room for that of a Unix socket, None for the usual one."""
+    return None if len(gettempdir()) <= LONGEST else "/tmp"
 
 
 def serve(uri: str, artifacts: Path, port: int = 5000, announce: Callable[[], None] = lambda: None) -> int:
@@ -101,16 +122,18 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _check_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except (OSError, OverflowError) as error:
-            raise TrackingError(
-                f"cannot listen on {address(port)} ({getattr(error, 'strerror', None) or error}); stop the "
-                f"process that uses port {port}, or choose another with --port"
-            ) from error
+def _bound(port: int) -> socket.socket:
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((HOST, port))
+    except (OSError, OverflowError) as error:
+        bound.close()
+        raise TrackingError(
+            f"cannot listen on {address(port)} ({getattr(error, 'strerror', None) or error}); stop the "
+            f"process that uses port {port}, or choose another with --port"
+        ) from error
+    return bound
 
 
 def _end(server: "subprocess.Popen[bytes]") -> None:

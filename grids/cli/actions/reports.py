@@ -12,6 +12,7 @@ from rich.text import Text
 
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.storage.atomic import disk_errors, share_with_group
+from fedgrid.engine.storage.hints import command
 from fedgrid.grids.analyses.report import sections
 from fedgrid.grids.archive import explanation_records
 from fedgrid.grids.cli.actions.analyses import shown_analyses
@@ -103,10 +104,11 @@ def write_report(
         count = sum(table.name.startswith("against-") for table in page.tables())
         found = f"Beside the published numbers, {count} tables: {folder / 'tables' / 'against-*.md'}"
         print_plain(console, found if count else NOTHING_PUBLISHED)
-    _show_lacking(study, console)
+    _show_lacking(study, storage, console)
     if is_logged:
         print_plain(
-            console, f"MLflow: artifacts of the run {name}, in report/. To see it:  fedgrid ui {name}"
+            console,
+            f"MLflow: artifacts of the run {name}, in report/. To see it:  {command(storage, 'ui', name)}",
         )
 
 
@@ -139,7 +141,7 @@ def write_comparison(
         return
     _show((next(page.tables()),), folder, written, console)
     for study in studies:
-        _show_lacking(study, console)
+        _show_lacking(study, storage, console)
 
 
 def _check_known(storage: Storage, *names: str) -> None:
@@ -157,8 +159,8 @@ def _read(
         study = load(name, storage, sizes=sizes, superseded=superseded)
     if not study.finished:
         raise ConfigError(
-            f"none of the {len(study.runs)} runs of {name} is finished; `fedgrid status {name}` shows "
-            "their progress"
+            f"none of the {len(study.runs)} runs of {name} is finished; "
+            f"`{command(storage, 'status', name)}` shows their progress"
         )
     return study
 
@@ -184,7 +186,9 @@ def _log(name: str, storage: Storage, folder: Path) -> bool:
         writer = Writer(tracking_uri(storage.root), name, storage.root, artifact_root(storage.root))
         if writer.write_report(folder):
             return True
-        warn(f"MLflow has no run of the grid itself: run `fedgrid sync {name}`, then report again")
+        warn(
+            f"MLflow has no run of the grid itself: run `{command(storage, 'sync', name)}`, then report again"
+        )
     except TrackingError as error:
         warn(f"{error}; the report is written, but not in MLflow")
     return False
@@ -218,9 +222,9 @@ def _show(tables: Sequence[Table], folder: Path, written: Written, console: Cons
     print_plain(console, f"{len(written.files)} files; open {folder / 'index.html'}")
 
 
-def _show_lacking(study: Study, console: Console) -> None:
+def _show_lacking(study: Study, storage: Storage, console: Console) -> None:
     if study.superseded:
-        print_plain(console, superseded_line(study.name, study.superseded))
+        print_plain(console, superseded_line(study.name, study.superseded, storage))
     if study.unfinished:
         print_plain(
             console,

@@ -49,6 +49,15 @@ def test_folder_of_a_group_stays_writable_for_the_group(tmp_path, umask, mode, e
     assert stat.S_IMODE((tmp_path / "grids").stat().st_mode) & 0o777 == expected
 
 
+@pytest.mark.parametrize(("mode", "expected"), [(0o2775, 0o770), (0o2755, 0o700), (0o700, 0o700)])
+def test_folder_of_a_group_can_be_read_by_the_group_whatever_the_user_s_mask(tmp_path, umask, mode, expected):
+    os.umask(0o077)
+    tmp_path.chmod(mode)
+    share_with_group(tmp_path)
+    (tmp_path / "grids").mkdir()
+    assert stat.S_IMODE((tmp_path / "grids").stat().st_mode) & 0o777 == expected
+
+
 def test_new_storage_in_a_folder_of_a_group_is_writable_for_the_group(tmp_path, umask):
     tmp_path.chmod(0o2775)
     with Lease(Storage.of(tmp_path / "new" / "runs"), "grid"):

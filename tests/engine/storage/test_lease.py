@@ -117,7 +117,13 @@ def test_driver_of_a_run_that_another_trains_is_refused(storage, time):
     message = str(error.value)
     assert message.startswith(f"{storage.root} is in use: ")
     holder = (f"grid paper of {before['user']}", f"process {os.getpid()} on {before['host']}")
-    for part in (*holder, before["since"], "works on digits-fedavg-s0;", "`fedgrid stop paper`", "--storage"):
+    for part in (
+        *holder,
+        before["since"],
+        "works on digits-fedavg-s0;",
+        "`fedgrid stop paper --storage ",
+        "--storage",
+    ):
         assert part in message
     assert time.pauses == []
 

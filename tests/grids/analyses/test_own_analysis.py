@@ -1,6 +1,7 @@
 """A plugin's own analysis: computed, resumed, in MLflow and in the report, as those of the package are."""
 
 import json
+import pickle
 import shutil
 from pathlib import Path
 
@@ -10,12 +11,13 @@ from rich.console import Console
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.plugins import active
+from fedgrid.engine.plugins.source import read_source
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
 from fedgrid.grids.analyses.analysis import AnalysisSettings, Context
 from fedgrid.grids.analyses.command import How, Result, analyse
-from fedgrid.grids.analyses.execute import run_on_ray
+from fedgrid.grids.analyses.execute import _task, run_on_ray
 from fedgrid.grids.analyses.report import described, found_of, sections
 from fedgrid.grids.cli.actions.analyses import analysis_named, settings_of, shown_analyses
 from fedgrid.grids.mlflow_log.run_writer import Writer
@@ -95,6 +97,38 @@ def test_changed_code_is_computed_again(storage, tmp_path, capsys):
     run(storage)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["done_before"], second["done_before"]) == (0, 0)
+
+
+@pytest.fixture
+def runs_own(tmp_path):
+    """The plugin of a run: with an analysis of the same name."""
+    path = tmp_path / "runs_own.py"
+    path.write_text(PLUGIN.read_text() + "# of a run\n")
+    source = read_source(path)
+    active.know([source])
+    return source
+
+
+def test_results_are_of_the_file_that_was_named_although_a_run_s_plugin_has_one_of_that_name(
+    storage, runs_own
+):
+    """Its digest was written beside the numbers of the other: asked for by its file, they were its own."""
+    named = analysis_named("spread")
+    key = named.key(AnalysisSettings())
+    active.activate([runs_own.digest])
+    assert named.key(AnalysisSettings()) == key
+    assert analysis_named("spread").key(AnalysisSettings()) != key
+
+
+def test_task_computes_what_was_named_by_the_plugins_of_the_run(storage, runs_own):
+    named = analysis_named("spread")
+    context = Context(storage, NOWHERE, described(RUNS, storage))
+    [job, *_] = named.jobs(RUNS, AnalysisSettings(), context)
+    work = pickle.dumps((named, job, context))
+    with Lease(storage, GRID) as lease:
+        cause, _ = _task(work, lease.token, [read_source(PLUGIN), runs_own], {})
+    assert cause is None
+    assert [source.digest for source in active.files()] == [runs_own.digest]
 
 
 def test_asked_to_stop_leaves_the_rest_for_later(storage, monkeypatch):

@@ -279,8 +279,9 @@ def test_what_stands_among_the_runs_is_read_or_skipped_in_a_line_each(archive, s
         f"warning: skipped: {broken}:3: weights_norm 'many'; expected a number",
         f"warning: skipped: {strange}:2: ins_mean '1.5'; expected a number from 0 to 1",
     ]
+    show = f"fedgrid analyse centralised epsilons --storage {storage}"
     assert result.out.splitlines()[-5:-3] == [
-        "centralised trainings: 2; `fedgrid centralised mnist` shows them beside its own",
+        f"centralised trainings: 2; `{show}` shows them beside your own",
         "scores of explanations: 1 models; `fedgrid report` has their tables",
     ]
     output = imported(archive, storage)
@@ -338,7 +339,7 @@ def test_import_without_mlflow_is_logged_by_sync(archive, storage):
     result = fedgrid("import", archive, "--name", "theirs", "--storage", storage, **away)
     assert result.code == 0
     assert "no MLflow server answers at" in result.err
-    assert "`fedgrid sync theirs` logs what is missing" in result.err
+    assert f"`fedgrid sync theirs --storage {storage}` logs what is missing" in result.err
     assert len(list(storage.glob("*/done.json"))) == 2
     assert fedgrid("sync", "theirs", "--storage", storage).code == 0
     run = Logged(storage).runs[f"fedavg s0, {SHOWN}"]

@@ -60,7 +60,7 @@ def test_figures_of_a_run_are_drawn_where_they_are_asked_for(show, tmp_path):
     assert sorted(path.name for path in to.iterdir()) == ["clusters.png", "temperature.png"]
     assert f"Figures: {to / 'temperature.png'}" in show(EARLY.run_id, "--figures", to).out
     refused = show("mine", "--figures", to)
-    assert (refused.code, "`fedgrid report mine`" in refused.err) == (2, True)
+    assert (refused.code, "`fedgrid report mine --storage " in refused.err) == (2, True)
     assert show(WAITING.run_id, "--figures", to).code == 1
 
 

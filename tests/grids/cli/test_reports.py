@@ -135,7 +135,7 @@ def test_report_of_a_grid_without_finished_runs_is_refused(storage):
     result = report(storage)
     assert result.code == 2
     assert "none of the 3 runs of one is finished" in result.err
-    assert "`fedgrid status one`" in result.err
+    assert "`fedgrid status one --storage " in result.err
     assert not (storage / "grids" / "one" / "report").exists()
 
 

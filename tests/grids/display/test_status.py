@@ -54,7 +54,9 @@ def test_status_is_printed_as_text_and_json(storage):
     assert result.code == 0
     assert "mine: not running\n4 runs: 1 done, 0 running, 2 waiting, 1 failed\n" in result.out
     assert "out of memory" in result.out
-    assert "`fedgrid retry mine` runs them again from their last rounds." in result.out
+    assert (
+        f"`fedgrid retry mine --storage {storage.root}` runs them again from their last rounds." in result.out
+    )
     assert json.loads(fedgrid("status", "mine", "--storage", storage.root, "--json").out)["failed"] == 1
 
 

@@ -136,7 +136,7 @@ def test_mlflow_gets_the_means_the_records_and_the_maps_of_runs_that_it_knows(wh
     options = ("--on", "members,others", "--images", 2, "--steps", 4, "--in-process", "--json")
     result = fedgrid("explain", GRID, "--storage", root, *options)
     assert result.code == 0
-    assert "MLflow does not know 1 of the runs: `fedgrid sync small`" in result.err
+    assert "MLflow does not know 1 of the runs: `fedgrid sync small --storage " in result.err
     scores = {
         (row["on"], row["algorithm"], row["score"]): row["value"] for row in result.events[-1]["scores"]
     }

@@ -8,6 +8,7 @@ from threading import Thread
 
 import pytest
 
+from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.mlflow_log import own_process
 from fedgrid.grids.mlflow_log.own_process import ProcessWriter, serve
 from fedgrid.grids.mlflow_log.run_log import Pauses, RunLog
@@ -104,7 +105,7 @@ def test_process_whose_driver_has_ended_before_it_began_ends(monkeypatch):
 def test_process_that_has_imported_mlflow_writes_itself(tmp_path):
     import mlflow  # noqa: F401
 
-    log = RunLog("mine", tmp_path, print)
+    log = RunLog("mine", Storage(tmp_path), print)
     with log.own_process():
         assert log._at_work is log.writer
 
@@ -130,7 +131,7 @@ def test_thread_that_the_store_keeps_waiting_never_writes_in_this_process(monkey
         return Silent(theirs)
 
     monkeypatch.setattr(ProcessWriter, "_start", start)
-    log = RunLog("mine", tmp_path, warnings.append, pauses=Pauses(gather=0, retry=0, flush=0))
+    log = RunLog("mine", Storage(tmp_path), warnings.append, pauses=Pauses(gather=0, retry=0, flush=0))
     with log.own_process(), log:
         log.round(CONFIG)
     log._thread.join()

@@ -52,7 +52,7 @@ def warnings():
 
 @pytest.fixture
 def log(storage, warnings):
-    return RunLog("mine", storage, warnings.append, pauses=PROMPT)
+    return RunLog("mine", Storage(storage), warnings.append, pauses=PROMPT)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_two_concurrent_runs_are_logged_completely(storage, store, log, warnings
 
 def test_parent_of_an_interrupted_grid_is_killed_and_finished_by_the_next_driver(storage, store, log):
     for end, stopped in (("KILLED", True), ("FINISHED", False)):
-        with RunLog("mine", storage, print, pauses=PROMPT) as log:
+        with RunLog("mine", Storage(storage), print, pauses=PROMPT) as log:
             log.summary([], 1, 0, stopped=stopped)
         assert store.runs["mine"].info.status == end
 
@@ -120,7 +120,7 @@ def test_fast_rounds_share_a_batch(storage, log, monkeypatch):
         plain(client, run_id, metrics=metrics, **rest)
 
     monkeypatch.setattr(MlflowClient, "log_batch", counting)
-    slow = RunLog("mine", storage, print, pauses=Pauses(gather=60))
+    slow = RunLog("mine", Storage(storage), print, pauses=Pauses(gather=60))
     slow.prepare("")
     with slow:
         slow.start(A)
@@ -135,7 +135,7 @@ def test_run_under_way_at_the_end_is_killed_and_resumed_by_the_next_driver(stora
         train(log, storage, A, 1, 2)
     assert (store.status(A), store.steps(A)) == ("KILLED", [1, 2])
     assert not log.is_logged(A)
-    successor = RunLog("mine", storage, print, pauses=PROMPT)
+    successor = RunLog("mine", Storage(storage), print, pauses=PROMPT)
     with successor:
         successor.start(A)
         train(successor, storage, A, 3, ROUNDS)
@@ -174,7 +174,7 @@ def test_outage_of_the_store_loses_nothing(storage, store, log, warnings, outage
 
 def test_unreachable_store_warns_and_counts_the_missing_runs(storage, warnings, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
-    log = RunLog("mine", storage, warnings.append, pauses=PROMPT)
+    log = RunLog("mine", Storage(storage), warnings.append, pauses=PROMPT)
     log.prepare("dataset: digits\n")
     log.forget([A])
     with log:
@@ -186,13 +186,14 @@ def test_unreachable_store_warns_and_counts_the_missing_runs(storage, warnings, 
     assert not log.is_logged(A)
     away, lacking = warnings
     assert away.startswith(f"no MLflow server answers at {NOWHERE} ")
-    assert lacking == "2 runs are not, or not completely, in MLflow; `fedgrid sync mine` logs what is missing"
+    sync = f"fedgrid sync mine --storage {storage}"
+    assert lacking == f"2 runs are not, or not completely, in MLflow; `{sync}` logs what is missing"
 
 
 def test_warnings_are_at_least_a_minute_apart(storage, warnings, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
     clock = iter([0.0, 59.0, 60.0, 60.0, 61.0])
-    log = RunLog("mine", storage, warnings.append, now=lambda: next(clock))
+    log = RunLog("mine", Storage(storage), warnings.append, now=lambda: next(clock))
     counts = []
     for _ in range(4):
         log.prepare("")
@@ -231,7 +232,7 @@ def test_deleted_run_is_logged_again(storage, store, log):
     with log:
         log.start(A)
         train(log, storage, A, 1, 2)
-    successor = RunLog("mine", storage, print, pauses=PROMPT)
+    successor = RunLog("mine", Storage(storage), print, pauses=PROMPT)
     successor.forget([A, B])
     assert run_name(A) not in store.runs
 
@@ -239,7 +240,7 @@ def test_deleted_run_is_logged_again(storage, store, log):
 def test_malformed_tracking_uri_is_refused(storage, monkeypatch):
     monkeypatch.setitem(os.environ, "MLFLOW_TRACKING_URI", "bogus")
     with pytest.raises(ConfigError, match="MLFLOW_TRACKING_URI is 'bogus'"):
-        RunLog("mine", storage, print)
+        RunLog("mine", Storage(storage), print)
 
 
 @pytest.mark.slow
@@ -251,7 +252,7 @@ def test_mlflow_server_restarted_by_fedgrid_ui_has_everything_once_and_stops_at_
         port = probe.getsockname()[1]
     address, served = ui.address(port), new_storage(tmp_path / "server")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    log = RunLog("mine", storage, warnings.append, pauses=PROMPT)
+    log = RunLog("mine", Storage(storage), warnings.append, pauses=PROMPT)
     with ExitStack() as stack:
         with ui.started(default_uri(served), artifact_root(served), port) as server:
             wait_until_served(address)
@@ -288,7 +289,7 @@ def test_runs_at_a_uri_are_followed_there(tmp_path, warnings):
     """Another machine writes them: the mirror has nothing of them until they have ended."""
     bucket = tmp_path / "bucket"
     mirror = Storage.of(f"local://{bucket}")
-    log = RunLog("mine", mirror.root, warnings.append, pauses=PROMPT)
+    log = RunLog("mine", mirror, warnings.append, pauses=PROMPT)
     log.follow(partial(records_at_uri, mirror), every=0)
     store = Store(default_uri(mirror.root))
     with log:

@@ -4,6 +4,7 @@ import pytest
 
 from fedgrid.engine.errors import RunError
 from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.sync import sync
 from fedgrid.grids.mlflow_log.tags import run_name
@@ -31,7 +32,7 @@ def store(storage):
 
 
 def synced(storage):
-    return sync(RUNS, storage, RunLog("mine", storage, print), "dataset: digits\n")
+    return sync(RUNS, storage, RunLog("mine", Storage(storage), print), "dataset: digits\n")
 
 
 def test_sync_logs_finished_failed_and_unfinished_runs_once(storage, store):
@@ -43,7 +44,7 @@ def test_sync_logs_finished_failed_and_unfinished_runs_once(storage, store):
     assert run_name(UNTOUCHED) not in store.runs
     assert store.artifacts("mine") == {"preset.yaml"}
     assert store.runs["mine"].info.status == "KILLED", "not all of its runs are finished"
-    assert RunLog("mine", storage, print).is_logged(FINISHED)
+    assert RunLog("mine", Storage(storage), print).is_logged(FINISHED)
 
 
 def test_sync_adds_only_what_is_missing(storage, store):

@@ -100,4 +100,7 @@ def test_status_of_all_grids_has_a_row_for_each(storage):
 
 
 def test_status_of_an_empty_storage_says_how_to_start(tmp_path):
-    assert "`fedgrid run quickstart` starts one" in fedgrid("status", "--storage", tmp_path).out
+    assert (
+        f"`fedgrid run quickstart --storage {tmp_path}` starts one"
+        in fedgrid("status", "--storage", tmp_path).out
+    )

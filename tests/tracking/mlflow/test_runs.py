@@ -1,5 +1,8 @@
 """One MLflow run a run: found again, no metric twice, none missing."""
 
+import errno
+import os
+import shutil
 from collections.abc import Callable
 from math import inf, nan
 from pathlib import Path
@@ -180,6 +183,31 @@ def test_long_values_and_many_parameters_are_accepted(opened, client):
 
 def test_nested_parameters_are_laid_flat():
     assert flatten({"a": {"b": 1, "c": {"d": None}}, "e": "f"}) == {"a.b": "1", "a.c.d": "None", "e": "f"}
+
+
+def test_folder_that_another_user_has_logged_is_replaced(opened, storage, monkeypatch):
+    """In a storage of a group files may be replaced, but only their owner may set their times."""
+    report = storage / "report"
+    (report / "tables").mkdir(parents=True)
+    (report / "tables" / "a.md").write_text("old")
+    (report / "index.html").write_text("page")
+    experiment = opened()
+    entry = start(experiment)
+    experiment.log_folder(entry, report, "report")
+    kept = storage / "artifacts" / entry.mlflow_run_id / "artifacts" / "report"
+    others = set(kept.rglob("*"))
+    own = shutil.copystat
+
+    def copystat(source, target, **options):
+        if Path(target) in others:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        own(source, target, **options)
+
+    monkeypatch.setattr(shutil, "copystat", copystat)
+    (report / "tables" / "a.md").write_text("new")
+    experiment.log_folder(entry, report, "report")
+    assert (kept / "tables" / "a.md").read_text() == "new"
+    assert (kept / "index.html").read_text() == "page"
 
 
 def test_artifacts_lie_under_the_artifact_root_whatever_the_directory(opened, client, storage, monkeypatch):

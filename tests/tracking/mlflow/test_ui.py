@@ -32,6 +32,8 @@ def test_the_server_has_one_worker_on_loopback_and_our_store(tmp_path, monkeypat
         *("--artifacts-destination", str(tmp_path / "artifacts")),
         *("--host", "127.0.0.1", "--port", "5001", "--workers", "1"),
     ]
+    at = ui.command("sqlite:////runs/mlflow.db", Path("artifacts"), 5001, Path("/tmp/a b/mlflow"))
+    assert at[-2:] == ["--uvicorn-opts", "--uds '/tmp/a b/mlflow'"]
     assert ui.environment()["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
 
 

@@ -1,0 +1,50 @@
+"""Every command that the commands of a storage name can be copied, with the storage that was given."""
+
+import re
+import shlex
+
+import pytest
+
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.results.grid_folder import GridFolder
+from tests.helpers.command_line import fedgrid, new_storage
+from tests.helpers.finished_runs import mark_finished
+from tests.helpers.logged_runs import ROUNDS, config_of, record
+
+FINISHED, WAITING, OLD = config_of(0), config_of(1), config_of(2)
+NAMED = re.compile(r"fedgrid ((?:ui|run|runs|show|status|report|sync|prune|retry|cache) [^`\n;,]+)")
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A storage with a grid of a finished, a waiting and a superseded run."""
+    root = new_storage(tmp_path / "my runs")
+    record(root, FINISHED, ROUNDS)
+    mark_finished(root, FINISHED)
+    folder = GridFolder(Storage(root), "mine")
+    folder.keep([FINISHED, WAITING], "dataset: digits\n")
+    return root
+
+
+@pytest.mark.usefixtures("drawn_here")
+@pytest.mark.parametrize(
+    ("asked", "count"),
+    [
+        (("status",), 1),
+        (("show", "mine"), 4),
+        (("show", FINISHED.run_id), 1),
+        (("report", "mine"), 1),
+        (("retry", "mine"), 1),
+        (("show", "missing"), 1),
+        (("show", "mine", "--figures", "x"), 1),
+        (("stop", "mine"), 1),
+    ],
+)
+def test_named_commands_have_the_storage(root, asked, count):
+    result = fedgrid(*asked, "--storage", root)
+    named = [shlex.split(line) for line in NAMED.findall(result.out + result.err)]
+    assert len(named) == count, result.out + result.err
+    for words in named:
+        assert words[-2:] == ["--storage", str(root)]
+        if words[0] in ("runs", "show", "status") and "GRID" not in words:
+            assert fedgrid(*words).code == 0
