@@ -26,8 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.groups.decisions import decisions, same
 from benchmarks.groups.families import DEVELOPMENT, HELD_OUT, Settings, has_groups
-from benchmarks.groups.stored import SharedPrefix, shared_prefix_of
-from fedgrid.engine.errors import ConfigError
+from benchmarks.groups.stored import SharedPrefix, UndealtError, shared_prefix_of
 
 OURS, TOLD_KMEANS = "evident-groups", "OCFL-KM, told"
 TOLD = "told"
@@ -59,7 +58,7 @@ def outcomes(case: Settings, grouped: bool, rounds: int, folder: Path, data_dir:
     with threadpool_limits(1):
         try:
             shared_prefix = shared_prefix_of(case, rounds, folder, data_dir)
-        except ConfigError:
+        except UndealtError:
             return {}
         return {
             name: _outcome(shared_prefix, grouped, *method)

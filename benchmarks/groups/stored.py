@@ -25,6 +25,7 @@ from fedgrid.engine.clients.pool import InProcessPool
 from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find
+from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.models.flat_vectors import layout_of
 from fedgrid.engine.models.initialisation import blank, initial_vector
 from fedgrid.engine.round.federation import Federation
@@ -37,6 +38,10 @@ NEVER = 10**6
 """So many rounds that the last one, with its tests, is never reached."""
 SPARE = 2
 """Rounds after every two clients have met: two must agree."""
+
+
+class UndealtError(Exception):
+    """A seed leaves a client without an image to train on or to be tested on."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +84,18 @@ def shared_prefix_of(given: Mapping[str, Any], num_rounds: int, folder: Path, da
     """Return the first rounds of a run with these settings; train them if the folder does not have them.
 
     With partial participation they go on until every two clients have met, and `SPARE` rounds more.
+
+    Raises:
+        UndealtError: the images cannot be dealt out.
     """
     config = complete(with_dataset(given, folder, data_dir), data_dir)
     path = folder / f"{sha256(f'{config.canonical_json()} {num_rounds}'.encode()).hexdigest()[:16]}.npz"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        setup, truth_K = prepare(config, data_dir)
+        try:
+            setup, truth_K = prepare(config, data_dir)
+        except ConfigError as error:
+            raise UndealtError(str(error)) from error
         _write(path, truth_K, _trained(config, setup, truth_K, num_rounds, data_dir))
     with np.load(path) as kept:
         numbers = range(sum(name.startswith("clients") for name in kept.files))
