@@ -24,12 +24,10 @@ from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.gpu_probe import TIMEOUT, Taken, Workload, measure
 from fedgrid.grids.planning.images import expected_images
 from fedgrid.grids.ray_cluster.gpu_task import on_a_gpu
-from fedgrid.grids.ray_cluster.gpus import Gpu, open_here
+from fedgrid.grids.ray_cluster.gpus import STEPS, Gpu, open_here, unmeasured_share
 
 SPARE = 1.25
 """By how much a share is larger than what was measured."""
-STEPS = 100
-"""Shares are rounded up to hundredths."""
 LABEL_BYTES = 8
 GB = 1e9
 
@@ -102,8 +100,7 @@ def with_measured_share(
         need = max(needs_of(runs, data_dir, measure, gpus), key=lambda need: need.share)
     except RunError as error:
         warn(f"{error}; whether clients fit their share of a GPU is not known, nvidia-smi shows it")
-        crowded = max((gpu.total / max(1, gpu.free) for gpu in gpus), default=1.0)
-        return replace(request, least_gpu_share=min(1.0, ceil(STEPS * GPU_SHARE * crowded) / STEPS))
+        return replace(request, least_gpu_share=unmeasured_share(gpus))
     if need.share > 1:
         raise ConfigError(
             f"{need}; choose a smaller training.batch_size or training.stacked, or train on the CPU with "
