@@ -77,7 +77,7 @@ def with_measured_share(
     measure: Measure,
     gpus: Sequence[Gpu] = (),
 ) -> Request:
-    """Return the request with a GPU share that every run fits into.
+    """Return the request with a GPU share that every run fits into, and the memory that it is a share of.
 
     Where the user gives none it is the largest that a run needs, and at least `GPU_SHARE`: more actors on a
     GPU only take turns. Nothing is measured where no GPU would be used; if measuring fails, a warning says
@@ -96,6 +96,7 @@ def with_measured_share(
     """
     if request.gpus_per_client == 0 or not runs or not any(node.gpus >= 1 for node in nodes):
         return request
+    request = replace(request, gpu_room=min((gpu.free for gpu in gpus), default=0))
     try:
         need = max(needs_of(runs, data_dir, measure, gpus), key=lambda need: need.share)
     except RunError as error:
