@@ -65,8 +65,11 @@ def device_of(gpu_share: float) -> str:
 class Client:
     """Hosts one federated client, or several that take turns. Keeps no state that a round depends on."""
 
-    def __init__(self, gpu_share: float, title: str = "Client") -> None:
-        """Take a share of a GPU, and the title that Ray's dashboard and logs show."""
+    def __init__(self, gpu_share: float, title: str = "Client", gpu_room: float = 0.0) -> None:
+        """Take a share of a GPU, at most `gpu_room` bytes of it, and the title that Ray shows.
+
+        0 bytes: the share is one of the whole GPU.
+        """
         gc.set_threshold(NEW_OBJECTS)
         # Imports torch, while the server does.
         from fedgrid.engine.clients.worker import ClientWorker
@@ -79,7 +82,10 @@ class Client:
             import torch
 
             # A whole number is not accepted.
-            torch.cuda.set_per_process_memory_fraction(float(gpu_share))
+            limit = float(gpu_share)
+            if gpu_room:
+                limit = min(limit, gpu_room / torch.cuda.get_device_properties(0).total_memory)
+            torch.cuda.set_per_process_memory_fraction(limit)
 
     def __repr__(self) -> str:
         return self._title

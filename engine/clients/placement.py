@@ -50,6 +50,8 @@ class Request:
     gpus_per_client: float | None = None
     least_gpu_share: float = GPU_SHARE
     """The smallest GPU share that holds a client, where the user gives none."""
+    gpu_room: float = 0.0
+    """Bytes for actors on the GPU that has least free memory; 0: not known."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Placement:
     gpus_per_actor: float
     memory_per_actor: float = 0.0
     """Bytes of main memory."""
+    gpu_room_per_actor: float = 0.0
+    """Bytes that an actor may take on its GPU; 0: its share of the whole GPU."""
 
     def bundles(self) -> list[dict[str, float]]:
         """Return the placement group's bundles: one for the server, then one per client actor."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -14,7 +14,7 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.storage.lease import Lease
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.engine.storage.storage_id import claim
-from fedgrid.grids.analyses import chosen
+from fedgrid.grids.analyses import chosen, gpus
 from fedgrid.grids.analyses.analysis import Analysis, Context, Job, Summary
 from fedgrid.grids.analyses.choose import find_runs, finished_of
 from fedgrid.grids.analyses.dry_run import show_plan
@@ -26,10 +26,12 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.planning.claims import of_further_results
 from fedgrid.grids.planning.origins import check_origins
-from fedgrid.grids.ray_cluster.cluster import connected, nodes_to_run_on
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
+
+if TYPE_CHECKING:
+    from fedgrid.grids.ray_cluster.gpus import Gpu
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,10 @@ def analyse(
     for made in check_origins(finished, storage, data_dir, accept=True):
         warn(f"{made}; they are {analysis.participle} by what is here")
     _, todo = found_of(analysis, jobs, context.runs, storage)
+    in_process = how.in_process or analysis.in_process
+    opened = gpus.open_before() if todo and analysis.on_gpu and not in_process else ()
     if how.dry_run:
-        nodes = nodes_to_run_on(in_process=how.in_process or analysis.in_process)
-        cores = max(1, sum(int(node.cpus) for node in nodes))
+        cores = gpus.cores(in_process=in_process)
         rows = list(analysis.plan(jobs, todo, data_dir, cores))
         show_plan(rows, cores, waiting, as_json=how.as_json, console=console)
         return Result()
@@ -97,7 +100,7 @@ def analyse(
         grid.withdraw_stop()
         shown = _shown(analysis, jobs, asked, grid, context)
         chosen.note(analysis, grid, shown)
-        result = _work(analysis, todo, len(jobs) - len(todo), context, grid, lease, console, how)
+        result = _work(analysis, todo, len(jobs) - len(todo), context, grid, lease, console, how, opened)
         claim(storage)
         found, missing = found_of(analysis, shown, context.runs, storage)
         in_mlflow = log_to_mlflow(analysis, found, storage, grid)
@@ -129,6 +132,7 @@ def _work(
     lease: Lease,
     console: Console,
     how: How,
+    opened: "Sequence[Gpu]",
 ) -> Result:
     """Do the jobs that are left, while holding the storage's lease; `before` are done already."""
     if not todo:
@@ -145,13 +149,13 @@ def _work(
             # Ray prints messages of its own, until it has shut down.
             stack.enter_context(redirect_stdout(sys.stderr))
         if not in_process:
-            stack.enter_context(connected())
+            opened = stack.enter_context(gpus.on_ray(opened, on_gpu=analysis.on_gpu))
         shown = stack.enter_context(Shown(analysis, todo, before, console, quiet=how.as_json))
         try:
             if in_process:
                 run_here(analysis, todo, replace(context, done=shown.done), tick, shown.ended)
             else:
-                run_on_ray(analysis, todo, context, lease.token, tick, shown.ended)
+                run_on_ray(analysis, todo, context, lease.token, tick, shown.ended, opened)
         except Stopped:
             return Result(len(shown.failures), stopped=True)
     return Result(len(shown.failures))

@@ -24,6 +24,7 @@ from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.driver import check_driver
 from fedgrid.grids.analyses.analysis import Analysis, Context, Job
 from fedgrid.grids.analyses.files import JobFiles
+from fedgrid.grids.ray_cluster.gpus import Gpu, unmeasured_share
 from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 
 CPUS = 1
@@ -83,15 +84,18 @@ def run_on_ray(
     token: str,
     tick: Callable[[], None],
     ended: Callable[[Ended], None],
+    gpus: Sequence[Gpu] = (),
 ) -> None:
     """Do jobs on the Ray cluster that this process is connected to.
 
-    `token` is that of the lease that this driver holds; the rest is as in `run_here`.
+    `token` is that of the lease that this driver holds, `gpus` are those of the cluster, opened; the rest is
+    as in `run_here`.
     """
     import ray
 
     # Jobs take turns on GPUs as clients do.
-    place = plan(len(jobs), cluster_nodes(), Request()) if analysis.on_gpu else None
+    request = Request(least_gpu_share=unmeasured_share(gpus))
+    place = plan(len(jobs), cluster_nodes(), request) if analysis.on_gpu else None
     actors = _on_gpus(place) if place is not None and place.gpus_per_actor else []
     there = Context(context.storage, context.data_dir, {}, "cuda" if actors else "cpu")
     own = active.digest_of_analysis(analysis)

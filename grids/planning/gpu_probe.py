@@ -17,8 +17,8 @@ from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, Tra
 from fedgrid.engine.clients.worker import ClientWorker
 from fedgrid.engine.data.images import ImageSet
 from fedgrid.engine.data.pixel_statistics import PixelStatistics
-from fedgrid.engine.errors import RunError
-from fedgrid.engine.gpu_errors import is_out_of_memory
+from fedgrid.engine.errors import FedgridError, RunError
+from fedgrid.engine.gpu_errors import is_out_of_memory, telling
 from fedgrid.engine.models.initialisation import initial_vector
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import PluginSource
@@ -60,7 +60,7 @@ def measure(
 
     Raises:
         ConfigError: a model cannot be trained with these settings.
-        RunError: the inner process has died or does not answer.
+        RunError: the inner process fails, has died or does not answer.
     """
     free, total = torch.cuda.mem_get_info()
     with (pool or get_context("spawn").Pool)(1) as inner:
@@ -70,6 +70,13 @@ def measure(
             raise RunError(
                 f"measuring the memory of a client on the GPU took more than {TIMEOUT:g} s, "
                 "or its process died"
+            ) from error
+        except FedgridError:
+            raise
+        except Exception as error:
+            # Such as a GPU in exclusive mode, which this process has opened.
+            raise RunError(
+                f"measuring the memory of a client on the GPU failed ({telling(error)})"
             ) from error
         # The inner process still has its context.
         context = max(0, free - torch.cuda.mem_get_info()[0] - still_reserved)

@@ -24,12 +24,10 @@ from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.gpu_probe import TIMEOUT, Taken, Workload, measure
 from fedgrid.grids.planning.images import expected_images
 from fedgrid.grids.ray_cluster.gpu_task import on_a_gpu
-from fedgrid.grids.ray_cluster.gpus import Gpu, open_here
+from fedgrid.grids.ray_cluster.gpus import STEPS, Gpu, open_here, unmeasured_share
 
 SPARE = 1.25
 """By how much a share is larger than what was measured."""
-STEPS = 100
-"""Shares are rounded up to hundredths."""
 LABEL_BYTES = 8
 GB = 1e9
 
@@ -79,7 +77,7 @@ def with_measured_share(
     measure: Measure,
     gpus: Sequence[Gpu] = (),
 ) -> Request:
-    """Return the request with a GPU share that every run fits into.
+    """Return the request with a GPU share that every run fits into, and the memory that it is a share of.
 
     Where the user gives none it is the largest that a run needs, and at least `GPU_SHARE`: more actors on a
     GPU only take turns. Nothing is measured where no GPU would be used; if measuring fails, a warning says
@@ -98,12 +96,12 @@ def with_measured_share(
     """
     if request.gpus_per_client == 0 or not runs or not any(node.gpus >= 1 for node in nodes):
         return request
+    request = replace(request, gpu_room=min((gpu.free for gpu in gpus), default=0))
     try:
         need = max(needs_of(runs, data_dir, measure, gpus), key=lambda need: need.share)
     except RunError as error:
         warn(f"{error}; whether clients fit their share of a GPU is not known, nvidia-smi shows it")
-        crowded = max((gpu.total / max(1, gpu.free) for gpu in gpus), default=1.0)
-        return replace(request, least_gpu_share=min(1.0, ceil(STEPS * GPU_SHARE * crowded) / STEPS))
+        return replace(request, least_gpu_share=unmeasured_share(gpus))
     if need.share > 1:
         raise ConfigError(
             f"{need}; choose a smaller training.batch_size or training.stacked, or train on the CPU with "

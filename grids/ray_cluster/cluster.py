@@ -7,6 +7,7 @@ import socket
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -139,7 +140,11 @@ def placements(
     """
     num_runs = num_to_place(runs, by_shared_prefix=by_shared_prefix)
     stacks = least_stacked(runs)
-    return {clients: plan(clients, nodes, request, num_runs, stacks[clients]) for clients in sorted(stacks)}
+    places = {clients: plan(clients, nodes, request, num_runs, stacks[clients]) for clients in sorted(stacks)}
+    return {
+        clients: replace(place, gpu_room_per_actor=place.gpus_per_actor * request.gpu_room)
+        for clients, place in places.items()
+    }
 
 
 def actors_at_once(

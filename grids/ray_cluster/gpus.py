@@ -10,20 +10,23 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from math import ceil
 from multiprocessing.connection import wait
 from subprocess import PIPE, Popen, TimeoutExpired
 from time import monotonic
 from typing import Any, Self
 
-from fedgrid.engine.clients.placement import Request
+from fedgrid.engine.clients.placement import GPU_SHARE, Request
 from fedgrid.engine.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.gpu_errors import may_pass, raised, telling
-from fedgrid.grids.ray_cluster.nodes import ON_THE_CPU, local_nodes, shown_by, shown_gpus
+from fedgrid.grids.ray_cluster.nodes import OF_RUN, Advice, local_nodes, shown_by, shown_gpus
 
 SECONDS = 120.0
 """For a process to import torch and to open a GPU: seconds, unless torch lies on a slow disk."""
 TO_END = 5.0
 """Seconds for a process that is killed to end."""
+STEPS = 100
+"""Shares are rounded up to hundredths."""
 COMMAND = (sys.executable, "-P", "-m", "fedgrid.grids.ray_cluster.open_gpu")
 
 Answer = Mapping[str, Any]
@@ -41,7 +44,7 @@ class Gpu:
     total: int
 
 
-def open_here(request: Request) -> tuple[Gpu, ...]:
+def open_here(request: Request, advice: Advice = OF_RUN) -> tuple[Gpu, ...]:
     """Open the GPUs of this machine that torch can use; none if there are none, or the request is for none.
 
     Raises:
@@ -49,10 +52,12 @@ def open_here(request: Request) -> tuple[Gpu, ...]:
     """
     if request.gpus_per_client == 0 or not (number := int(local_nodes()[0].gpus)):
         return ()
-    return open_all(shown_gpus(number), shared=_shared(request))
+    return open_all(shown_gpus(number), shared=_shared(request), advice=advice)
 
 
-def open_on_cluster(request: Request, command: Sequence[str] | None = None) -> tuple[Gpu, ...]:
+def open_on_cluster(
+    request: Request, command: Sequence[str] | None = None, advice: Advice = OF_RUN
+) -> tuple[Gpu, ...]:
     """Open the GPUs that Ray has on the cluster to which this process is connected, on all nodes at a time.
 
     None where another driver uses some: they work then, and what its actors take of them Ray has reserved.
@@ -73,7 +78,7 @@ def open_on_cluster(request: Request, command: Sequence[str] | None = None) -> t
     task = ray.remote(num_cpus=0, max_retries=0)(_open_given)
     found = [
         task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
-            number, f" of node {node['NodeManagerAddress']}", _shared(request), command
+            number, f" of node {node['NodeManagerAddress']}", _shared(request), command, advice
         )
         for node in nodes
         if (number := numbers[node["NodeID"]])
@@ -89,13 +94,20 @@ def open_on_cluster(request: Request, command: Sequence[str] | None = None) -> t
         ) from error
 
 
-def _open_given(number: int, of: str, shared: bool, command: Sequence[str] | None) -> tuple[Gpu, ...]:
+def _open_given(
+    number: int, of: str, shared: bool, command: Sequence[str] | None, advice: Advice
+) -> tuple[Gpu, ...]:
     """Open the first GPUs of a node, which are those that Ray deals out."""
-    return open_all(shown_gpus(number), of=of, shared=shared, command=command)
+    return open_all(shown_gpus(number), of=of, shared=shared, command=command, advice=advice)
 
 
 def open_all(
-    gpus: Sequence[str], *, of: str = "", shared: bool = True, command: Sequence[str] | None = None
+    gpus: Sequence[str],
+    *,
+    of: str = "",
+    shared: bool = True,
+    command: Sequence[str] | None = None,
+    advice: Advice = OF_RUN,
 ) -> tuple[Gpu, ...]:
     """Open GPUs, all at a time; takes some seconds.
 
@@ -104,6 +116,7 @@ def open_all(
         of: follows their names.
         shared: whether more than one actor may be on a GPU.
         command: what opens one; None: `open_gpu`, by the Python of this machine.
+        advice: what to do where one cannot be used.
 
     Raises:
         ConfigError: one cannot be used; names it and the cause.
@@ -115,23 +128,28 @@ def open_all(
         )
         answers = _asked(first)
         if failed := [gpu for gpu in gpus if "cause" in answers[gpu]]:
-            raise _unusable(gpus, failed, of, answers[failed[0]]["cause"])
+            raise _unusable(gpus, failed, of, answers[failed[0]]["cause"], advice)
         again = _asked(second[0]) if second else {}
     if alone := [gpu for gpu in again if "cause" in again[gpu]]:
         raise ConfigError(
             f"{_named(alone)}{of} cannot be used by two processes at a time: {again[alone[0]]['cause']}; "
-            "the compute mode `default` (nvidia-smi --compute-mode=0) or MPS admits several, "
-            "--gpus-per-actor 1 gives each actor a whole one"
+            f"the compute mode `default` (nvidia-smi --compute-mode=0) or MPS admits several, {advice.alone}"
         )
     return tuple(Gpu(f"{_named([gpu])}{of}", answers[gpu]["free"], answers[gpu]["total"]) for gpu in gpus)
 
 
-def _unusable(gpus: Sequence[str], failed: Sequence[str], of: str, cause: str) -> ConfigError:
+def unmeasured_share(gpus: Sequence[Gpu]) -> float:
+    """Return `GPU_SHARE` of the whole of each GPU as a share of what is free on the fullest one."""
+    crowded = max((gpu.total / max(1, gpu.free) for gpu in gpus), default=1.0)
+    return min(1.0, ceil(STEPS * GPU_SHARE * crowded) / STEPS)
+
+
+def _unusable(gpus: Sequence[str], failed: Sequence[str], of: str, cause: str, advice: Advice) -> ConfigError:
     others = "; other processes use it: nvidia-smi shows them" if may_pass(cause) else ""
     rest = ",".join(gpu for gpu in gpus if gpu not in failed)
     where = " where Ray is started there" if of else ""
     without = f"{shown_by()}={rest}{where} leaves it out, " if rest else ""
-    return ConfigError(f"{_named(failed)}{of} cannot be used: {cause}{others}; {without}{ON_THE_CPU}")
+    return ConfigError(f"{_named(failed)}{of} cannot be used: {cause}{others}; {without}{advice.on_the_cpu}")
 
 
 def _named(gpus: Sequence[str]) -> str:

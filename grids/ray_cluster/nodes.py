@@ -1,6 +1,7 @@
 """The nodes that a grid runs on: this machine before Ray has started, or those of a cluster."""
 
 import os
+from dataclasses import dataclass
 from warnings import catch_warnings
 
 from fedgrid.engine.clients.machine import driver
@@ -11,7 +12,18 @@ from fedgrid.grids.display.plain import warn
 
 PART = "MIG-"
 """How the name of a part of a GPU begins."""
-ON_THE_CPU = "--gpus-per-actor 0 trains on the CPU"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to type where GPUs cannot be used."""
+
+    on_the_cpu: str = "--gpus-per-actor 0 trains on the CPU"
+    alone: str = "--gpus-per-actor 1 gives each actor a whole one"
+    """Where one takes a process at a time."""
+
+
+OF_RUN = Advice()
 
 
 def local_nodes() -> tuple[Node, ...]:
@@ -37,8 +49,8 @@ def cluster_nodes() -> tuple[Node, ...]:
     )
 
 
-def check_gpus(request: Request) -> None:
-    """Check that GPUs which this machine lists can be used, unless the request is to train on the CPU.
+def check_gpus(request: Request, advice: Advice = OF_RUN) -> None:
+    """Check that GPUs which this machine lists can be used, unless the request is for none.
 
     A torch that is built for CPUs is taken for a wish to use them: that is a warning.
 
@@ -51,9 +63,10 @@ def check_gpus(request: Request) -> None:
 
     here = f"{listed} GPU{'s are' if listed > 1 else ' is'} here"
     if torch.version.cuda is None and torch.version.hip is None:
-        warn(f"{here}, but torch {torch.__version__} is built for CPUs: it trains on the CPU")
+        warn(f"{here}, but torch {torch.__version__} is built for CPUs: the CPU does the work")
         return
-    raise ConfigError(f"{here}, but torch cannot use {'them' if listed > 1 else 'it'}: {why()}; {ON_THE_CPU}")
+    them = "them" if listed > 1 else "it"
+    raise ConfigError(f"{here}, but torch cannot use {them}: {why()}; {advice.on_the_cpu}")
 
 
 def why() -> str:

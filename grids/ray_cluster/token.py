@@ -34,6 +34,21 @@ def token_file() -> Path:
         raise ConfigError("there is no home folder for Ray's token; set HOME, or RAY_AUTH_TOKEN") from error
 
 
+def described() -> str:
+    """Return where the token is that Ray is sent, without showing it.
+
+    Raises:
+        ConfigError: as `token_file`.
+    """
+    if os.environ.get("RAY_AUTH_MODE", "token").lower() != "token":
+        return f"not used (RAY_AUTH_MODE={os.environ['RAY_AUTH_MODE']})"
+    if os.environ.get("RAY_AUTH_TOKEN"):
+        return "that of RAY_AUTH_TOKEN"
+    file = token_file()
+    missing = f"none; a cluster of several machines needs {file}: `ray get-auth-token --generate` makes it"
+    return str(file) if file.exists() else missing
+
+
 def make_private(*, create: bool) -> None:
     """Make sure, before Ray starts, that only this user can read the token; `create` a missing one.
 

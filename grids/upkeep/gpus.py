@@ -16,6 +16,7 @@ import torch
 
 from fedgrid.engine.clients.placement import Request
 from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.gpu_errors import telling
 from fedgrid.grids.ray_cluster.gpus import open_here
 from fedgrid.grids.ray_cluster.nodes import PART, why
 from fedgrid.grids.upkeep.section import Section
@@ -83,8 +84,7 @@ def look() -> Section:
     if not _usable():
         found.problems.append(_unusable(len(shown)))
     else:
-        found.facts["CUDA sees"] = _by_torch()
-        found.problems += _without_kernels()
+        _ask_cuda(found)
     for card in shown:
         found.problems += _problems(card)
     if not found.problems:
@@ -94,6 +94,18 @@ def look() -> Section:
             f"the GPUs differ, and CUDA numbers the fastest first; {ORDER}=PCI_BUS_ID numbers them as above"
         )
     return found
+
+
+def _ask_cuda(found: Section) -> None:
+    try:
+        found.facts["CUDA sees"] = _by_torch()
+        found.problems += _without_kernels()
+    except (RuntimeError, AssertionError) as error:
+        cause = telling(error)
+        found.facts["CUDA sees"] = f"nothing ({cause})"
+        # Tells which of the GPUs it is.
+        _open(found)
+        found.problems = found.problems or [f"CUDA does not start here: {cause}; nvidia-smi says more"]
 
 
 def _open(found: Section) -> None:

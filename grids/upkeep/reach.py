@@ -7,7 +7,7 @@ from fedgrid.engine.errors import RunError
 from fedgrid.engine.storage.driver import drivers
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.ray_cluster import cluster
-from fedgrid.grids.ray_cluster.token import check_accepted
+from fedgrid.grids.ray_cluster.token import check_accepted, described
 from fedgrid.grids.results.grid_folder import list_grids
 from fedgrid.grids.upkeep import disk, slurm
 from fedgrid.grids.upkeep.leftovers import ray_servers
@@ -33,7 +33,7 @@ def ray() -> Section:
         ConfigError: it refuses this user's token.
     """
     address = cluster.address()
-    found = Section({"version": version("ray")})
+    found = Section({"version": version("ray"), "token": described()})
     _servers(found, address)
     if address == cluster.LOCAL:
         found.facts["cluster"] = "not running; a grid starts one on this machine"

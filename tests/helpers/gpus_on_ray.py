@@ -21,12 +21,12 @@ from fedgrid.engine.clients.placement import Placement, Request
 from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import ConfigError, RunError
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Job
+from fedgrid.grids.analyses.analysis import Context, Job
 from fedgrid.grids.analyses.execute import Ended, run_on_ray
 from fedgrid.grids.planning import gpu_share, gpu_speed
-from fedgrid.grids.planning.gpu_probe import Taken
 from fedgrid.grids.ray_cluster.gpus import open_on_cluster
 from tests.helpers.pretended_gpu import COMMAND
+from tests.helpers.where_am_i import WhereAmI
 
 GB = 10**9
 GPUS = {"3": GB, "5": 2 * GB, "0": 3 * GB}
@@ -97,11 +97,15 @@ def refused() -> str:
 
 def measured_on() -> str:
     """Return on which GPU a client's memory was measured, while all CPUs are reserved."""
-    # By value: a function of this file.
-    gpu_share.measure = lambda workloads: Taken(GB, 0, (int(os.environ[VISIBLE]),))
+
+    def measure(workloads: object) -> Any:
+        # Not a `Taken`: the task's process would import torch for it.
+        return os.environ[VISIBLE]
+
+    gpu_share.measure = measure
     gpu_share.TIMEOUT = WAIT / 2
     with reserved([{"CPU": 1}] * 2):
-        return str(gpu_share.measure_on_cluster(()).reserved[0])
+        return str(gpu_share.measure_on_cluster(()))
 
 
 def timed_on() -> float | None:
@@ -135,24 +139,15 @@ def not_timed() -> str:
     return "no error"
 
 
-class WhereAmI(Analysis):
-    """Fails with its process and the GPU that Ray gives it now."""
-
-    name = "where"
-    on_gpu = True
-
-    def compute(self, job: Job, context: Context) -> Artifacts:
-        """Say where it is computed; a failure needs no finished run."""
-        raise RunError(f"{os.getpid()} {os.environ[VISIBLE]} {context.device}")
-
-
 def jobs_done_on() -> dict[str, Any]:
     """Return process -> the GPUs on which it has done jobs, and how often."""
     run = complete({"algorithm": "fedavg"}, Path("nowhere"))
     jobs = [Job(run, None, f"where-{number}", 1) for number in range(JOBS)]
     ended: list[Ended] = []
-    with TemporaryDirectory(prefix="gpus-on-ray-") as storage:
-        context = Context(Storage(Path(storage)), Path("nowhere"), {run.run_id: None})
+    with TemporaryDirectory(prefix="gpus-on-ray-") as folder:
+        storage, at_work = Path(folder, "storage"), Path(folder, "at-work")
+        at_work.mkdir()
+        context = Context(Storage(storage), at_work, {run.run_id: None})
         run_on_ray(WhereAmI(), jobs, context, "token", lambda: None, ended.append)
     found: dict[str, list[str]] = defaultdict(list)
     for each in ended:

@@ -117,5 +117,10 @@ def _decided(
         nodes = nodes_to_run_on(in_process=False, request=options.request)
         with status:
             return best(nodes, stacking.here()) if local_nodes()[0].gpus >= 1 else None
+    on_gpu = stacking.on_cluster()
+    if nodes is not None:
+        # Before Ray is started, and under the names that they have here.
+        opened = stacking.here().opens(options.request)
+        on_gpu = replace(on_gpu, opens=lambda request: opened)
     with status, connected():
-        return best(cluster_nodes(), stacking.on_cluster())
+        return best(cluster_nodes(), on_gpu)

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 import pytest
 
 from fedgrid.engine.clients.placement import Node
+from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.cli.actions import stacking
 from fedgrid.grids.execution import launch
@@ -176,6 +177,21 @@ def test_dry_run_without_a_gpu_of_its_own_leaves_it_to_the_launch(machine, run, 
     result = run(*AUTO, "--dry-run")
     assert "decided at the first launch" in result.out
     assert machine.measured == 0
+
+
+def test_gpu_of_this_machine_that_cannot_be_used_is_refused_before_ray_starts(machine, run, monkeypatch):
+    def refuse(request):
+        raise ConfigError("GPU 0 cannot be used: busy; --gpus-per-actor 0 trains on the CPU")
+
+    def never():
+        raise AssertionError("Ray is started")
+
+    monkeypatch.setattr(decisions, "here", lambda: OnGpu(refuse, machine.memory, machine.speeds))
+    monkeypatch.setattr(stacking, "connected", never)
+    result = run(*AUTO)
+    assert (result.code, machine.measured) == (2, 0)
+    assert "GPU 0 cannot be used: busy" in result.err
+    assert not GridFolder(run.storage, "mine").is_there
 
 
 def test_without_the_option_nothing_is_measured_or_said(machine, run):

@@ -61,7 +61,7 @@ def test_gpus_of_this_machine_are_opened_once_and_their_free_memory_counts(machi
     for _ in range(2):
         executor.place(RUNS)
     assert opened == ["here"]
-    assert executor._places == {15: Placement(5, 1.0, 0.2)}
+    assert executor._places == {15: Placement(5, 1.0, 0.2, gpu_room_per_actor=0.8 * GB)}
 
 
 @pytest.mark.parametrize("how", [{"known": False}, {"initialised": True}])
@@ -73,7 +73,7 @@ def test_gpus_of_a_cluster_are_opened_there(machine, how):
     for _ in range(2):
         executor.place(RUNS)
     assert opened == ["cluster"]
-    assert executor._places == {15: Placement(2, 1.0, 0.5)}
+    assert executor._places == {15: Placement(2, 1.0, 0.5, gpu_room_per_actor=GB)}
 
 
 def test_nothing_is_opened_where_no_gpu_is(machine):

@@ -110,6 +110,17 @@ def test_wrong_settings_are_the_same_error_as_in_training(gpu, monkeypatch):
         measure([DIGITS], "cpu", ThreadPool)
 
 
+def test_process_that_cannot_open_the_gpu_is_told_in_a_line(gpu, monkeypatch):
+    """In exclusive mode the outer process has it: a plan for an actor a GPU goes on without measuring."""
+
+    def fail(workload, device):
+        raise RuntimeError("CUDA error: devices are busy or unavailable\nFor debugging consider")
+
+    monkeypatch.setattr(probe, "work_once", fail)
+    with pytest.raises(RunError, match=r"failed \(CUDA error: devices are busy or unavailable\)$"):
+        measure([DIGITS], "cpu", ThreadPool)
+
+
 def test_process_that_does_not_answer_is_told(gpu, monkeypatch):
     answer = Event()
     monkeypatch.setattr(probe, "TIMEOUT", 0.0)

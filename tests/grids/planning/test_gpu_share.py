@@ -111,6 +111,12 @@ class TestFreeMemory:
         with pytest.raises(ConfigError, match="--gpus-per-actor 0.5 is 2.00 GB, but .* 0.63 would do"):
             share([LARGE], Request(gpus_per_client=0.5), gpus=self.UNEQUAL)
 
+    @pytest.mark.parametrize("given", [None, 0.7])
+    def test_what_is_free_there_is_what_shares_are_of(self, given):
+        """Torch holds actors to it, also to a share of the user's; without opened GPUs it is not known."""
+        assert share([LARGE], Request(gpus_per_client=given), gpus=self.UNEQUAL).gpu_room == 4 * GB
+        assert share([LARGE], Request(gpus_per_client=given)).gpu_room == 0
+
     def test_failed_measurement_leaves_as_many_actors_as_free_memory_allows(self):
         """A twentieth of the GPU is a tenth of its free half."""
 

@@ -14,6 +14,7 @@ from fedgrid.engine.clients.placement import Node, Request
 from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.ray_cluster import gpus, nodes
 from fedgrid.grids.ray_cluster.gpus import Gpu, open_all, open_here
+from fedgrid.grids.ray_cluster.nodes import OF_RUN
 from fedgrid.grids.ray_cluster.open_gpu import opened
 from tests.helpers.gpu_stand_in import StandIn
 from tests.helpers.pretended_gpu import BUSY, COMMAND
@@ -150,13 +151,13 @@ class TestHere:
     def test_those_that_the_environment_shows_are_opened(self, here, shown, names):
         asked = here(2, shown)
         open_here(Request())
-        assert asked == [((names,), {"shared": True})]
+        assert asked == [((names,), {"shared": True, "advice": OF_RUN})]
 
     @pytest.mark.parametrize(("share", "shared"), [(None, True), (0.5, True), (0.6, False), (1, False)])
     def test_two_processes_open_one_where_actors_may_share_it(self, here, share, shared):
         asked = here(1)
         open_here(Request(gpus_per_client=share))
-        assert [how for _, how in asked] == [{"shared": shared}]
+        assert [how["shared"] for _, how in asked] == [shared]
 
     def test_the_variable_is_that_of_the_accelerator(self, monkeypatch):
         """AMD's have another."""

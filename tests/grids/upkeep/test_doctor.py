@@ -3,7 +3,7 @@
 import pytest
 
 from fedgrid.engine.format import FORMAT
-from fedgrid.grids.upkeep import gpus, machine
+from fedgrid.grids.upkeep import gpus, machine, reach
 from fedgrid.grids.upkeep.section import Section
 from tests.helpers.command_line import fedgrid, strict_json
 
@@ -67,3 +67,19 @@ def test_json_has_the_sections_and_the_problems(tmp_path):
     assert {"machine", "GPUs", "Slurm", "Ray", "storage", "MLflow", "problems"} <= found.keys()
     assert found["storage"]["locks"] == "work"
     assert found["Ray"]["version"]
+
+
+def test_token_that_clusters_need_is_named_and_not_shown(tmp_path, monkeypatch):
+    file = tmp_path / "token"
+    monkeypatch.setattr(reach.cluster, "address", lambda: reach.cluster.LOCAL)
+    monkeypatch.setattr(reach, "ray_servers", list)
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))
+    assert f"needs {file}: `ray get-auth-token --generate`" in reach.ray().facts["token"]
+    file.write_text("0123456789abcdef")
+    assert reach.ray().facts["token"] == str(file)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0123456789abcdef")
+    assert reach.ray().facts["token"] == "that of RAY_AUTH_TOKEN"
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    assert reach.ray().facts["token"] == "not used (RAY_AUTH_MODE=disabled)"

@@ -103,7 +103,13 @@ def look(monkeypatch, tmp_path):
         monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: list(kernels))
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda place: capability)
         of = SimpleNamespace(name="NVIDIA A100", major=capability[0], minor=capability[1])
-        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda place: of)
+
+        def properties(place):
+            if cards[place].get("lost"):
+                raise RuntimeError("CUDA error: lost\nCUDA kernel errors might be reported asynchronously")
+            return of
+
+        monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
         return gpus.look()
 
     return look
@@ -121,6 +127,19 @@ def test_gpu_that_slurm_has_granted_and_no_driver_answers_for_is_a_problem(look,
     [problem] = look(driver="", usable=False).problems
     assert "granted 2" in problem
     assert "Shared Library Not Found" in problem
+
+
+@pytest.mark.parametrize(
+    ("card", "problem"),
+    [({"busy": True}, "GPU 0 cannot be used"), ({}, "does not start here: CUDA error: lost;")],
+)
+def test_gpu_at_which_cuda_itself_fails_is_told_in_a_line(look, card, problem):
+    """Torch raises when it is asked for names, though it says that GPUs are there."""
+    found = look({**card, "lost": True})
+    assert found.facts["CUDA sees"] == "nothing (CUDA error: lost)"
+    [told] = found.problems
+    assert problem in told
+    assert "\n" not in told
 
 
 def test_gpus_that_can_be_used_are_described(look):

@@ -1,0 +1,28 @@
+"""An analysis that says on which GPU its jobs are done; without torch, which each process would import."""
+
+import os
+from time import monotonic, sleep
+
+from fedgrid.engine.errors import RunError
+from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Job
+
+WAIT = 120.0
+"""Seconds for the other process to come."""
+
+
+class WhereAmI(Analysis):
+    """Fails with its process and the GPU that Ray gives it now, once two processes are at work.
+
+    Without the wait one that starts sooner could do all jobs.
+    """
+
+    name = "where"
+    on_gpu = True
+
+    def compute(self, job: Job, context: Context) -> Artifacts:
+        """Say where it is computed; a failure needs no finished run."""
+        (context.data_dir / str(os.getpid())).touch()
+        end = monotonic() + WAIT
+        while len(list(context.data_dir.iterdir())) < 2 and monotonic() < end:
+            sleep(0.05)
+        raise RunError(f"{os.getpid()} {os.environ['CUDA_VISIBLE_DEVICES']} {context.device}")
