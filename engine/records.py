@@ -17,7 +17,7 @@ from fedgrid.engine.clients.messages import TrainReport
 from fedgrid.engine.disturbances.faults import FAULT
 from fedgrid.engine.partition.scenarios import CENTRALISED
 from fedgrid.engine.round_metrics import RoundOutcome
-from fedgrid.engine.training.confusion import Counts, TestScores, scores
+from fedgrid.engine.training.confusion import TestScores
 from fedgrid.engine.uplink.accountant import CLUSTER_EPSILON, EPSILON
 
 SCORES = {
@@ -178,7 +178,7 @@ def client_row(
     truth_K: Labels,
     train_images: int,
     test_images: int,
-    tests: Mapping[str, Counts | None],
+    tests: Mapping[str, TestScores | None],
 ) -> dict[str, Any]:
     """Return a client's row of `CLIENTS`, null where it was not trained or not tested.
 
@@ -199,8 +199,8 @@ def client_row(
         "train_accuracy": report.train_accuracy if report else None,
         "update_norm": report.update_norm if report else None,
     }
-    for test, counts in tests.items():
-        row |= _score_columns(test, None if counts is None else scores(counts))
+    for test, result in tests.items():
+        row |= _score_columns(test, result)
     return row if members is None else row | {MEMBERS: list(members)}
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedgrid.engine.clients import peak_memory
 from fedgrid.engine.records import client_row, round_row
 from fedgrid.engine.round_metrics import RoundOutcome
+from fedgrid.engine.training.confusion import scores
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Diagnostics, State
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fedgrid.engine.round.federation import Federation
     from fedgrid.engine.round.model_tests import ModelTests
     from fedgrid.engine.round.plan import Plan
+    from fedgrid.engine.training.confusion import Counts, TestScores
 
 
 def row_of(
@@ -56,6 +58,15 @@ def client_rows(
 ) -> list[dict[str, Any]]:
     """Return the rows of `clients.parquet`, by client; `state` is that after the round."""
     sent, parts = {report.client: report for report in reports}, _parts(plan, reports)
+    clients = range(len(state.labels_K))
+    scored = _scored(
+        {
+            "local_own": sent[client].local if client in sent else None,
+            "local_server": sent[client].local_server if client in sent else None,
+            **tests.of(client, federation.evaluation),
+        }
+        for client in clients
+    )
     rows = [
         client_row(
             number=plan.round_index + 1,
@@ -68,17 +79,21 @@ def client_rows(
             truth_K=federation.truth_K,
             train_images=federation.train_images_K[client],
             test_images=federation.test_images_K[client],
-            tests={
-                "local_own": sent[client].local if client in sent else None,
-                "local_server": sent[client].local_server if client in sent else None,
-                **tests.of(client, federation.evaluation),
-            },
+            tests=scored[client],
         )
-        for client in range(len(state.labels_K))
+        for client in clients
     ]
     federation.changes.note(rows, plan.round_index)
     spent = plan.ledger.of_clients(state.labels_K)
     return [{**row, **columns} for row, columns in zip(rows, spent, strict=True)]
+
+
+def _scored(tests_K: Iterable[Mapping[str, Counts | None]]) -> list[dict[str, TestScores | None]]:
+    """Return the scores of each client's tests; a test that several clients share is scored once."""
+    tests_K = list(tests_K)
+    distinct = {id(counts): counts for tests in tests_K for counts in tests.values() if counts is not None}
+    found = dict(zip(distinct, scores(list(distinct.values())), strict=True))
+    return [{name: found.get(id(counts)) for name, counts in tests.items()} for tests in tests_K]
 
 
 def timing_row(run_id: str, plan: Plan, work: ClientRound, watch: Stopwatch) -> dict[str, Any]:

@@ -57,18 +57,17 @@ def unpack_reports(arrays: Arrays, tasks: Sequence[TrainTask]) -> list[TrainRepo
     """Return the reports that were packed; they took this process no time."""
     tests = {test: _unpack(test, arrays) for test in TRAIN_TESTS}
 
-    def number(name: str, index: int) -> Any:
-        return arrays[f"{name}_N"][index].item()
-
+    columns = {name: arrays[f"{name}_N"].tolist() for name in ("client", "chosen", *NUMBERS)}
+    peak = own_peak()
     return [
         TrainReport(
-            client=int(arrays["client_N"][index]),
-            chosen=task.order.candidates[int(arrays["chosen_N"][index])],
+            client=columns["client"][index],
+            chosen=task.order.candidates[columns["chosen"][index]],
             seconds=0.0,
-            peak_memory=own_peak(),
+            peak_memory=peak,
             local=tests["local"][index] if tests["local"] else None,
             local_server=tests["local_server"][index] if tests["local_server"] else None,
-            **{name: number(name, index) for name in NUMBERS},
+            **{name: columns[name][index] for name in NUMBERS},
         )
         for index, task in enumerate(tasks)
     ]

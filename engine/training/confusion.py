@@ -1,8 +1,9 @@
 """Confusion matrices of tests, and the scores that follow from them.
 
-Shapes: L classes.
+Shapes: N tests, L classes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
 
@@ -41,22 +42,32 @@ class TestScores:
     """Recall of each class, shape (L,); NaN for a class without images."""
 
 
-def scores(counts: Counts) -> TestScores:
-    """Return the scores of one test. F1 is zero where it would be 0 / 0."""
-    true_L = counts.confusion.sum(axis=1)
-    predicted_L = counts.confusion.sum(axis=0)
-    hits_L = np.diagonal(counts.confusion)
-    own_L, union_L = true_L > 0, true_L + predicted_L > 0
-    recall_L = np.divide(hits_L, true_L, out=np.full(len(true_L), nan), where=own_L)
-    if not own_L.any():
-        return TestScores(nan, nan, nan, nan, nan, recall_L)
-    f1_L = np.divide(2 * hits_L, true_L + predicted_L, out=np.zeros(len(true_L)), where=union_L)
-    total = int(true_L.sum())
-    return TestScores(
-        loss=counts.loss_sum / total,
-        accuracy=float(hits_L.sum() / total),
-        f1_union=float(f1_L[union_L].mean()),
-        f1_own=float(f1_L[own_L].mean()),
-        balanced_accuracy=float(recall_L[own_L].mean()),
-        recall_L=recall_L,
-    )
+def scores(tests: Sequence[Counts]) -> list[TestScores]:
+    """Return the scores of each test, all of the same classes. F1 is zero where it would be 0 / 0."""
+    if not tests:
+        return []
+    confusion_NLL = np.stack([counts.confusion for counts in tests])
+    true_NL, predicted_NL = confusion_NLL.sum(axis=2), confusion_NLL.sum(axis=1)
+    hits_NL = confusion_NLL.diagonal(axis1=1, axis2=2)
+    own_NL, union_NL = true_NL > 0, true_NL + predicted_NL > 0
+    recall_NL = np.divide(hits_NL, true_NL, out=np.full(true_NL.shape, nan), where=own_NL)
+    f1_NL = np.divide(2 * hits_NL, true_NL + predicted_NL, out=np.zeros(true_NL.shape), where=union_NL)
+    totals, hits = true_NL.sum(axis=1).tolist(), hits_NL.sum(axis=1).tolist()
+    return [
+        TestScores(
+            loss=counts.loss_sum / totals[i],
+            accuracy=hits[i] / totals[i],
+            f1_union=_mean(f1_NL[i][union_NL[i]]),
+            f1_own=_mean(f1_NL[i][own_NL[i]]),
+            balanced_accuracy=_mean(recall_NL[i][own_NL[i]]),
+            recall_L=recall_NL[i],
+        )
+        if totals[i]
+        else TestScores(nan, nan, nan, nan, nan, recall_NL[i])
+        for i, counts in enumerate(tests)
+    ]
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    """Return what `values.mean()` does, in half the time."""
+    return float(np.add.reduce(values) / len(values))

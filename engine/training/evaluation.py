@@ -24,9 +24,19 @@ def to_inputs(images: Tensor) -> Tensor:
 
 
 def set_mode(module: nn.Module, *, training: bool) -> None:
-    """Put the module into a mode unless it is in it: torch goes through all of its parts each time."""
-    if module.training is not training:
+    """Put the module into a mode unless it is in it.
+
+    As `nn.Module.train` does, but without torch's checks of each attribute that is set. A model may have a
+    `train` of its own, which is called.
+    """
+    if module.training is training:
+        return
+    parts = list(module.modules())
+    if any(type(part).train is not nn.Module.train for part in parts):
         module.train(training)
+    else:
+        for part in parts:
+            vars(part)["training"] = training
 
 
 @torch.inference_mode()
@@ -52,11 +62,12 @@ def test(module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, ba
         num_classes: L.
         batch_size: images per forward pass; runs use `TEST_BATCH` everywhere.
     """
-    if not len(labels):
+    if not labels.shape[0]:
         return Counts(np.zeros((num_classes, num_classes), np.int64), 0.0)
     set_mode(module, training=False)
-    starts = range(0, len(labels), batch_size)
-    logits = torch.cat([module(to_inputs(images[start : start + batch_size])) for start in starts])
+    parts = [images] if labels.shape[0] <= batch_size else torch.split(images, batch_size)
+    outputs = [module(to_inputs(part)) for part in parts]
+    logits = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
     loss_sum = functional.cross_entropy(logits.double(), labels, reduction="sum")
     cells = labels * num_classes + logits.argmax(dim=1)
     confusion = torch.bincount(cells, minlength=num_classes**2).view(num_classes, num_classes)

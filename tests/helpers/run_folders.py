@@ -12,7 +12,7 @@ from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.records import TESTS, RoundRecord, client_row, schemas
 from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.engine.training.confusion import Counts
+from fedgrid.engine.training.confusion import Counts, scores
 
 NUM_CLIENTS, ROUNDS = 3, 4
 TABLES = ("rounds.parquet", "clients.parquet", "timings.parquet")
@@ -39,7 +39,7 @@ def progress(number):
 def record(number):
     """Odd rounds have no evaluation and no norms; client 2's update is not finite."""
     tested = number % 2 == 0
-    counts = Counts(np.array([[number, 1], [0, 0]]), 1 / 3)
+    [result] = scores([Counts(np.array([[number, 1], [0, 0]]), 1 / 3)])
     labels_K = progress(number).state.labels_K
     return RoundRecord(
         round={
@@ -64,7 +64,7 @@ def record(number):
                 truth_K=labels_K,
                 train_images=7,
                 test_images=3,
-                tests=dict.fromkeys(TESTS, counts if tested else None),
+                tests=dict.fromkeys(TESTS, result if tested else None),
             )
             for client in range(NUM_CLIENTS)
         ],

@@ -63,16 +63,39 @@ def test_no_images_give_empty_counts_and_nan_scores_in_silence():
         warnings.simplefilter("error")
         images, labels = torch.zeros(0, 1, 1, 3, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64)
         counts = evaluation.test(PixelLogits(), images, labels, 3, 2)
-        scores = confusion_scores(counts)
+        [scores] = confusion_scores([counts])
     assert not counts.confusion.any()
     assert counts.loss_sum == 0
     numbers = [scores.loss, scores.accuracy, scores.f1_union, scores.f1_own, scores.balanced_accuracy]
     assert np.isnan([*numbers, *scores.recall_L]).all()
 
 
+def test_mode_is_set_by_a_model_of_its_own_and_in_all_parts():
+    class Frozen(nn.Linear):
+        def train(self, mode=True):
+            return super().train(False)
+
+    plain, own = nn.Sequential(nn.Sequential(nn.ReLU())), nn.Sequential(Frozen(1, 1), nn.ReLU())
+    for model in (plain, own):
+        evaluation.set_mode(model, training=False)
+        assert not any(part.training for part in model.modules())
+        evaluation.set_mode(model, training=True)
+    assert all(part.training for part in plain.modules())
+    assert [part.training for part in own.modules()] == [True, False, True]
+
+
+def test_tests_that_are_scored_together_have_the_scores_that_they_have_alone():
+    tests = [Counts(np.array([[2, 1], [0, size]]), float(size)) for size in (0, 1, 5)]
+    together = confusion_scores([Counts(np.zeros((2, 2), np.int64), 0.0), *tests])[1:]
+    for counts, found in zip(tests, together, strict=True):
+        [alone] = confusion_scores([counts])
+        assert repr(found) == repr(alone)
+    assert confusion_scores([]) == []
+
+
 def test_one_prediction_outside_the_own_classes_halves_f1_over_the_union_only():
     """Three of four images of class 0 right, one taken for class 1: F1 of class 0 is 2 * 3 / (4 + 3)."""
-    scores = confusion_scores(Counts(np.array([[3, 1, 0], [0, 0, 0], [0, 0, 0]]), 2.0))
+    [scores] = confusion_scores([Counts(np.array([[3, 1, 0], [0, 0, 0], [0, 0, 0]]), 2.0)])
     assert scores.f1_own == pytest.approx(6 / 7)
     assert scores.f1_union == pytest.approx(3 / 7)
     assert scores.accuracy == scores.balanced_accuracy == scores.recall_L[0] == 0.75
@@ -87,7 +110,7 @@ def test_scores_are_those_of_scikit_learn(seed):
     true, predicted = rng.choice(own, 30), rng.choice(rng.choice(6, 4, replace=False), 30)
     confusion = np.zeros((6, 6), np.int64)
     np.add.at(confusion, (true, predicted), 1)
-    scores = confusion_scores(Counts(confusion, 0.0))
+    [scores] = confusion_scores([Counts(confusion, 0.0)])
     present = np.unique(true)
     assert scores.f1_union == pytest.approx(f1_score(true, predicted, average="macro", zero_division=0))
     assert scores.f1_own == pytest.approx(
