@@ -68,7 +68,7 @@ class FlisDcSettings(Settings):
     local: AnyLocalMethod = None
     """How clients train, as in `{name: fedprox, mu: 0.01}`; None: plainly."""
     fine_tune: FineTuningSteps = 0
-    """Steps that a client takes from the model that it is served before it is tested, as in `FedOptSettings`."""
+    """As in `FedOptSettings`: steps that a client takes from the model that it is served before a test."""
 
     omitted_defaults = ("local", "fine_tune")
 

@@ -95,7 +95,9 @@ class LgFedAvg(FedOpt):
         """Test each client with its own lower layers, which fine-tuning starts from too."""
         rule = self._rule(state, int(state.arrays[ROUNDS][0]))
         served = super().served(state)
-        return served if rule is PLAIN else replace(served, adaptation=Adaptation(rule, self.settings.fine_tune))
+        return (
+            served if rule is PLAIN else replace(served, adaptation=Adaptation(rule, self.settings.fine_tune))
+        )
 
     def global_model(self, state: State) -> Vector | None:
         """Return the model where it is one for all."""
