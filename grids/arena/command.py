@@ -141,9 +141,7 @@ def _notes(arena: Arena, known: int, rows: int, there: int, kept: Kept) -> list[
         notes.append(f"{rows - there} of {rows} rows have no result yet and are in no verdict")
     for method in arena.competitors:
         if not plays(method, "fine-tuned"):
-            notes.append(
-                f"{method} has no setting fine_tune, as FedOptSettings has: it has no verdict with fine-tuning"
-            )
+            notes.append(f"{method} lacks fine_tune, which FedOptSettings has: no verdict with fine-tuning")
     return notes
 
 

@@ -35,12 +35,13 @@ class Kept:
         return found if found is not None and found.run_id == run.run_id else None
 
 
-def read(folder: Path = FOLDER) -> Kept:
-    """Return the results in a folder; nothing if it has none.
+def read(folder: Path | None = None) -> Kept:
+    """Return the results in a folder, by default the package's; nothing if it has none.
 
     Raises:
         ConfigError: a file there cannot be read.
     """
+    folder = folder or FOLDER
     places = {name: folder / name for name in (OUTCOMES, SETTINGS)}
     texts = {name: path.read_text(encoding="utf-8") for name, path in places.items() if path.is_file()}
     try:
