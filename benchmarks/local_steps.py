@@ -34,15 +34,13 @@ def main() -> None:
     for run in federations.values():
         (pool, official), _ = images_of(run.dataset, given.data)
         held = [len(part.train) for part in deal(run, (pool, official), given.data)]
-        a_round = [run.training.local_epochs * ceil(count / run.training.batch_size) for count in held]
-        steps.setdefault(run.split.kind, []).extend(a_round)
+        each = [run.training.local_epochs * ceil(count / run.training.batch_size) for count in held]
+        steps.setdefault(run.split.kind, []).extend(each)
     rounds = max(run.training.rounds for run in grid.runs)
     for kind, counts in steps.items():
         mean = float(np.mean(counts))
-        print(
-            f"{kind}: {mean:.2f} steps a round ({min(counts)} to {max(counts)}), {rounds * mean:.1f} in {rounds} "
-            f"rounds; {BUDGET} steps are {BUDGET / mean:.2f} rounds"
-        )
+        a_round = f"{mean:.2f} steps a round ({min(counts)} to {max(counts)})"
+        print(f"{kind}: {a_round}, {rounds * mean:.1f} in {rounds}; {BUDGET} are {BUDGET / mean:.2f} rounds")
 
 
 if __name__ == "__main__":
