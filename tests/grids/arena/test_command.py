@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -123,11 +124,11 @@ def test_check_computes_kept_results_again_and_finds_them_equal(kept_there, tmp_
 
 def test_check_says_how_far_a_result_differs(kept_there, tmp_path):
     path = kept_there / "outcomes.csv"
-    rows = lines(path.read_text())
-    accuracy = rows[0]["personalised_accuracy"]
-    path.write_text(path.read_text().replace(f",{accuracy},", ",0.987654,"))
-    result = fedgrid(*SMALL, "--check", 16, "--storage", new_storage(tmp_path / "runs"))
+    changed = [replace(each, personalised_accuracy=0.987654) for each in kept.read().outcomes.values()]
+    path.write_text(to_csv(changed))
+    result = fedgrid(*SMALL, "--check", 1, "--storage", new_storage(tmp_path / "runs"))
     assert "personalised_accuracy 0.987654, now" in result.out
+    assert "0 of 1 results are the kept ones in every digit" in result.out
 
 
 def test_check_without_a_kept_result_is_refused(tmp_path, monkeypatch):
