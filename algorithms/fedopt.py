@@ -28,6 +28,7 @@ from fedgrid.algorithms.contract.updates import Updates, Vector
 
 MOST_STEPS = 1_000_000
 """Of fine-tuning: more are a typing error."""
+FineTuningSteps = Annotated[int, Field(ge=0, le=MOST_STEPS)]
 FIRST, SECOND = "cluster_first", "cluster_second"
 MOMENTS = {
     "none": (),
@@ -61,7 +62,7 @@ class FedOptSettings(Settings):
     local: AnyLocalMethod = None
     """How clients train, as in `{name: fedprox, mu: 0.01}`; None: plainly."""
 
-    fine_tune: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 0
+    fine_tune: FineTuningSteps = 0
     """Steps of the run's optimizer, a batch each, that a client takes on its training images from the model
     that it is served, before it is tested on its own test images. Nothing of it is sent."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm, Settings
@@ -24,3 +25,6 @@ class AlgorithmEntry:
     """The defaults."""
     is_reference: bool = False
     """Whether it is a row to compare with and no competitor: never the best, in no rank and in no test."""
+    search: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """What `fedgrid search` and `fedgrid arena` tune: setting -> a list of values, or `low` and `high`, as in
+    a search's file. Empty: its built-in space, if it has one."""

@@ -26,9 +26,10 @@ from fedgrid.algorithms.contract.base import (
 from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.local_method import AnyLocalMethod, refusal
 from fedgrid.algorithms.contract.local_rule import PLAIN
-from fedgrid.algorithms.contract.orders import ChooseBy, ChooseOn, Order, Presence, Served
+from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Presence, Served
 from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector, mean_of
+from fedgrid.algorithms.fedopt import FineTuningSteps
 from fedgrid.algorithms.flis.inference import (
     CLASSES,
     NEEDS_REFERENCES,
@@ -66,8 +67,10 @@ class FlisDcSettings(Settings):
     choose_by: ChooseBy = "loss"
     local: AnyLocalMethod = None
     """How clients train, as in `{name: fedprox, mu: 0.01}`; None: plainly."""
+    fine_tune: FineTuningSteps = 0
+    """As in `FedOptSettings`: steps that a client takes from the model that it is served before a test."""
 
-    omitted_defaults = ("local",)
+    omitted_defaults = ("local", "fine_tune")
 
 
 class FlisDc(Algorithm):
@@ -131,7 +134,9 @@ class FlisDc(Algorithm):
         model_K = state.arrays["model_K"]
         choosing = frozenset(np.flatnonzero(model_K == NOBODYS).tolist())
         on, by = self.settings.choose_on, self.settings.choose_by
-        return Served(state.models, np.maximum(model_K, 0), None, choosing, on, by)
+        steps = self.settings.fine_tune
+        adaptation = Adaptation(steps=steps) if steps else None
+        return Served(state.models, np.maximum(model_K, 0), adaptation, choosing, on, by)
 
     def distances(self, updates: Updates) -> Matrix:
         """Return 1 - similarity, 0 of a model to itself whatever the printed formula says."""

@@ -30,7 +30,7 @@ from fedgrid.algorithms.contract.orders import (
     Traffic,
 )
 from fedgrid.algorithms.contract.updates import Updates, Vector
-from fedgrid.algorithms.fedopt import FedOpt, OwnAdaptationSettings
+from fedgrid.algorithms.fedopt import FedOpt, OwnRuleSettings
 
 PERSONAL = "personal_ranges"
 """The array of the state with the ranges of the state vector that stay with clients, int64, shape (n, 2)."""
@@ -40,7 +40,7 @@ ROUNDS = "rounds_done"
 """int64, shape (1,)."""
 
 
-class LgFedAvgSettings(OwnAdaptationSettings):
+class LgFedAvgSettings(OwnRuleSettings):
     """How much is shared, and from when on."""
 
     shared: NonNegativeInt = 2
@@ -92,9 +92,12 @@ class LgFedAvg(FedOpt):
         return state.keep(**{ROUNDS: np.array([round_index + 1])}), diagnostics
 
     def served(self, state: State) -> Served:
-        """Test each client with its own lower layers."""
+        """Test each client with its own lower layers, which fine-tuning starts from too."""
         rule = self._rule(state, int(state.arrays[ROUNDS][0]))
-        return replace(super().served(state), adaptation=None if rule is PLAIN else Adaptation(rule))
+        served = super().served(state)
+        return (
+            served if rule is PLAIN else replace(served, adaptation=Adaptation(rule, self.settings.fine_tune))
+        )
 
     def global_model(self, state: State) -> Vector | None:
         """Return the model where it is one for all."""

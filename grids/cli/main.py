@@ -23,6 +23,7 @@ from fedgrid.engine.storage.processes import NEW_OBJECTS
 from fedgrid.grids.cli.commands import (
     analyses,
     archive,
+    arena,
     launched,
     listings,
     look,
@@ -50,6 +51,7 @@ app = typer.Typer(
 for group in (
     run,
     search,
+    arena,
     launched,
     look,
     analyses,

@@ -11,6 +11,7 @@ from fedgrid.engine.run_folder import RunFolder
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.summary import print_finished, show
+from fedgrid.grids.display.tables import failure_table
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.checks import check_data, check_storage
@@ -28,8 +29,12 @@ def run_grid(
     options: LaunchOptions,
     console: Console,
     only: Sequence[RunConfig] | None = None,
+    *,
+    shows_scores: bool = True,
 ) -> LaunchResult:
     """Run the unfinished runs of a grid (or `only` some of its runs) and show the results.
+
+    Without `shows_scores` only its failures are shown at the end.
 
     Raises:
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
@@ -41,7 +46,14 @@ def run_grid(
     chosen = grid.runs if only is None else only
     check_source(grid, storage)
     with trusting_times(storage):
-        return _run_chosen(grid, chosen, storage, options, log, console)
+        result, done = _run_chosen(grid, chosen, storage, options, log, console)
+        if options.as_json:
+            print_finished(done, storage, grid.varied)
+        elif shows_scores:
+            show(grid, storage, log.uri, result.failures, result.tally, console, per_run=options.per_run)
+        elif result.failures:
+            console.print(failure_table(result.failures))
+        return result
 
 
 def _run_chosen(
@@ -51,7 +63,8 @@ def _run_chosen(
     options: LaunchOptions,
     log: RunLog,
     console: Console,
-) -> LaunchResult:
+) -> tuple[LaunchResult, Sequence[RunConfig]]:
+    """Return how the launch ended, and the runs that were finished before."""
     if not options.fresh:
         for note in check_origins(chosen, storage, options.data_dir, accept=options.accept_changes):
             warn(f"accepted: {note}")
@@ -62,12 +75,7 @@ def _run_chosen(
             warn(next_step(damaged, f"it is set aside, and {run.name} is run again"))
     waiting = {run.run_id for run in todo}
     done = [run for run in chosen if run.run_id not in waiting]
-    result = launch_remaining(grid, todo, done, storage, options, log, console)
-    if not options.as_json:
-        show(grid, storage, log.uri, result.failures, result.tally, console, per_run=options.per_run)
-    else:
-        print_finished(done, storage, grid.varied)
-    return result
+    return launch_remaining(grid, todo, done, storage, options, log, console), done
 
 
 def launch_remaining(

@@ -113,6 +113,7 @@ def load_search(
     base: str | None = None,
     filters: Sequence[str] = (),
     seeds: str | None = None,
+    space: Mapping[str, Any] | None = None,
 ) -> Search:
     """Return the search that a command line describes.
 
@@ -121,6 +122,7 @@ def load_search(
         options, changes, filters, seeds: as in `load_grid`, for the runs of each trial.
         own: `trials`, `searcher`, `objective` and `early_stop`, if the command line gives them.
         base: a preset or file; the algorithm is searched over its scenarios.
+        space: of an algorithm, in the place of its own.
 
     Raises:
         ConfigError: if a name or value is wrong.
@@ -129,7 +131,8 @@ def load_search(
     place = None
     if what in ALGORITHMS:
         base = base or (BASE if filters else None)
-        grid = _grid_of(what, base, options, changes, data_dir, filters, seeds)
+        searched = settings_of(what) if space is None else frozenset(space)
+        grid = _grid_of(what, base, options, changes, data_dir, filters, seeds, searched)
     elif is_path(what):
         if base is not None:
             raise ConfigError(f"--base {base}: write base: into {what} instead")
@@ -144,7 +147,8 @@ def load_search(
         raise ConfigError(f"no algorithm or file '{what}'; {near}known: {', '.join(ALGORITHMS)}")
     algorithm = _algorithm(grid.runs)
     rounds = min(run.training.rounds for run in grid.runs)
-    given = in_file[SEARCH] if SEARCH in in_file else built_in(algorithm, rounds)
+    default = built_in(algorithm, rounds) if space is None and SEARCH not in in_file else space
+    given = in_file.get(SEARCH, default)
     values = {key: _own(key, {**DEFAULTS, **in_file}, own, place) for key in DEFAULTS}
     space = read_space(given, algorithm, place if SEARCH in in_file else None)
     if values["searcher"] == "grid":
@@ -162,6 +166,7 @@ def _grid_of(
     data_dir: Path,
     filters: Sequence[str],
     seeds: str | None,
+    searched: frozenset[str],
 ) -> Grid:
     """Return the runs of an algorithm over a base's scenarios, with the base's settings if it has some."""
     if base is not None and not is_path(base) and base not in preset_names():
@@ -178,7 +183,7 @@ def _grid_of(
         data_dir,
         filters=filters,
         seeds=seeds,
-        searched=settings_of(algorithm),
+        searched=searched,
     )
 
 

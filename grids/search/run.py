@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,14 +29,43 @@ from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.store import TrackingError
 
 if TYPE_CHECKING:
+    from fedgrid.engine.configuration.run_config import RunConfig
     from fedgrid.engine.storage.storage import Storage
     from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
     from fedgrid.grids.search.definition import Search
     from fedgrid.grids.search.objectives import Trial
 
 
+@dataclass(frozen=True)
+class Advanced:
+    """A search after a launch."""
+
+    progress: SearchProgress
+    result: LaunchResult
+    done_before: tuple[RunConfig, ...]
+
+
 def run_search(search: Search, storage: Storage, options: LaunchOptions, console: Console) -> LaunchResult:
     """Run the unfinished runs of a search, write the result, and show it.
+
+    Raises:
+        ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
+        RunError: if the search as a whole cannot go on.
+    """
+    advanced = advance(search, storage, options, console)
+    progress = advanced.progress
+    if not progress.trials and not progress.complete:
+        return advanced.result
+    if options.as_json:
+        print_finished(list(advanced.done_before), storage)
+        JsonLines().search(files.read_results(search.name, storage))
+    else:
+        show(search, progress, advanced.result, storage, console)
+    return advanced.result
+
+
+def advance(search: Search, storage: Storage, options: LaunchOptions, console: Console) -> Advanced:
+    """Run the unfinished runs of a search, and write its result once it has one; shows only progress.
 
     Raises:
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
@@ -52,16 +82,10 @@ def run_search(search: Search, storage: Storage, options: LaunchOptions, console
     done = [run for run in grid.runs if is_finished(storage, run)]
     todo = unfinished(grid.runs, storage, grid.until)
     result = launch_remaining(grid, todo, done, storage, options, log, console, then)
-    if not progress.trials and not progress.complete:
-        return result
-    written = files.write(search, progress.trials, progress.complete, storage)
-    _log(search, progress.trials, written, storage, log)
-    if options.as_json:
-        print_finished(done, storage)
-        JsonLines().search(files.read_results(search.name, storage))
-    else:
-        show(search, progress, result, storage, console)
-    return result
+    if progress.trials or progress.complete:
+        written = files.write(search, progress.trials, progress.complete, storage)
+        _log(search, progress.trials, written, storage, log)
+    return Advanced(progress, result, tuple(done))
 
 
 def plan_search(search: Search, storage: Storage, options: LaunchOptions, console: Console) -> None:

@@ -5,7 +5,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from fedgrid.algorithms.contract.base import State
-from fedgrid.algorithms.contract.orders import PREDICTIONS
+from fedgrid.algorithms.contract.orders import PREDICTIONS, Adaptation
 from fedgrid.algorithms.contract.source import InMemory
 from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.registry import create
@@ -96,6 +96,13 @@ class TestStep:
         assert served.choosing == {1, 3, 5}
         assert (served.choose_on, served.choose_by) == ("batch", "accuracy")
         assert [served.model_K[client] for client in (0, 2, 4)] == [0, 1, 2]
+
+    @pytest.mark.parametrize("steps", [0, 7])
+    def test_model_that_is_served_or_chosen_is_fine_tuned_if_the_settings_say_so(self, steps):
+        state, _ = take(of_models(0.0), CHAIN)
+        served = create("flis-dc", {"fine_tune": steps}).served(state)
+        assert served.adaptation == (Adaptation(steps=steps) if steps else None)
+        assert served.choosing == {1, 3, 5}
 
 
 def test_run_by_the_printed_formula_finds_its_clusters_far_below_1(tmp_path):

@@ -179,3 +179,11 @@ def test_settings_out_of_range_are_refused_in_one_line():
     for settings in ({"shared": -1}, {"shared": 1.5}, {"warmup_rounds": -2}):
         with pytest.raises(ConfigError, match=next(iter(settings))):
             run(settings=settings)
+
+
+def test_fine_tuning_changes_what_clients_are_tested_with_and_not_the_training(tmp_path):
+    plain, tuned = run(2), run(2, settings={"fine_tune": 4})
+    folders = [play(each, tmp_path) for each in (plain, tuned)]
+    assert model_of(folders[0], 3).tobytes() == model_of(folders[1], 3).tobytes()
+    before, after = (columns(each, tmp_path, "cluster_own_loss") for each in (plain, tuned))
+    assert before != after

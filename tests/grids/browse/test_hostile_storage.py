@@ -113,6 +113,7 @@ def test_folder_that_is_a_link_is_not_followed(place, name):
 
 EVERY = {
     "analyse": ("mine", "epsilons"),
+    "arena": ("--algorithms", "fedavg,louvain", "--recompute"),
     "attack": ("mine", "--kind", "membership"),
     "cache": ("mine",),
     "compare": ("mine", "mine"),

@@ -1,0 +1,47 @@
+"""How many optimizer steps a client takes in a round, and how many rounds of training 45 steps are.
+
+    python -m benchmarks.local_steps arena-digits
+    python -m benchmarks.local_steps arena-digits --filter split=dirichlet --seeds 0..4 --set split.alpha=0.5
+
+Nothing is trained: the images are dealt out, and a step is a batch.
+"""
+
+import argparse
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from fedgrid.engine.before_training.deal import deal
+from fedgrid.engine.data.datasets import default_data_dir
+from fedgrid.engine.run_setup import images_of
+from fedgrid.grids.arena.definition import BUDGET
+from fedgrid.grids.presets.load import load_grid
+
+
+def main() -> None:
+    """Print a line a kind of split."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", help="A preset or a YAML file.")
+    parser.add_argument("--seeds")
+    parser.add_argument("--filter", action="append", default=[])
+    parser.add_argument("--set", action="append", default=[], dest="changes")
+    parser.add_argument("--data", type=Path, default=default_data_dir())
+    given = parser.parse_args()
+    grid = load_grid(given.what, {}, given.changes, given.data, filters=given.filter, seeds=given.seeds)
+    federations = {(run.split, run.clients, run.seed): run for run in grid.runs}
+    steps: dict[str, list[int]] = {}
+    for run in federations.values():
+        (pool, official), _ = images_of(run.dataset, given.data)
+        held = [len(part.train) for part in deal(run, (pool, official), given.data)]
+        each = [run.training.local_epochs * ceil(count / run.training.batch_size) for count in held]
+        steps.setdefault(run.split.kind, []).extend(each)
+    rounds = max(run.training.rounds for run in grid.runs)
+    for kind, counts in steps.items():
+        mean = float(np.mean(counts))
+        a_round = f"{mean:.2f} steps a round ({min(counts)} to {max(counts)})"
+        print(f"{kind}: {a_round}, {rounds * mean:.1f} in {rounds}; {BUDGET} are {BUDGET / mean:.2f} rounds")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""`fedgrid arena`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, use_plugins, with_groups
+from fedgrid.grids.cli.commands.options import Changes, Dataset, Filters, InProcess, Launch, Seeds
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: `fedgrid arena --with mine.py`")
+@with_groups
+def arena(
+    *,
+    own: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with", help="A Python file with your own method, which the verdict is about; may be repeated."
+        ),
+    ] = None,
+    dataset: Dataset = None,
+    algorithms: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these methods, beside your own: A,B,C. [default: 20, and two references]"),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option(min=1, help="Settings that are tried for each method, on families of their own.")
+    ] = 16,
+    seeds: Seeds = None,
+    filters: Filters = None,
+    changes: Changes = None,
+    name: Annotated[str | None, typer.Option(help="The grid's name. [default: arena-rows-DATASET]")] = None,
+    check: Annotated[
+        int | None,
+        typer.Option(min=1, help="Compute this many of the results that fedgrid keeps again, and compare."),
+    ] = None,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Use none of the results that fedgrid keeps.")
+    ] = False,
+    launch: Launch,
+    in_process: InProcess = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show what would run, with which resources, and roughly how long."),
+    ] = False,
+) -> None:
+    """Tune every method alike, run them on the same clients, and print the verdict on yours.
+
+    After an interruption, the same command continues.
+    """
+    from fedgrid.grids.arena.check import run_check
+    from fedgrid.grids.arena.command import run_arena
+    from fedgrid.grids.arena.definition import load_arena
+    from fedgrid.grids.arena.kept import Kept, read
+    from fedgrid.grids.arena.plan import plan_arena
+    from fedgrid.grids.search.run import advance
+
+    options = launch.options(in_process=in_process)
+    use_plugins([*(own or []), *(launch.plugins or [])])
+    found = load_arena(
+        name,
+        dataset,
+        algorithms or [],
+        own or [],
+        trials,
+        options.data_dir,
+        changes=changes or [],
+        filters=filters or [],
+        seeds=seeds,
+    )
+    storage = open_storage(launch.storage)
+    kept = Kept() if recompute else read()
+    if check is not None:
+        exit_with(run_check(found, kept, check, storage, options, console()))
+    if dry_run:
+        plan_arena(found, kept, storage, options, console())
+        return
+    exit_with(run_arena(found, kept, storage, options, console(), advance))

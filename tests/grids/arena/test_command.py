@@ -1,0 +1,156 @@
+"""`fedgrid arena` as a user types it, in this process, on a few clients and rounds."""
+
+import csv
+import io
+from dataclasses import replace
+
+import pytest
+
+from fedgrid.grids.arena import kept
+from fedgrid.grids.arena.check import difference, evenly
+from fedgrid.grids.arena.kept import Kept
+from fedgrid.tracking.verdicts.outcomes import to_csv
+from tests.helpers.command_line import fedgrid, new_storage
+from tests.tracking.verdicts.test_verdict import SOME
+
+SMALL = (
+    *("arena", "--algorithms", "fedavg,flis-dc,solo", "--trials", 1, "--seeds", "1000", "--in-process"),
+    *("--filter", "split=rotated,split=iid", "--set", "training.rounds=2", "--set", "clients=6"),
+    *("--set", "split.reference_images=20"),
+)
+GRID = "arena-rows-digits"
+MINE = """
+from fedgrid import AlgorithmEntry, FedOpt, FedOptSettings
+
+ALGORITHMS = [AlgorithmEntry("mine", "MINE", "as fedavg", "ours", FedOpt, FedOptSettings())]
+"""
+
+
+def lines(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def configs(storage):
+    return list(storage.glob("*/config.json"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    storage = new_storage(tmp_path_factory.mktemp("arena"))
+    result = fedgrid(*SMALL, "--recompute", "--storage", storage)
+    assert result.code == 0, result.err
+    return storage, result
+
+
+def test_verdict_is_printed_and_written_with_every_row(undisturbed):
+    storage, result = undisturbed
+    folder = storage / "grids" / GRID
+    rows = lines((folder / "outcomes.csv").read_text())
+    # Two competitors with four rows and SOLO with two, in two families.
+    assert len(rows) == (2 * 4 + 2) * 2
+    assert {row["protocol"] for row in rows} == {"served", "fine-tuned"}
+    assert {row["torch"] for row in rows} != {""}
+    assert {row["processor"] for row in rows} != {""}
+    assert (
+        "serving (tuned, 45 steps of fine-tuning for all): BNC is undecided with 1 of 1 rivals" in result.out
+    )
+    assert "2 families x 1 seeds cannot show any difference" in result.out
+    assert "BNC, serving: default settings, models as served" in (folder / "verdict.md").read_text()
+    tuned = lines((folder / "tuning.csv").read_text())
+    assert [(row["method"], row["trials"], row["trial"]) for row in tuned] == [
+        ("fedavg", "1", "1"),
+        ("flis-dc", "1", "1"),
+    ]
+
+
+def test_fine_tuning_changes_what_is_served_and_nothing_else(undisturbed):
+    storage, _ = undisturbed
+    rows = lines((storage / "grids" / GRID / "outcomes.csv").read_text())
+    by_row = {(row["method"], row["settings"], row["protocol"], row["family"]): row for row in rows}
+    for method in ("fedavg", "flis-dc"):
+        served, tuned = (by_row[method, "default", protocol, "iid"] for protocol in ("served", "fine-tuned"))
+        assert served["personalised_accuracy"] != tuned["personalised_accuracy"]
+        assert [served[name] for name in ("ari", "megabytes")] == [
+            tuned[name] for name in ("ari", "megabytes")
+        ]
+
+
+def test_same_command_runs_nothing_again_and_writes_the_same_bytes(undisturbed):
+    storage, _ = undisturbed
+    folder = storage / "grids" / GRID
+    before = {name: (folder / name).read_bytes() for name in ("verdict.md", "outcomes.csv", "tuning.csv")}
+    stamps = {path: path.stat().st_mtime_ns for path in configs(storage)}
+    result = fedgrid(*SMALL, "--recompute", "--storage", storage)
+    assert result.code == 0, result.err
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    assert {path: path.stat().st_mtime_ns for path in configs(storage)} == stamps
+
+
+def test_dry_run_counts_searches_and_rows_and_starts_nothing(tmp_path):
+    result = fedgrid(*SMALL, "--recompute", "--dry-run", "--storage", tmp_path / "runs")
+    assert result.code == 0, result.err
+    assert "2 searches x 1 trials: 8 runs; 20 rows, 0 of them kept" in " ".join(result.out.split())
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.fixture
+def kept_there(undisturbed, tmp_path, monkeypatch):
+    """Let the package keep the results of the undisturbed run."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    for name in ("outcomes.csv", "tuning.csv"):
+        (folder / name).write_bytes((undisturbed[0] / "grids" / GRID / name).read_bytes())
+    monkeypatch.setattr(kept, "FOLDER", folder)
+    return folder
+
+
+def test_with_an_own_method_only_its_rows_are_run(kept_there, tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    storage = new_storage(tmp_path / "runs")
+    result = fedgrid(*SMALL, "--with", tmp_path / "mine.py", "--storage", storage)
+    assert result.code == 0, result.err
+    assert {path.parent.name.split("-")[-3] for path in configs(storage)} == {"mine"}
+    assert "MINE is undecided with 2 of 2 rivals" in result.out
+    assert "20 of 28 rows are results that fedgrid keeps" in result.out
+
+
+def test_check_computes_kept_results_again_and_finds_them_equal(kept_there, tmp_path):
+    storage = new_storage(tmp_path / "runs")
+    result = fedgrid(*SMALL, "--check", 2, "--storage", storage)
+    assert result.code == 0, result.err
+    assert len(configs(storage)) == 2
+    assert "2 of 2 results are the kept ones in every digit" in result.out
+
+
+def test_check_says_how_far_a_result_differs(kept_there, tmp_path):
+    path = kept_there / "outcomes.csv"
+    changed = [replace(each, personalised_accuracy=0.987654) for each in kept.read().outcomes.values()]
+    path.write_text(to_csv(changed))
+    result = fedgrid(*SMALL, "--check", 1, "--storage", new_storage(tmp_path / "runs"))
+    assert "personalised_accuracy 0.987654, now" in result.out
+    assert "0 of 1 results are the kept ones in every digit" in result.out
+
+
+def test_check_without_a_kept_result_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "FOLDER", tmp_path)
+    result = fedgrid(*SMALL, "--check", 2, "--storage", tmp_path / "runs")
+    assert result.code == 2
+    assert "keeps no result of these rows of digits" in result.err
+
+
+def test_kept_result_of_another_run_or_search_does_not_count(tmp_path):
+    (tmp_path / "outcomes.csv").write_text(to_csv([SOME]))
+    found = kept.read(tmp_path)
+    assert list(found.outcomes) == [SOME.key]
+    assert found.settings("digits", "mine", 16, "0") is None
+    assert kept.read(tmp_path / "nowhere") == Kept()
+
+
+def test_evenly_takes_the_first_and_spreads():
+    assert evenly(list(range(10)), 3) == [0, 3, 6]
+    assert evenly([1, 2], 5) == [1, 2]
+
+
+def test_difference_names_scores_and_versions():
+    words = difference(SOME, SOME)
+    assert words.endswith("MINE (tuned, served), rotated, seed 1000: the same")

@@ -1,0 +1,208 @@
+"""The outcome of a run of the arena, and its csv file: one line a row of the arena, scenario and seed.
+
+The file holds all that a verdict is computed from, with the versions and the processor that made it: no
+records of runs are needed.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from math import ceil, isnan, nan
+from typing import Any, Literal
+
+import numpy as np
+
+from fedgrid.redaction import in_csv
+from fedgrid.tracking.scoring.run import RunResult
+
+Settings = Literal["default", "tuned"]
+Protocol = Literal["served", "fine-tuned"]
+SETTINGS: tuple[Settings, ...] = ("tuned", "default")
+PROTOCOLS: tuple[Protocol, ...] = ("served", "fine-tuned")
+"""What a client does before it is tested. `served`: it tests the model that it is served, as it is.
+`fine-tuned`: it takes the same number of steps on its own training images first, whatever the method."""
+TENTH = 10
+OWN_ACCURACY = "cluster_own_accuracy"
+MADE_WITH = ("fedgrid", "python", "torch", "numpy", "processor")
+"""Columns that say what made a run."""
+SCORES = (
+    "ari",
+    "exactly_right",
+    "clusters",
+    "personalised_accuracy",
+    "worst_tenth_accuracy",
+    "generalised_accuracy",
+    "megabytes",
+)
+"""The numbers of an outcome; NaN where a run has no such number, an empty cell in the file."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run says about a method, with these settings, under this protocol, in one block."""
+
+    method: str
+    """The algorithm's id."""
+    title: str
+    """As in tables."""
+    settings: Settings
+    protocol: Protocol
+    dataset: str
+    family: str
+    """The kind of split, with the sizes of its groups if these are given: `flipped 10+5+3+2`."""
+    seed: int
+    is_reference: bool
+    has_groups: bool
+    """Whether the family has hidden groups that can be found."""
+    run_id: str
+    ari: float
+    exactly_right: float
+    """1 or 0."""
+    clusters: float
+    """Of the last partition."""
+    personalised_accuracy: float
+    worst_tenth_accuracy: float
+    """Mean over the tenth of the clients, rounded up, with the lowest accuracy."""
+    generalised_accuracy: float
+    megabytes: float
+    """Sent by all clients and the server in the whole run."""
+    tested: tuple[tuple[int, float, float], ...]
+    """Round, personalised accuracy and megabytes so far, of each round with a test."""
+    made_with: Mapping[str, str]
+    """By `MADE_WITH`; a missing one is not known."""
+
+    @property
+    def block(self) -> tuple[str, str, int]:
+        """What methods are compared within: data set, family and seed."""
+        return self.dataset, self.family, self.seed
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str, int]:
+        """The line of the file that it is."""
+        return self.method, self.settings, self.protocol, *self.block
+
+    def megabytes_to(self, accuracy: float) -> float:
+        """Return what was sent until the first test with this accuracy; infinity if there is none."""
+        return next((sent for _, reached, sent in self.tested if reached >= accuracy), np.inf)
+
+
+@dataclass(frozen=True)
+class RowOfArena:
+    """What an outcome says about a run that the run's own records do not."""
+
+    method: str
+    title: str
+    settings: Settings
+    protocol: Protocol
+    family: str
+    is_reference: bool
+    has_groups: bool
+
+
+def outcome_of(row: RowOfArena, result: RunResult, made_with: Mapping[str, str]) -> Outcome:
+    """Return the outcome of a finished run."""
+    accuracy_R = result.curves["personalised_accuracy"]
+    sent_R = result.curves["bytes"] / 1e6
+    measured = np.flatnonzero(~np.isnan(accuracy_R)).tolist()
+    return Outcome(
+        **asdict(row),
+        dataset=result.run.dataset,
+        seed=result.run.seed,
+        run_id=result.run.run_id,
+        ari=result.last("ari"),
+        exactly_right=nan if result.clustering.exactly_right is None else result.clustering.exactly_right,
+        clusters=result.last("clusters"),
+        personalised_accuracy=result.last("personalised_accuracy"),
+        worst_tenth_accuracy=worst_tenth(result.records.clients[OWN_ACCURACY][measured[-1]].tolist()),
+        generalised_accuracy=result.last("generalised_accuracy"),
+        megabytes=float(sent_R[-1]),
+        tested=tuple((int(result.round_R[at]), float(accuracy_R[at]), float(sent_R[at])) for at in measured),
+        made_with={name: made_with[name] for name in MADE_WITH if name in made_with},
+    )
+
+
+def worst_tenth(accuracies: Iterable[float]) -> float:
+    """Return the mean of the lowest tenth of the values, rounded up, without NaN; NaN if there are none."""
+    known = sorted(value for value in accuracies if not isnan(value))
+    return float(np.mean(known[: ceil(len(known) / TENTH)])) if known else nan
+
+
+def to_csv(outcomes: Iterable[Outcome]) -> str:
+    """Return the file: a line an outcome, sorted; the same outcomes give the same bytes."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEADINGS)
+    for outcome in sorted(outcomes, key=lambda each: each.key):
+        writer.writerow(map(in_csv, _cells(outcome)))
+    return text.getvalue()
+
+
+def from_csv(text: str, name: str) -> tuple[Outcome, ...]:
+    """Return the outcomes of a file's text.
+
+    Raises:
+        ValueError: it is no such file; names the file, and the line or column.
+    """
+    lines = csv.DictReader(io.StringIO(text))
+    if tuple(lines.fieldnames or ()) != HEADINGS:
+        missing = [heading for heading in HEADINGS if heading not in (lines.fieldnames or ())]
+        raise ValueError(f"{name} has other columns than outcomes of this version: {missing} are missing")
+    found = []
+    for number, line in enumerate(lines, start=2):
+        try:
+            found.append(_read(line))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{name}, line {number}: {error}") from error
+    return tuple(found)
+
+
+_NAMES = tuple(each.name for each in fields(Outcome) if each.name not in ("tested", "made_with"))
+_TESTED = ("tested_rounds", "tested_accuracy", "tested_megabytes")
+_DIGITS = 6
+HEADINGS = (*_NAMES, *_TESTED, *MADE_WITH)
+
+
+def _cells(outcome: Outcome) -> list[str]:
+    rounds, accuracies, sent = zip(*outcome.tested, strict=True) if outcome.tested else ((), (), ())
+    return [
+        *(_cell(getattr(outcome, name)) for name in _NAMES),
+        " ".join(map(str, rounds)),
+        " ".join(_number(value) for value in accuracies),
+        " ".join(_number(value) for value in sent),
+        *(outcome.made_with.get(name, "") for name in MADE_WITH),
+    ]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    return _number(value) if isinstance(value, float) else str(value)
+
+
+def _number(value: float) -> str:
+    return "" if isnan(value) else f"{value:.{_DIGITS}g}"
+
+
+def _read(line: Mapping[str, str]) -> Outcome:
+    """Return the outcome of a line.
+
+    Raises:
+        ValueError: a cell cannot be read.
+    """
+    if line["settings"] not in SETTINGS or line["protocol"] not in PROTOCOLS:
+        raise ValueError(f"settings {line['settings']!r}, protocol {line['protocol']!r}: no such row")
+    columns = [line[name].split() for name in _TESTED]
+    values: dict[str, Any] = {name: line[name] for name in ("method", "title", "dataset", "family", "run_id")}
+    values |= {name: line[name] for name in ("settings", "protocol")}
+    values |= {name: float(line[name]) if line[name] else nan for name in SCORES}
+    values |= {name: line[name] == "1" for name in ("is_reference", "has_groups")}
+    return Outcome(
+        **values,
+        seed=int(line["seed"]),
+        tested=tuple(
+            (int(number), float(accuracy), float(sent))
+            for number, accuracy, sent in zip(*columns, strict=True)
+        ),
+        made_with={name: line[name] for name in MADE_WITH if line[name]},
+    )
