@@ -277,11 +277,11 @@ def write(tmp_path):
 def test_default_that_is_taken_back_stays_so_in_every_trial(write):
     """`evident-groups` fine-tunes by default; a trial changes another setting."""
     path = write(
-        "dataset: digits\nalgorithm: {name: evident-groups, fine_tune: 0}\nsearch: {level: [0.01, 0.1]}\n"
+        "dataset: digits\nalgorithm: {name: evident-groups, fine_tune: 0}\nsearch: {evidence: [4.0, 6.0]}\n"
     )
-    (trial,) = load_search(path, {}, [], NOWHERE, own={}).runs({"level": 0.1})
+    (trial,) = load_search(path, {}, [], NOWHERE, own={}).runs({"evidence": 6.0})
     settings = algorithm_of(trial).settings
-    assert (settings.level, settings.fine_tune) == (0.1, 0)
+    assert (settings.evidence, settings.fine_tune) == (6.0, 0)
 
 
 def test_command_line_overrides_the_file_of_a_search(write):
