@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Event, Thread
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import ray
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 Item: TypeAlias = tuple[RunEvent | BaseException, Future[None] | None]
 """An event, or the error that ends them, and the write that must have ended before it is reported."""
-GATHER_SECONDS = 0.5
-"""From a run's first news to its report: each report is a step of Tune, in the driver, the raylet and here.
-The end of a run is reported at once."""
 
 
 @dataclass(frozen=True)
@@ -157,18 +154,15 @@ class EventReader:
         self._queue: SimpleQueue[Item] = SimpleQueue()
         self._first: Item | None = None
         """Read from the queue, but not returned yet."""
-        self._ended = Event()
         Thread(target=self._fill, args=(events, writing), daemon=True).start()
 
     def read(self) -> list[RunEvent]:
-        """Return all events that are there `GATHER_SECONDS` after the first one, or when the run has ended.
+        """Return all events that are there, waiting for the first one.
 
         Raises:
             BaseException: what the iterator raised, once the events before it have been read.
         """
         found: list[RunEvent] = []
-        self._first = self._next(wait=True)
-        self._ended.wait(GATHER_SECONDS)
         while (item := self._next(wait=not found)) is not None:
             event, write = item
             if isinstance(event, BaseException):
@@ -200,5 +194,3 @@ class EventReader:
         except BaseException as error:
             # Any error at all belongs to the reader.
             self._queue.put((error, None))
-        finally:
-            self._ended.set()
