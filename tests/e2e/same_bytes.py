@@ -57,7 +57,7 @@ OF_ROUND = ("epoch", "update_l2", "update_l2_state", "weights_l1_change")
 of the model that is stored, the one before plus the update, and differs in its eleventh digit."""
 MEANT: dict[str, str] = {
     "central noise, fednova": "until then each cluster's mean was taken, and charged, twice",
-    "evident-groups": "until then groups of unequal sizes were not found: other distances, another number, evidence",
+    "evident-groups": "other distances, another number of groups, other evidence",
 }
 """Name of a run that differs from that of earlier commits -> why."""
 
