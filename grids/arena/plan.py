@@ -11,9 +11,8 @@ from fedgrid.grids.arena.kept import Kept
 from fedgrid.grids.arena.results import divide
 from fedgrid.grids.arena.tuning import digest_of, search_of
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.planning.dry_run import dry_run
+from fedgrid.grids.execution.run import plan_grid
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.suggest import suggestions
 from fedgrid.tracking.scoring.study import plain
@@ -53,16 +52,7 @@ def plan_arena(arena: Arena, kept: Kept, storage: Storage, options: LaunchOption
     known, missing = divide(entries, kept)
     rows = {run.run_id: run for _, run in missing}
     if options.as_json or searched or rows:
-        dry_run(
-            Grid(arena.name, (*searched.values(), *rows.values()), ""),
-            storage,
-            options.data_dir,
-            nodes_to_run_on(in_process=options.in_process, request=options.request),
-            options.request,
-            with_cache=options.cache is not None,
-            as_json=options.as_json,
-            console=console,
-        )
+        plan_grid(Grid(arena.name, (*searched.values(), *rows.values()), ""), storage, options, console)
     if not options.as_json:
         tuning = f"{searches} searches x {arena.trials} trials: {len(searched)} runs"
         print_plain(

@@ -1,4 +1,4 @@
-"""`fedgrid run` and `fedgrid retry`: find what is left to run, launch it, and show the results."""
+"""`fedgrid run` and `fedgrid retry`: find what is left to run, plan or launch it, and show the results."""
 
 from collections.abc import Iterable, Sequence
 
@@ -21,6 +21,27 @@ from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished, trusting_times
 from fedgrid.grids.results.source import check_source
+
+
+def plan_grid(
+    grid: Grid, storage: Storage, options: LaunchOptions, console: Console, stacking: str = ""
+) -> None:
+    """Show what `run_grid` would do, as `dry_run`, on the nodes that it would use."""
+    # They import torch and look for Ray, which a launch of actors does later.
+    from fedgrid.grids.planning.dry_run import dry_run
+    from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
+
+    dry_run(
+        grid,
+        storage,
+        options.data_dir,
+        nodes_to_run_on(in_process=options.in_process, request=options.request),
+        options.request,
+        with_cache=options.cache is not None,
+        as_json=options.as_json,
+        console=console,
+        stacking=stacking,
+    )
 
 
 def run_grid(

@@ -13,13 +13,11 @@ from fedgrid.engine.storage.atomic import write_text
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.summary import print_finished
-from fedgrid.grids.execution.run import launch_remaining
+from fedgrid.grids.execution.run import launch_remaining, plan_grid
 from fedgrid.grids.mlflow_log.mark import MARK
 from fedgrid.grids.mlflow_log.run_log import RunLog
-from fedgrid.grids.planning.dry_run import dry_run
 from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.presets.axis_keys import SETTING
-from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.search import files
@@ -101,16 +99,7 @@ def plan_search(search: Search, storage: Storage, options: LaunchOptions, consol
     files.check_same(search, storage)
     progress = SearchProgress(search, storage)
     grid, _ = progress.replay()
-    dry_run(
-        grid,
-        storage,
-        options.data_dir,
-        nodes_to_run_on(in_process=options.in_process, request=options.request),
-        options.request,
-        with_cache=options.cache is not None,
-        as_json=options.as_json,
-        console=console,
-    )
+    plan_grid(grid, storage, options, console)
     if not options.as_json:
         done, size = len(progress.trials), len({run.run_id for run in grid.runs})
         counts = f"{done} of {search.trials} trials are done; {size} runs so far and in the next batch"

@@ -20,9 +20,6 @@ from fedgrid.grids.cli.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from fedgrid.engine.storage.storage import Storage
-    from fedgrid.grids.display.plain import PlainConsole
-    from fedgrid.grids.execution.launch_types import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
 
 app = typer.Typer()
@@ -81,7 +78,7 @@ def run(
     """
     from fedgrid.grids.cli.actions.stacking import settled
     from fedgrid.grids.display.plain import print_marked
-    from fedgrid.grids.execution.run import run_grid
+    from fedgrid.grids.execution.run import plan_grid, run_grid
     from fedgrid.grids.presets.load import load_grid
     from fedgrid.grids.search.tuned import noted, read_tuned
 
@@ -110,27 +107,8 @@ def run(
 
     grid, line = settled(load, storage, options, console(), is_asked=launch.is_auto, dry_run=dry_run)
     if dry_run:
-        _show_plan(grid, line, storage, options, console())
+        plan_grid(grid, storage, options, console(), line)
         return
     if line:
         print_marked("note:", "bold", line)
     exit_with(run_grid(grid, storage, options, console()))
-
-
-def _show_plan(
-    grid: "Grid", line: str, storage: "Storage", options: "LaunchOptions", console: "PlainConsole"
-) -> None:
-    from fedgrid.grids.planning.dry_run import dry_run
-    from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
-
-    dry_run(
-        grid,
-        storage,
-        options.data_dir,
-        nodes_to_run_on(in_process=options.in_process, request=options.request),
-        options.request,
-        with_cache=options.cache is not None,
-        as_json=options.as_json,
-        console=console,
-        stacking=line,
-    )
