@@ -7,12 +7,12 @@ are kept in a folder; to decide again takes milliseconds (`benchmarks.groups.dec
 Shapes: K clients of the federation, M of them in a round.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -65,6 +65,10 @@ class SharedPrefix:
     rounds: Sequence[Round]
 
 
+Enough: TypeAlias = Callable[[Sequence[Round]], bool]
+"""Says whether the rounds so far are enough."""
+
+
 class Recorder(FedOpt):
     """Plain averaging that keeps what a clusterer would see."""
 
@@ -89,14 +93,27 @@ def shared_prefix_of(given: Mapping[str, Any], num_rounds: int, folder: Path, da
         UndealtError: the images cannot be dealt out.
     """
     config = complete(with_dataset(given, folder, data_dir), data_dir)
+
+    def is_enough(rounds: Sequence[Round]) -> bool:
+        return len(rounds) >= max(num_rounds, all_met(config.clients, rounds) + SPARE)
+
     path = folder / f"{sha256(f'{config.canonical_json()} {num_rounds}'.encode()).hexdigest()[:16]}.npz"
+    return first_rounds_of(config, is_enough, path, data_dir)
+
+
+def first_rounds_of(config: RunConfig, is_enough: Enough, path: Path, data_dir: Path) -> SharedPrefix:
+    """Return the rounds in a file; without it, train until they are enough, and write it.
+
+    Raises:
+        UndealtError: the images cannot be dealt out.
+    """
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             setup, truth_K = prepare(config, data_dir)
         except ConfigError as error:
             raise UndealtError(str(error)) from error
-        _write(path, truth_K, _trained(config, setup, truth_K, num_rounds, data_dir))
+        _write(path, truth_K, _trained(config, setup, truth_K, is_enough, data_dir))
     with np.load(path) as kept:
         numbers = range(sum(name.startswith("clients") for name in kept.files))
         rounds = [
@@ -117,7 +134,7 @@ def all_met(num_clients: int, rounds: Sequence[Round]) -> int:
 
 
 def _trained(
-    config: RunConfig, setup: Setup, truth_K: Labels, num_rounds: int, data_dir: Path
+    config: RunConfig, setup: Setup, truth_K: Labels, is_enough: Enough, data_dir: Path
 ) -> list[Round]:
     dataset = find(config.dataset, data_dir)
     of_model = config.model, dataset.shape, dataset.num_classes
@@ -139,7 +156,7 @@ def _trained(
     pool = InProcessPool()
     pool.prepare(setup)
     progress = federation.begin(partial(initial_vector, *of_model, config.root_seed))
-    while len(recorder.rounds) < max(num_rounds, all_met(config.clients, recorder.rounds) + SPARE):
+    while not is_enough(recorder.rounds):
         progress, _ = next_round(federation, progress, pool)
     return recorder.rounds
 

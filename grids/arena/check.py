@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 
+from fedgrid.engine.data.own_images import short_name
 from fedgrid.engine.errors import ConfigError
 from fedgrid.grids.arena.definition import Arena
 from fedgrid.grids.arena.kept import Kept
@@ -14,6 +15,7 @@ from fedgrid.grids.arena.results import divide, outcomes_in
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.presets.grid import Grid
+from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.verdicts.outcomes import SCORES, Outcome
 
 if TYPE_CHECKING:
@@ -33,8 +35,9 @@ def run_check(
     """
     from fedgrid.grids.execution.run import run_grid
 
-    short = {one.method: one.params for one in kept.tuned.values() if one.trials == arena.trials}
-    entries = arena.entries({method: short[method] for method in arena.competitors if method in short})
+    tuned_on = plain(short_name(arena.tuning.dataset))
+    tuned = {method: kept.tuned.get((tuned_on, method, arena.trials)) for method in arena.competitors}
+    entries = arena.entries({method: one.params for method, one in tuned.items() if one is not None})
     known, missing = divide(entries, kept)
     lines = {outcome.key for outcome in known}
     there = [(row, run) for row, run in entries if (row, run) not in missing]

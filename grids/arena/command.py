@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
 
+from fedgrid.engine.data.own_images import short_name
 from fedgrid.grids.arena import files
 from fedgrid.grids.arena.definition import BUDGET, Arena, plays
 from fedgrid.grids.arena.kept import Kept
@@ -56,7 +57,7 @@ def run_arena(
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if a search or the grid as a whole cannot go on.
     """
-    tuning = tune(arena, kept, storage, options, console, advance)
+    tuning = tune(arena.tuning, kept, storage, options, console, advance)
     if tuning.stopped:
         return LaunchResult(stopped=True)
     params = {method: tuned.params for method, tuned in tuning.found.items()}
@@ -85,9 +86,9 @@ def tune(
 ) -> Tuning:
     """Search the settings of every competitor that has none kept; stops when it is asked to."""
     tuning = Tuning()
+    dataset = plain(short_name(arena.dataset))
     for method in arena.competitors:
         search = search_of(arena, method)
-        dataset = _short(arena)
         found = kept.settings(dataset, method, arena.trials, digest_of(search))
         if search is None:
             found = Tuned(dataset, method, arena.trials, 0, 0.0, {}, digest_of(None))
@@ -136,6 +137,8 @@ def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict
 
 def _notes(arena: Arena, known: int, rows: int, there: int, kept: Kept) -> list[str]:
     notes = []
+    if arena.tuned_on is not None:
+        notes.append(f"settings were tuned on {arena.tuned_on}, not on {arena.dataset}")
     if known:
         made = {tuple(sorted(outcome.made_with.items())) for outcome in kept.outcomes.values()}
         by = " or ".join(", ".join(f"{name} {value}" for name, value in each) for each in sorted(made))
@@ -161,9 +164,3 @@ def _show(verdicts: Sequence[Verdict], notes: Sequence[str], folder: GridFolder,
     for note in notes:
         print_plain(console, f"note: {note}")
     print_plain(console, f"Written to {folder.path} ({', '.join(files.FILES)})")
-
-
-def _short(arena: Arena) -> str:
-    from fedgrid.engine.data import own_images
-
-    return plain(own_images.short_name(arena.dataset))

@@ -56,6 +56,15 @@ class Arena:
     changes: tuple[str, ...] = ()
     filters: tuple[str, ...] = ()
     seeds: str | None = None
+    tuned_on: str | None = None
+    """The data set of the searches, if it is another one."""
+
+    @property
+    def tuning(self) -> "Arena":
+        """The arena whose searches find the settings: this one, or that of `tuned_on`, without changes."""
+        if self.tuned_on is None:
+            return self
+        return replace(self, name=_name(self.tuned_on), dataset=self.tuned_on, changes=(), tuned_on=None)
 
     @property
     def competitors(self) -> tuple[str, ...]:
@@ -139,6 +148,7 @@ def load_arena(
     changes: Sequence[str] = (),
     filters: Sequence[str] = (),
     seeds: str | None = None,
+    tuned_on: str | None = None,
 ) -> Arena:
     """Return the arena that a command line describes; the plugins in `own` are in use already.
 
@@ -148,6 +158,7 @@ def load_arena(
         methods: ids, several between commas; default: those of `families.yaml`.
         own: files with the user's own methods, which verdicts are about.
         trials: settings that are tried for each method.
+        tuned_on: the data set on which they are tried; default: `dataset`. `changes` are not made there.
         data_dir, changes, filters, seeds: as in `load_grid`.
 
     Raises:
@@ -168,10 +179,9 @@ def load_arena(
             "name more with --algorithms"
         )
     ordered = sorted(chosen, key=lambda method: ALGORITHMS[method].is_reference)
-    short = own_images.short_name(dataset or DATASET)
     subjects = mine or ((OURS,) if OURS in chosen else (rivals[0],))
     return Arena(
-        name or f"arena-rows-{short}",
+        name or _name(dataset or DATASET),
         dataset or DATASET,
         tuple(ordered),
         tuple(subjects),
@@ -180,6 +190,7 @@ def load_arena(
         tuple(changes),
         tuple(filters),
         seeds,
+        tuned_on,
     )
 
 
@@ -226,6 +237,10 @@ def family_of(run: RunConfig) -> str:
     """Return the kind of a run's split, with the sizes of its groups if these are given."""
     sizes = run.split.sizes
     return run.split.kind if sizes is None else f"{run.split.kind} {'+'.join(map(str, sizes))}"
+
+
+def _name(dataset: str) -> str:
+    return f"arena-rows-{own_images.short_name(dataset)}"
 
 
 def _row(method: str, settings: Settings, protocol: Protocol, run: RunConfig) -> RowOfArena:

@@ -36,7 +36,7 @@ def plan_arena(arena: Arena, kept: Kept, storage: Storage, options: LaunchOption
     params: dict[str, Params] = {}
     searches = 0
     for method in arena.competitors:
-        search = search_of(arena, method)
+        search = search_of(arena.tuning, method)
         if search is None:
             params[method] = {}
             continue

@@ -29,6 +29,9 @@ def arena(
     trials: Annotated[
         int, typer.Option(min=1, help="Settings that are tried for each method, on families of their own.")
     ] = 16,
+    tuned_on: Annotated[
+        str | None, typer.Option(help="Tune on this data set instead, without --set. [default: --dataset]")
+    ] = None,
     seeds: Seeds = None,
     filters: Filters = None,
     changes: Changes = None,
@@ -70,6 +73,7 @@ def arena(
         changes=changes or [],
         filters=filters or [],
         seeds=seeds,
+        tuned_on=tuned_on,
     )
     storage = open_storage(launch.storage)
     kept = Kept() if recompute else read()

@@ -151,6 +151,18 @@ def test_dry_run_counts_searches_and_rows_and_starts_nothing(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_settings_tuned_on_digits_need_no_search_on_other_images(tmp_path):
+    rows = ("--algorithms", "fedavg,louvain", "--seeds", 1000, "--filter", "split=iid")
+    result = fedgrid(
+        *("arena", "--dataset", "mnist", "--tuned-on", "digits", *rows, "--dry-run"),
+        *("--set", "training.rounds=2", "--storage", tmp_path / "runs"),
+    )
+    assert result.code == 0, result.err
+    assert "arena-rows-mnist: 0 searches x 16 trials: 0 runs; 8 rows, 0 of them kept" in " ".join(
+        result.out.split()
+    )
+
+
 @pytest.fixture
 def kept_there(undisturbed, tmp_path, monkeypatch):
     """Let the package keep the results of the undisturbed run."""

@@ -40,8 +40,8 @@ def plugin(tmp_path):
     active.use()
 
 
-def arena(*methods, own=(), trials=2, **more):
-    return load_arena(None, None, methods, own, trials, NOWHERE, **more)
+def arena(*methods, own=(), trials=2, dataset=None, **more):
+    return load_arena(None, dataset, methods, own, trials, NOWHERE, **more)
 
 
 def runs_of(path):
@@ -164,3 +164,12 @@ def test_file_without_a_method_is_refused_by_name(tmp_path):
     path.write_text("FIGURES = []\n")
     with pytest.raises(ConfigError, match=r"--with .*empty.py: .*ALGORITHMS"):
         methods_of([path])
+
+
+def test_settings_of_another_data_set_are_of_its_own_arena_without_the_changes():
+    here = arena("fedavg", "louvain")
+    elsewhere = arena("fedavg", "louvain", dataset="mnist", tuned_on="digits", changes=["training.rounds=2"])
+    assert elsewhere.name == "arena-rows-mnist"
+    assert digest_of(search_of(elsewhere.tuning, "louvain")) == digest_of(search_of(here, "louvain"))
+    assert search_of(elsewhere.tuning, "louvain").name == search_of(here, "louvain").name
+    assert {run.dataset for _, run in elsewhere.entries({"louvain": {}})} == {"mnist"}

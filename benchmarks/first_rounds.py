@@ -1,0 +1,166 @@
+"""The first rounds of the OCFL paper's scenarios, beside the authors' archive.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.first_rounds FOLDER --data DATA --reference REFERENCE --jobs 2
+
+Trains the runs of `paper` with plain averaging, at full size and without tests, until two rounds after the
+first rise of the temperature. A scenario that the folder has is not trained again. Then it prints two tables:
+the temperature by round and the round of its first rise; and what each clusterer finds. REFERENCE holds
+`published_temperature.csv` and `published_clustering.csv` of the archive.
+
+Another data set, model or size: `--dataset`, `--set KEY=VALUE`, `--scenarios 15-nonoverlapping-balanced,...`,
+`--beside cifar10` for the archive's data set.
+"""
+
+import argparse
+import csv
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from sklearn.metrics import adjusted_rand_score
+from threadpoolctl import threadpool_limits
+
+from benchmarks.groups.decisions import decisions
+from benchmarks.groups.stored import Round, SharedPrefix, first_rounds_of
+from fedgrid.algorithms.clustering.temperature import temperature
+from fedgrid.algorithms.contract.products import Products
+from fedgrid.engine.clients.allocator import keep_freed_memory
+from fedgrid.engine.configuration.run_config import RunConfig
+from fedgrid.grids.presets.load import load_grid
+
+AFTER, LIMIT = 2, 15
+"""Rounds after the first rise, and at most."""
+CLUSTERERS = {
+    "ocfl-kmeans": "OCFL-KM",
+    "ocfl-affinity": "",
+    "ocfl-affinity-as-published": "OCFL-AFF",
+    "ocfl-meanshift": "OCFL-MS",
+    "ocfl-hdbscan": "",
+    "ocfl-hdbscan-as-published": "OCFL-HDB",
+    "evident-groups": "",
+}
+"""Those on our side, with the names of those in the archive that do the same."""
+Scenario: TypeAlias = tuple[str, int, str]
+"""Data set, clients and split, as in the archive's files but in our spelling."""
+
+
+def temperatures(rounds: Sequence[Round]) -> list[float]:
+    """Return the temperature of each round."""
+    products = [Products(each.gram_MM, np.zeros(len(each.clients)), 0.0) for each in rounds]
+    return [temperature(each.cosine_distances_KK) for each in products]
+
+
+def first_rise(values: Sequence[float]) -> int | None:
+    """Return the first round, from 1, whose temperature exceeds that of the round before."""
+    pairs = zip(values, values[1:], strict=False)
+    return next((number for number, (before, now) in enumerate(pairs, 2) if now > before), None)
+
+
+def is_enough(rounds: Sequence[Round]) -> bool:
+    """Return whether the first rise is `AFTER` rounds ago."""
+    rise = first_rise(temperatures(rounds))
+    return len(rounds) >= (LIMIT if rise is None else min(LIMIT, rise + AFTER))
+
+
+def train(config: RunConfig, folder: Path, data_dir: Path) -> SharedPrefix:
+    """Return the first rounds of a scenario, from the folder if it has them."""
+    keep_freed_memory()
+    path = folder / f"{sha256(config.canonical_json().encode()).hexdigest()[:16]}.npz"
+    with threadpool_limits(1):
+        return first_rounds_of(config, is_enough, path, data_dir)
+
+
+def found_by(shared_prefix: SharedPrefix, name: str) -> str:
+    """Return in which round an algorithm clusters, how many clusters it finds, and their ARI."""
+    number, labels_K = list(decisions(shared_prefix, name, {}))[-1]
+    if len(set(labels_K.tolist())) == 1:
+        return f"none by {number}"
+    return (
+        f"{number}: {len(set(labels_K.tolist()))}, {adjusted_rand_score(shared_prefix.truth_K, labels_K):.2f}"
+    )
+
+
+class Archive:
+    """The authors' numbers."""
+
+    def __init__(self, reference: Path) -> None:
+        self.temperatures: Mapping[Scenario, list[float]] = defaultdict(list)
+        for row in _rows(reference / "published_temperature.csv"):
+            self.temperatures[_scenario(row)].append(float(row["temperature"]))
+        self.clusterings = {
+            (_scenario(row), row["algorithm"]): row for row in _rows(reference / "published_clustering.csv")
+        }
+
+    def found_by(self, scenario: Scenario, name: str) -> str:
+        """Return the same of an algorithm of the archive."""
+        row = self.clusterings[scenario, name]
+        return f"{row['round_published']}: {row['k_final']}, {float(row['ARI_final']):.2f}"
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _scenario(row: Mapping[str, str]) -> Scenario:
+    overlap = row["overlap"].replace("overlaping", "overlapping")
+    return row["dataset"].lower(), int(row["n"]), f"{overlap}-{row['balance']}"
+
+
+def tabulate(runs: Sequence[RunConfig], found: Sequence[SharedPrefix], archive: Archive, beside: str) -> None:
+    """Print both tables."""
+    scenarios = [(beside, run.clients, run.split.kind) for run in runs]
+    print("| scenario | temperature by round | the archive's | first rise | archive's | its OCFL-KM |")
+    print(f"|{' --- |' * 6}")
+    for scenario, shared_prefix in zip(scenarios, found, strict=True):
+        values = temperatures(shared_prefix.rounds)
+        theirs = archive.temperatures[scenario]
+        cells = (
+            f"{scenario[2]}, {scenario[1]}",
+            " ".join(f"{value:.3g}" for value in values),
+            " ".join(f"{value:.3g}" for value in theirs[: len(values)]),
+            first_rise(values),
+            first_rise(theirs),
+            archive.clusterings[scenario, "OCFL-KM"]["round_published"],
+        )
+        print(f"| {' | '.join(map(str, cells))} |")
+    names = [f"{name} | {theirs} there" if theirs else name for name, theirs in CLUSTERERS.items()]
+    print(f"\n| round: clusters, ARI | {' | '.join(names)} |")
+    print(f"|{' --- |' * (1 + len(CLUSTERERS) + sum(map(bool, CLUSTERERS.values())))}")
+    for scenario, shared_prefix in zip(scenarios, found, strict=True):
+        cells = [f"{scenario[2]}, {scenario[1]}"]
+        for name, theirs in CLUSTERERS.items():
+            cells.append(found_by(shared_prefix, name))
+            cells += [archive.found_by(scenario, theirs)] if theirs else []
+        print(f"| {' | '.join(cells)} |")
+
+
+def main() -> None:
+    """Train what the folder lacks, and print the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, help="Where the first rounds are kept.")
+    parser.add_argument("--reference", type=Path, required=True, help="The archive's csv files.")
+    parser.add_argument("--data", type=Path, default=Path("data"))
+    parser.add_argument("--dataset", default="mnist")
+    parser.add_argument("--beside", default="mnist", help="The archive's data set.")
+    parser.add_argument("--scenarios", default="", help="15-overlapping-balanced,...; all eight by default.")
+    parser.add_argument("--seed", default="0")
+    parser.add_argument("--set", action="append", default=[], help="KEY=VALUE of the runs.")
+    parser.add_argument("--jobs", type=int, default=1, help="Processes.")
+    given = parser.parse_args()
+    options = {"dataset": given.dataset, "algorithm": "fedavg"}
+    runs = load_grid("paper", options, given.set, given.data, seeds=given.seed).runs
+    named = {text for text in given.scenarios.split(",") if text}
+    runs = tuple(run for run in runs if not named or f"{run.clients}-{run.split.kind}" in named)
+    with ProcessPoolExecutor(given.jobs) as executor:
+        found = list(executor.map(partial(train, folder=given.folder, data_dir=given.data), runs))
+    tabulate(runs, found, Archive(given.reference), given.beside)
+
+
+if __name__ == "__main__":
+    main()

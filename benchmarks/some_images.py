@@ -1,0 +1,41 @@
+"""Some images of a data set, drawn at random, as a file that `npz:PATH` reads.
+
+python -m benchmarks.some_images mnist mnist-6000.npz --train 6000 --test 1150 --data DATA
+python -m benchmarks.some_images folder:cifar10 cifar10-6000.npz --train 6000 --test 1150
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.run_setup import images_of
+from fedgrid.engine.seeds import generator
+
+
+def drawn(images: ImageSet, count: int, part: str) -> dict[str, np.ndarray]:
+    """Return the arrays of `count` images, in their order in the data set."""
+    chosen = np.sort(generator(0, part).choice(len(images.labels), count, replace=False))
+    channels_last = np.moveaxis(images.images[chosen], 1, -1)
+    return {
+        f"{part}_images": channels_last.squeeze(-1) if channels_last.shape[-1] == 1 else channels_last,
+        f"{part}_labels": images.labels[chosen],
+    }
+
+
+def main() -> None:
+    """Write the file."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("dataset")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--train", type=int, required=True)
+    parser.add_argument("--test", type=int, required=True)
+    parser.add_argument("--data", type=Path, default=Path("data"))
+    given = parser.parse_args()
+    (train, test), _ = images_of(given.dataset, given.data)
+    np.savez_compressed(given.file, **drawn(train, given.train, "train"), **drawn(test, given.test, "test"))
+
+
+if __name__ == "__main__":
+    main()
