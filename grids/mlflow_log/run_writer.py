@@ -249,7 +249,7 @@ def _artifacts(config: RunConfig, folder: Path) -> Iterator[list[Path]]:
 
 @contextmanager
 def _figures(folder: Path, status: Status) -> Iterator[list[Path]]:
-    """Yield the figures of a finished run, which are drawn here: with a process of its own the writer does so
+    """Yield the figure of a finished run, which is drawn here: with a process of its own the writer does so
     beside the next run."""
     # Imports matplotlib, which takes seconds.
     from fedgrid.tracking import figures
@@ -258,7 +258,7 @@ def _figures(folder: Path, status: Status) -> Iterator[list[Path]]:
         drawn: list[Path] = []
         if status == "FINISHED":
             with suppress(RecordsError, DamagedFile):  # The next launch says what is wrong.
-                drawn = figures.write(folder, Path(scratch))
+                drawn = [figures.write(folder, Path(scratch))]
         yield drawn
 
 

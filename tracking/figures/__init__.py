@@ -13,7 +13,7 @@ from fedgrid.tracking.figures.holdings import class_counts
 from fedgrid.tracking.figures.maps import cluster_maps
 from fedgrid.tracking.figures.personalisation import communities, segments
 from fedgrid.tracking.figures.ranks import critical_difference
-from fedgrid.tracking.figures.runs import cluster_map, temperature, write
+from fedgrid.tracking.figures.runs import cluster_map, run_figure, temperature, write
 from fedgrid.tracking.figures.style import PaperFigure, save, style_context
 from fedgrid.tracking.figures.temperature_curves import temperature_bands, temperatures
 
@@ -29,6 +29,7 @@ __all__ = [
     "over_axis",
     "over_epsilon",
     "per_round",
+    "run_figure",
     "save",
     "segments",
     "style_context",

@@ -53,12 +53,13 @@ class Margins:
 def panels(
     count: int,
     columns: int,
-    height: float,
+    height: float | Sequence[float],
     *,
     margins: Margins = Margins(),
     legend: Sequence[Artist] = (),
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure and its panels, row by row, each `height` inches high, the legend above them.
+    """Return a figure and its panels, row by row, the legend above them; `height`, or that of each row, in
+    inches.
 
     There is at least one panel, to say why it is empty. A figure of one column of panels is as wide as a
     column of a paper, others are as wide as a page.
@@ -68,7 +69,8 @@ def panels(
     rows = ceil(count / columns)
     width = COLUMN if columns == 1 else PAGE
     top = _legend_height(legend, width)
-    total = top + margins.head + rows * height + (rows - 1) * margins.row_gap + margins.foot
+    heights = [height] * rows if isinstance(height, float | int) else height
+    total = top + margins.head + sum(heights) + (rows - 1) * margins.row_gap + margins.foot
     panel = (width - margins.left - margins.right - (columns - 1) * margins.gap) / columns
     figure = PaperFigure(figsize=(width, total))
     if legend:
@@ -87,9 +89,9 @@ def panels(
     places = []
     for row, column in (divmod(number, columns) for number in range(count)):
         left = margins.left + column * (panel + margins.gap)
-        foot = total - top - margins.head - height - row * (height + margins.row_gap)
-        axes = figure.add_axes((left / width, foot / total, panel / width, height / total))
-        axes.xaxis.set_label_coords(0.5, -X_LABEL / height)
+        foot = total - top - margins.head - sum(heights[: row + 1]) - row * margins.row_gap
+        axes = figure.add_axes((left / width, foot / total, panel / width, heights[row] / total))
+        axes.xaxis.set_label_coords(0.5, -X_LABEL / heights[row])
         axes.yaxis.set_label_coords((Y_LABEL - margins.left) / panel, 0.5)
         places.append(axes)
     return figure, places

@@ -1,4 +1,4 @@
-"""The two figures of a run: temperature by round, and the cluster of each client by round.
+"""The figure of a run: temperature by round above the cluster of each client by round; and either alone.
 
 Shapes: R rounds, K clients.
 """
@@ -18,6 +18,9 @@ from fedgrid.tracking.figures.style import GRID, INK, SMALL, paper_style, save
 from fedgrid.tracking.records import Array, Records
 from fedgrid.tracking.scoring.partitions import clustering_round
 
+NAME = "run.png"
+HEAD = 0.24
+"""Above the panels, in inches."""
 ROW = 0.1
 """Height of a client in the map, in inches, as long as there is room."""
 TALLEST = 8.0
@@ -30,20 +33,11 @@ BRIGHTNESS = np.array([0.299, 0.587, 0.114])
 
 def temperature(found: Records) -> Figure:
     """Draw the temperature of each round, with the clustering round marked."""
-    temperature_R = found.rounds["temperature"]
     with paper_style():
-        figure, [axes] = panels(1, 1, 1.5, margins=Margins(head=0.24))
-        axes.set_ylabel("temperature")
-        if np.isnan(temperature_R).all():
-            axes.set_yticks([])
-            say(axes, "no temperature was recorded")
-            return figure
-        axes.plot(found.round_R, temperature_R, color=HUES[0], marker="o", markersize=2.8)
-        axes.margins(y=0.12)
-        axes.grid(axis="y", color=GRID, linewidth=0.6)
-        scale_y(axes, float(np.nanmax(temperature_R)))
-        number_rounds(axes, found.round_R)
-        _mark_clustering(axes, found)
+        figure, [axes] = panels(1, 1, 1.5, margins=Margins(head=HEAD))
+        _draw_temperature(axes, found)
+        if axes.lines:
+            _name_clustering(axes, found)
     return figure
 
 
@@ -54,39 +48,71 @@ def cluster_map(found: Records) -> Figure:
     A cluster has the hue of the hidden group of the majority of its clients, grey without a majority, and a
     shade of its own.
     """
-    truth_K, labels_RK = found.truth_K, found.clients["cluster"]
-    num_clients = len(truth_K)
     with paper_style():
-        height = min(TALLEST, max(1.0, ROW * num_clients))
-        figure, [axes] = panels(1, 1, height, margins=Margins(head=0.24))
-        draw_map(axes, labels_RK, truth_K, found.round_R)
-        number_rounds(axes, found.round_R)
-        order_K, step = by_group(truth_K), -(-num_clients // 10)
-        axes.set_yticks(range(0, num_clients, step), [str(client) for client in order_K[::step]])
-        axes.set_ylabel("client, by hidden group")
-        _number_clusters(
-            axes, labels_RK[:, order_K].T, found.round_R, least=ceil(ROW * num_clients / TALLEST)
-        )
-        _mark_clustering(axes, found, shift=-0.5)
+        figure, [axes] = panels(1, 1, _height(found), margins=Margins(head=HEAD))
+        _draw_clusters(axes, found)
+        _name_clustering(axes, found, shift=-0.5)
     return figure
 
 
-def write(run_folder: Path, to: Path) -> list[Path]:
-    """Draw both figures of a run into the folder `to`, as PNG, and return their paths.
+def run_figure(found: Records) -> Figure:
+    """Draw the temperature of each round and, below it, the cluster of each client.
 
-    A run without any temperature has only the map.
+    A run without any temperature has only the clusters.
+    """
+    if np.isnan(found.rounds["temperature"]).all():
+        return cluster_map(found)
+    with paper_style():
+        figure, [above, below] = panels(2, 1, [0.8, _height(found)], margins=Margins(head=HEAD, row_gap=0.1))
+        _draw_temperature(above, found)
+        _draw_clusters(below, found)
+        above.xaxis.set_visible(False)
+        _name_clustering(above, found)
+    return figure
+
+
+def write(run_folder: Path, to: Path) -> Path:
+    """Draw a run's figure into the folder `to`, as PNG, and return its path.
 
     Raises:
         RecordsError: there are no records; nothing is written.
     """
     found = records.read_records(run_folder)
     to.mkdir(parents=True, exist_ok=True)
-    figures = {"clusters.png": cluster_map}
-    if not np.isnan(found.rounds["temperature"]).all():
-        figures = {"temperature.png": temperature, **figures}
-    for name, draw in figures.items():
-        save(draw(found), to / name)
-    return [to / name for name in figures]
+    with paper_style():
+        save(run_figure(found), to / NAME)
+    return to / NAME
+
+
+def _height(found: Records) -> float:
+    return min(TALLEST, max(1.0, ROW * len(found.truth_K)))
+
+
+def _draw_temperature(axes: Axes, found: Records) -> None:
+    temperature_R = found.rounds["temperature"]
+    axes.set_ylabel("temperature")
+    if np.isnan(temperature_R).all():
+        axes.set_yticks([])
+        say(axes, "no temperature was recorded")
+        return
+    axes.plot(found.round_R, temperature_R, color=HUES[0], marker="o", markersize=2.8)
+    axes.margins(y=0.12)
+    axes.grid(axis="y", color=GRID, linewidth=0.6)
+    scale_y(axes, float(np.nanmax(temperature_R)))
+    number_rounds(axes, found.round_R)
+    _mark_clustering(axes, found)
+
+
+def _draw_clusters(axes: Axes, found: Records) -> None:
+    truth_K, labels_RK = found.truth_K, found.clients["cluster"]
+    num_clients = len(truth_K)
+    draw_map(axes, labels_RK, truth_K, found.round_R)
+    number_rounds(axes, found.round_R)
+    order_K, step = by_group(truth_K), -(-num_clients // 10)
+    axes.set_yticks(range(0, num_clients, step), [str(client) for client in order_K[::step]])
+    axes.set_ylabel("client, by hidden group")
+    _number_clusters(axes, labels_RK[:, order_K].T, found.round_R, least=ceil(ROW * num_clients / TALLEST))
+    _mark_clustering(axes, found, shift=-0.5)
 
 
 def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array, *, least: int) -> None:
@@ -116,18 +142,27 @@ def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array, *, least: int
 
 
 def _mark_clustering(axes: Axes, found: Records, *, shift: float = 0.0) -> None:
-    number = clustering_round(found.clients["cluster"], found.rounds["clustered"])
+    number = _clustered_in(found)
+    if number is not None:
+        axes.axvline(number + shift, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1.5)
+
+
+def _name_clustering(axes: Axes, found: Records, *, shift: float = 0.0) -> None:
+    """Write above the panel in which round the clients were clustered."""
+    number = _clustered_in(found)
     if number is None:
         return
-    where = number + shift
     early = number <= found.round_R.mean()
-    axes.axvline(where, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1.5)
     axes.annotate(
         f"clustered in round {number}",
-        (where, 1),
+        (number + shift, 1),
         xycoords=("data", "axes fraction"),
         xytext=(0 if early else 2, 3),
         textcoords="offset points",
         ha="left" if early else "right",
         va="bottom",
     )
+
+
+def _clustered_in(found: Records) -> int | None:
+    return clustering_round(found.clients["cluster"], found.rounds["clustered"])

@@ -81,6 +81,7 @@ NO_STYLE = (
 OwnStyle: TypeAlias = str | Path | Mapping[str, Any]
 """A style of matplotlib's by name, a file (`.mplstyle`, matplotlibrc), or settings."""
 _own: ContextVar[tuple[OwnStyle, ...]] = ContextVar("own styles", default=())
+_in_use: ContextVar[tuple[OwnStyle, ...] | None] = ContextVar("own styles in use", default=None)
 WITHOUT_DATES: dict[str, dict[str, Any]] = {
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     ".png": {"Software": None},
@@ -205,9 +206,16 @@ def paper_style(figure: Figure | None = None) -> Iterator[None]:
     On top of them are the styles that a `figure` was made with, without one those of `style_context`.
     """
     own = _own.get() if figure is None else getattr(figure, "own_styles", ())
-    salt = {"svg.hashsalt": matplotlib.rcParams["svg.hashsalt"]}
-    with matplotlib.rc_context(), style.context(["default", SETTINGS, *own, ALWAYS, salt]):
+    if _in_use.get() == own:  # Setting them again takes milliseconds.
         yield
+        return
+    before = _in_use.set(own)
+    salt = {"svg.hashsalt": matplotlib.rcParams["svg.hashsalt"]}
+    try:
+        with matplotlib.rc_context(), style.context(["default", SETTINGS, *own, ALWAYS, salt]):
+            yield
+    finally:
+        _in_use.reset(before)
 
 
 def save(figure: Figure, path: Path) -> None:

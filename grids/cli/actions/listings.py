@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -15,16 +16,17 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.datasets import find, is_here
 from fedgrid.engine.data.femnist import convert
 from fedgrid.engine.data.registry import DATASETS
-from fedgrid.engine.errors import ConfigError, DataError, unknown
+from fedgrid.engine.errors import unknown
 from fedgrid.engine.models.registry import AUTOENCODERS, MODELS, ModelEntry
 from fedgrid.engine.partition.blueprint import Blueprint
 from fedgrid.engine.partition.blueprint import of as blueprint_of
 from fedgrid.engine.run_setup import prepare
+from fedgrid.grids.display import figure_file
 from fedgrid.grids.display.tables import choice_table, class_count_table
 from fedgrid.grids.presets.key_docs import settings_rows
 
-FORMATS = (".pdf", ".png", ".svg")
-"""Of figures."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
@@ -92,8 +94,8 @@ def show_scenario(
         DataError: if images are missing or damaged, or a file cannot be written.
         ConfigError: if the data set cannot be split like this, or a figure not be drawn in this format.
     """
-    if figure is not None and figure.suffix not in FORMATS:
-        raise ConfigError(f"--figure {figure}: expected a file name that ends with {' or '.join(FORMATS)}")
+    if figure is not None:
+        figure_file.check_format(figure)
     setup, groups_K = prepare(config, data_dir)
     held_K = [(client.train.labels, client.test.labels) for client in setup.clients]
     classes = find(config.dataset, data_dir).class_names or tuple(map(str, range(setup.num_classes)))
@@ -101,7 +103,7 @@ def show_scenario(
     if csv is not None:
         blueprint.write(csv)
     if figure is not None:
-        _draw(blueprint, groups_K, figure)
+        figure_file.draw(figure, lambda: _holdings(blueprint, groups_K))
     if as_json:
         clients = [
             {
@@ -122,21 +124,10 @@ def show_scenario(
             console.print(f"Written to {path}", soft_wrap=True)
 
 
-def _draw(blueprint: Blueprint, groups_K: Labels, path: Path) -> None:
-    """Draw who holds which classes.
-
-    Raises:
-        DataError: the file cannot be written.
-    """
-    # matplotlib takes a second, which other commands do not need.
+def _holdings(blueprint: Blueprint, groups_K: Labels) -> "Figure":
     from fedgrid.tracking import figures
 
-    try:
-        figures.save(
-            figures.class_counts(blueprint.train_KL, blueprint.test_KL, groups_K, blueprint.classes), path
-        )
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror}; name another file") from error
+    return figures.class_counts(blueprint.train_KL, blueprint.test_KL, groups_K, blueprint.classes)
 
 
 def list_algorithms(name: str | None, as_json: bool, console: Console) -> None:

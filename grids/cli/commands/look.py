@@ -68,9 +68,9 @@ def show(
         ),
     ],
     storage: StorageAt = "runs",
-    figures: Annotated[
+    figure: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Also draw a run's temperature and clusters by round, as PNG."),
+        typer.Option(help="Draw a run's temperature and clusters by round here: .pdf, .png or .svg."),
     ] = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -78,7 +78,7 @@ def show(
     """Show a grid with its scores, or a run: settings, what happened by round, temperature, clusters."""
     from fedgrid.grids.browse.show import show as show_it
 
-    show_it(what, open_storage(storage), data_folder(data_dir), as_json, console(), figures)
+    show_it(what, open_storage(storage), data_folder(data_dir), as_json, console(), figure)
 
 
 @app.command(epilog="Example: `fedgrid cite paper > refs.bib`")

@@ -53,15 +53,16 @@ def test_a_run_shows_what_differs_from_the_defaults_and_what_happened(show, brow
     assert str(folder_of(browsed.root, EARLY)) in out
 
 
-def test_figures_of_a_run_are_drawn_where_they_are_asked_for(show, tmp_path):
-    to = tmp_path / "drawn"
-    facts = strict_json(show(EARLY.run_id, "--figures", to, "--json").out)
-    assert facts["figures"] == [str(to / "temperature.png"), str(to / "clusters.png")]
-    assert sorted(path.name for path in to.iterdir()) == ["clusters.png", "temperature.png"]
-    assert f"Figures: {to / 'temperature.png'}" in show(EARLY.run_id, "--figures", to).out
-    refused = show("mine", "--figures", to)
+def test_figure_of_a_run_is_drawn_where_it_is_asked_for(show, tmp_path):
+    to = tmp_path / "run.svg"
+    facts = strict_json(show(EARLY.run_id, "--figure", to, "--json").out)
+    assert facts["figure"] == str(to)
+    assert to.read_text().count("<svg") == 1
+    assert f"Written to {to}" in show(EARLY.run_id, "--figure", to).out
+    assert show(EARLY.run_id, "--figure", tmp_path / "none" / "run.svg").code == 2
+    refused = show("mine", "--figure", to)
     assert (refused.code, "`fedgrid report mine --storage " in refused.err) == (2, True)
-    assert show(WAITING.run_id, "--figures", to).code == 1
+    assert show(WAITING.run_id, "--figure", to).code == 1
 
 
 def test_a_run_that_has_not_started_shows_its_settings_alone(show):

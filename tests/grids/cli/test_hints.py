@@ -36,7 +36,7 @@ def root(tmp_path):
         (("report", "mine"), 1),
         (("retry", "mine"), 1),
         (("show", "missing"), 1),
-        (("show", "mine", "--figures", "x"), 1),
+        (("show", "mine", "--figure", "x.png"), 1),
         (("stop", "mine"), 1),
     ],
 )

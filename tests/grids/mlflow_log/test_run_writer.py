@@ -67,7 +67,7 @@ def test_run_has_name_tags_and_parameters(storage, store, writer):
     assert len(described()) + 1 == 27
     kept = store.artifacts(run_name(CONFIG))
     assert kept == {"config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "figures"}
-    assert store.artifacts(run_name(CONFIG), "figures") == {"figures/temperature.png", "figures/clusters.png"}
+    assert store.artifacts(run_name(CONFIG), "figures") == {"figures/run.png"}
     assert store.artifacts("mine") == {"preset.yaml"}
 
 

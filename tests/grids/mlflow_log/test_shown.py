@@ -60,8 +60,8 @@ def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, wr
 
 def test_description_shows_the_figures_of_a_run(storage):
     record(storage, CONFIG, ROUNDS - 1)
-    note = of_run_ended(CONFIG, [Path("clusters.png")], "abc")
-    assert "![clusters](get-artifact?path=figures%2Fclusters.png&run_uuid=abc)" in note
+    note = of_run_ended(CONFIG, [Path("run.png")], "abc")
+    assert "![run](get-artifact?path=figures%2Frun.png&run_uuid=abc)" in note
 
 
 def test_description_that_the_user_wrote_stays(storage, store, writer):
