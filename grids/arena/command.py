@@ -13,7 +13,7 @@ from rich.console import Console
 
 from fedgrid.engine.data.own_images import short_name
 from fedgrid.grids.arena import files
-from fedgrid.grids.arena.definition import BUDGET, Arena, plays
+from fedgrid.grids.arena.definition import Arena, plays
 from fedgrid.grids.arena.kept import Kept
 from fedgrid.grids.arena.results import divide, outcomes_in
 from fedgrid.grids.arena.tuned import Tuned
@@ -71,13 +71,13 @@ def run_arena(
     verdicts, missing_verdicts = verdicts_on(arena, outcomes)
     notes = [*missing_verdicts, *_notes(arena, len(known), len(entries), len(outcomes), kept)]
     folder = GridFolder(storage, arena.name)
-    files.write(folder, outcomes, [*tuning.found.values()], verdicts, notes)
+    files.write(folder, outcomes, [*tuning.found.values()], verdicts, notes, arena.budget)
     if options.as_json:
         for each in verdicts:
-            JsonLines().event("verdict", **as_dict(each, BUDGET))
+            JsonLines().event("verdict", **as_dict(each, arena.budget))
         JsonLines().event("arena", notes=notes, folder=str(folder.path))
     else:
-        _show(verdicts, notes, folder, console)
+        _show(verdicts, notes, arena.budget, folder, console)
     return result
 
 
@@ -130,7 +130,7 @@ def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict
         try:
             verdicts.append(verdict(outcomes, method, question, settings, protocol))
         except NoVerdict as reason:
-            within = "" if question is CLUSTERING else f", {words_of(protocol, BUDGET)}"
+            within = "" if question is CLUSTERING else f", {words_of(protocol, arena.budget)}"
             reasons[f"no verdict on {question.name}{within}: {reason}"] = None
     return verdicts, [*reasons]
 
@@ -154,13 +154,15 @@ def _notes(arena: Arena, known: int, rows: int, there: int, kept: Kept) -> list[
     return notes
 
 
-def _show(verdicts: Sequence[Verdict], notes: Sequence[str], folder: GridFolder, console: Console) -> None:
+def _show(
+    verdicts: Sequence[Verdict], notes: Sequence[str], budget: int, folder: GridFolder, console: Console
+) -> None:
     for each in verdicts:
         if each.settings == SETTINGS[0]:
-            console.print(page_table(table_of(each, BUDGET), console.width))
+            console.print(page_table(table_of(each, budget), console.width))
             print_plain(console)
     for each in verdicts:
-        print_plain(console, sentence(each, BUDGET))
+        print_plain(console, sentence(each, budget))
     for note in notes:
         print_plain(console, f"note: {note}")
     print_plain(console, f"Written to {folder.path} ({', '.join(files.FILES)})")

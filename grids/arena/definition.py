@@ -25,7 +25,7 @@ from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Protocol, Ro
 
 FAMILIES, TUNING = (Path(__file__).with_name(name) for name in ("families.yaml", "tuning.yaml"))
 BUDGET = 45
-"""Steps of fine-tuning, a batch each: of every method alike, or of none."""
+"""Steps of fine-tuning, a batch each, unless the user says how many: of every method alike, or of none."""
 WITH_GROUPS = (
     "nonoverlapping-balanced",
     "nonoverlapping-imbalanced",
@@ -58,6 +58,8 @@ class Arena:
     seeds: str | None = None
     tuned_on: str | None = None
     """The data set of the searches, if it is another one."""
+    budget: int = BUDGET
+    """Steps of fine-tuning."""
 
     @property
     def tuning(self) -> "Arena":
@@ -105,7 +107,9 @@ class Arena:
     def section(self, method: str, params: Params, settings: Settings, protocol: Protocol) -> dict[str, Any]:
         """Return the section `algorithm` of a row's runs."""
         own = nested(params) if settings == "tuned" else {}
-        merged: dict[str, Any] = merge(merge(self.default(method), own), adapting(method, protocol))
+        merged: dict[str, Any] = merge(
+            merge(self.default(method), own), adapting(method, protocol, self.budget)
+        )
         return merged
 
     def grid(self, entries: Sequence[tuple[RowOfArena, RunConfig]], tuned: Mapping[str, Params]) -> Grid:
@@ -149,6 +153,7 @@ def load_arena(
     filters: Sequence[str] = (),
     seeds: str | None = None,
     tuned_on: str | None = None,
+    budget: int = BUDGET,
 ) -> Arena:
     """Return the arena that a command line describes; the plugins in `own` are in use already.
 
@@ -159,6 +164,7 @@ def load_arena(
         own: files with the user's own methods, which verdicts are about.
         trials: settings that are tried for each method.
         tuned_on: the data set on which they are tried; default: `dataset`. `changes` are not made there.
+        budget: steps of fine-tuning.
         data_dir, changes, filters, seeds: as in `load_grid`.
 
     Raises:
@@ -191,6 +197,7 @@ def load_arena(
         tuple(filters),
         seeds,
         tuned_on,
+        budget,
     )
 
 
@@ -222,15 +229,15 @@ def plays(method: str, protocol: Protocol) -> bool:
     return protocol == "served" or budget_key(method) is not None or ALGORITHMS[method].is_reference
 
 
-def adapting(method: str, protocol: Protocol) -> dict[str, Any]:
-    """Return what a protocol sets: the same steps for all, or none.
+def adapting(method: str, protocol: Protocol, budget: int) -> dict[str, Any]:
+    """Return what a protocol sets: the same `budget` of steps for all, or none.
 
     A method that is defined by its own steps keeps these where the others take none.
     """
     key = budget_key(method)
     if key is None or (protocol == "served" and key != "fine_tune"):
         return {}
-    return {key: 0 if protocol == "served" else BUDGET}
+    return {key: 0 if protocol == "served" else budget}
 
 
 def family_of(run: RunConfig) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from fedgrid.engine.storage.atomic import disk_errors
 from fedgrid.grids.arena import kept
-from fedgrid.grids.arena.definition import BUDGET
 from fedgrid.grids.arena.tuned import Tuned
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.verdicts.outcomes import Outcome
@@ -27,8 +26,9 @@ def write(
     tuned: Sequence[Tuned],
     verdicts: Sequence[Verdict],
     notes: Sequence[str],
+    budget: int,
 ) -> None:
-    """Write all files; figures only if the outcomes are others than before.
+    """Write all files; figures only if the outcomes are others than before. `budget`: steps of fine-tuning.
 
     Raises:
         RunError: if they cannot be written.
@@ -38,13 +38,13 @@ def write(
     from fedgrid.tracking.verdicts.results import results
 
     texts = kept.texts_of(outcomes, tuned)
-    sections = results(outcomes, BUDGET)
+    sections = results(outcomes, budget)
     plates = tuple(plates_of(sections))
     if not _is_drawn(folder, texts[kept.OUTCOMES], plates):
         _draw(folder, plates)
     for name, text in texts.items():
         folder.write(name, text)
-    folder.write(VERDICT, verdict_page(verdicts, BUDGET, notes, sections, f"{FIGURES}/{{}}.svg"))
+    folder.write(VERDICT, verdict_page(verdicts, budget, notes, sections, f"{FIGURES}/{{}}.svg"))
 
 
 def _is_drawn(folder: GridFolder, outcomes: str, plates: Sequence[Plate]) -> bool:

@@ -26,7 +26,7 @@ def search_of(arena: Arena, method: str) -> Search | None:
     space = space_of(method, arena.rounds)
     if not space:
         return None
-    changes = [f"algorithm.{key}={value}" for key, value in adapting(method, "served").items()]
+    changes = [f"algorithm.{key}={value}" for key, value in adapting(method, "served", 0).items()]
     return load_search(
         method,
         {"dataset": arena.dataset},

@@ -32,6 +32,9 @@ def arena(
     tuned_on: Annotated[
         str | None, typer.Option(help="Tune on this data set instead, without --set. [default: --dataset]")
     ] = None,
+    fine_tune: Annotated[
+        int, typer.Option(min=1, help="Steps of fine-tuning of every method, in the second protocol.")
+    ] = 45,
     seeds: Seeds = None,
     filters: Filters = None,
     changes: Changes = None,
@@ -74,6 +77,7 @@ def arena(
         filters=filters or [],
         seeds=seeds,
         tuned_on=tuned_on,
+        budget=fine_tune,
     )
     storage = open_storage(launch.storage)
     kept = Kept() if recompute else read()

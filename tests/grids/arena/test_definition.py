@@ -84,7 +84,7 @@ def test_methods_that_are_told_the_number_of_groups_are_told_the_right_one(path)
 def test_every_competitor_has_something_to_tune_and_one_budget_of_fine_tuning(method):
     assert space_of(method, 15)
     assert plays(method, "fine-tuned")
-    assert list(adapting(method, "fine-tuned").values()) == [BUDGET]
+    assert list(adapting(method, "fine-tuned", 7).values()) == [7]
 
 
 def test_served_models_are_not_fine_tuned_whatever_the_default():
@@ -93,6 +93,7 @@ def test_served_models_are_not_fine_tuned_whatever_the_default():
     assert chosen.section("evident-groups", {}, "default", "fine-tuned")["fine_tune"] == BUDGET
     assert "adapt_steps" not in chosen.section("per-fedavg", {}, "default", "served")
     assert chosen.section("per-fedavg", {}, "default", "fine-tuned")["adapt_steps"] == BUDGET
+    assert arena("fedavg", "ifca", budget=9).section("ifca", {}, "default", "fine-tuned")["fine_tune"] == 9
 
 
 def test_rows_have_what_was_found_and_what_the_file_says_besides():
