@@ -9,14 +9,14 @@ there before. Written are
   third run; without MLflow's files and figures, which are made from the others;
 - `whole/`, records and last state of the interrupted run as they are without the interruption;
 - `expected.json`: the ids of all runs, those of the grid with `--tuned kept-search`, the scores of the
-  finished runs, and the id of each algorithm's run with all defaults.
+  finished runs, and the ids of all algorithms, data sets and splits with the defaults of everything else.
 """
 
 import json
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import chdir, contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +28,8 @@ from fedgrid import load
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.configuration.run_config import RunConfig
+from fedgrid.engine.data.registry import DATASETS
+from fedgrid.engine.partition.kinds import KINDS
 from fedgrid.engine.plugins import active
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
@@ -60,11 +62,14 @@ def interrupted(name: str, number: int) -> Iterator[None]:
         yield
 
 
-def default_ids(algorithms: Iterable[str]) -> dict[str, str]:
-    """Return the id of each algorithm's run with the defaults of everything."""
+def default_ids(names: Mapping[str, Iterable[str]]) -> dict[str, dict[str, str]]:
+    """Return the ids of runs with all defaults but one: of each name of each key."""
     active.use()
-    needed = {name: NEEDED.get(name.partition("-")[0], {}) for name in algorithms}
-    return {name: complete({"algorithm": name, **keys}, HERE).run_id for name, keys in needed.items()}
+
+    def id_of(key: str, name: str) -> str:
+        return complete({key: name, **NEEDED.get(name.partition("-")[0], {})}, HERE).run_id
+
+    return {key: {name: id_of(key, name) for name in of_key} for key, of_key in names.items()}
 
 
 def tuned_ids(storage: Storage) -> list[str]:
@@ -105,7 +110,7 @@ def make(target: Path) -> None:
         "runs": {grid: [each.run_id for each in runs] for grid, runs in grids.items()},
         "tuned": tuned_ids(storage),
         "scores": {run_id: dict(result.scores) for run_id, result in results.items()},
-        "default_ids": default_ids(ALGORITHMS),
+        "default_ids": default_ids({"algorithm": ALGORITHMS, "dataset": DATASETS, "split": KINDS}),
     }
     copytree("storage", target / "storage", ignore=DERIVED)
     (target / "whole").mkdir()
