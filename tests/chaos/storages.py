@@ -122,7 +122,7 @@ def working(root: Path) -> list[tuple[object, ...]]:
 def undrawn() -> Iterator[None]:
     """Write empty figures of a report in the block: to draw them takes longer than all else."""
 
-    def empty(plate: Plate, folder: Path) -> None:
+    def empty(plate: Plate, folder: Path, styles: object) -> None:
         for suffix in draw.FORMATS:
             (folder / f"{plate.name}.{suffix}").write_text('<svg viewBox="0 0 9 9"/>')
 

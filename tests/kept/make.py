@@ -1,0 +1,123 @@
+"""Make `tests/kept/<version>/`: a storage as this version leaves it, and what later ones must find in it.
+
+    python -m tests.kept.make
+
+Made once a version, before its release, and never again. `kept.yaml`, `kept-search.yaml` and `halves.py` lie
+there before. Written are
+
+- `storage/`, where the search has finished, and the grid was interrupted (Ctrl-C) in the second round of its
+  third run; without MLflow's files and figures, which are made from the others;
+- `whole/`, records and last state of the interrupted run as they are without the interruption;
+- `expected.json`: the ids of all runs, those of the grid with `--tuned kept-search`, the scores of the
+  finished runs, and the ids of all algorithms, data sets and splits with the defaults of everything else.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import chdir, contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from shutil import copytree, ignore_patterns, rmtree
+from tempfile import gettempdir
+from unittest.mock import patch
+
+from fedgrid import load
+from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.configuration.run_config import RunConfig
+from fedgrid.engine.data.registry import DATASETS
+from fedgrid.engine.partition.kinds import KINDS
+from fedgrid.engine.plugins import active
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.execution.run_events import RoundDone, RunEvent
+from fedgrid.grids.execution.watch import Watch
+from fedgrid.grids.presets.load import load_grid
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.search.tuned import read_tuned
+from tests.helpers.command_line import fedgrid
+
+HERE = Path(__file__).parent
+GIVEN = ("kept.yaml", "kept-search.yaml", "halves.py")
+INTERRUPTED, ROUND = "digits-6-nonoverlapping-balanced-halves-s1", 2
+DERIVED = ignore_patterns("mlflow*", "mlartifacts", "figures", "drivers", "*.lock")
+NEEDED = {"fednova": {"training": {"optimizer": "sgd"}}, "flis": {"split": {"reference_images": 20}}}
+"""First word of an algorithm's name -> keys without which it does not run."""
+
+
+@contextmanager
+def interrupted(name: str, number: int) -> Iterator[None]:
+    """Within the block, a driver gets Ctrl-C during round `number` of a run, and hears of the one before."""
+    handle = Watch.handle
+
+    def handled(watch: Watch, config: RunConfig, event: RunEvent) -> None:
+        handle(watch, config, event)
+        if config.name == name and isinstance(event, RoundDone) and event.number == number - 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with patch.object(Watch, "handle", handled):
+        yield
+
+
+def default_ids(names: Mapping[str, Iterable[str]]) -> dict[str, dict[str, str]]:
+    """Return the ids of runs with all defaults but one: of each name of each key."""
+    active.use()
+
+    def id_of(key: str, name: str) -> str:
+        return complete({key: name, **NEEDED.get(name.partition("-")[0], {})}, HERE).run_id
+
+    return {key: {name: id_of(key, name) for name in of_key} for key, of_key in names.items()}
+
+
+def tuned_ids(storage: Storage) -> list[str]:
+    """Return the ids of the current folder's grid, with the settings that the search has found."""
+    overrides = [found.override for found in read_tuned(["kept-search"], storage)]
+    return [run.run_id for run in load_grid("kept.yaml", {}, [], HERE, overrides=overrides).runs]
+
+
+def main() -> None:
+    """Make all of it; refuse to do so where it is."""
+    target = HERE / version("fedgrid")
+    if (target / "storage").exists():
+        sys.exit(f"{target / 'storage'} is there, and is not made again")
+    # The storage says where the files of its grids were.
+    (work := Path(gettempdir(), "fedgrid-kept")).mkdir()
+    try:
+        with chdir(work):
+            make(target)
+    finally:
+        rmtree(work)
+
+
+def make(target: Path) -> None:
+    """Run the grid twice, once interrupted, and the search, in the current folder; keep what they leave."""
+    for name in GIVEN:
+        Path(name).write_bytes((target / name).read_bytes())
+    run = ("run", "kept.yaml", "--in-process", "--no-cache", "--storage")
+    assert fedgrid(*run, "whole").code == 0
+    with interrupted(INTERRUPTED, ROUND):
+        assert fedgrid(*run, "storage").code == 130
+    assert fedgrid("search", "kept-search.yaml", *run[2:], "storage").code == 0
+
+    storage = Storage.of("storage")
+    grids = {grid: GridFolder(storage, grid).runs() for grid in ("kept", "kept-search")}
+    [whole] = [folder_of(Path("whole"), each) for each in grids["kept"] if each.name == INTERRUPTED]
+    results = {run_id: each for grid in grids for run_id, each in load(grid, storage).results.items()}
+    expected = {
+        "runs": {grid: [each.run_id for each in runs] for grid, runs in grids.items()},
+        "tuned": tuned_ids(storage),
+        "scores": {run_id: dict(result.scores) for run_id, result in results.items()},
+        "default_ids": default_ids({"algorithm": ALGORITHMS, "dataset": DATASETS, "split": KINDS}),
+    }
+    copytree("storage", target / "storage", ignore=DERIVED)
+    (target / "whole").mkdir()
+    for path in (*whole.glob("rounds.*"), *whole.glob("clients.*"), *whole.glob("state-*000004.safetensors")):
+        (target / "whole" / path.name).write_bytes(path.read_bytes())
+    (target / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
