@@ -136,7 +136,7 @@ def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict
 
 
 def _notes(arena: Arena, known: int, rows: int, there: int, kept: Kept) -> list[str]:
-    notes = []
+    notes = [*arena.left_out]
     if arena.tuned_on is not None:
         notes.append(f"settings were tuned on {arena.tuned_on}, not on {arena.dataset}")
     if known:

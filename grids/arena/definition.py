@@ -1,5 +1,6 @@
 """What an arena is: its methods, where they are tuned and run, and the two fine-tuning protocols."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -76,7 +77,19 @@ class Arena:
     @cached_property
     def families(self) -> Preset:
         """The scenarios and seeds, with the methods' default settings."""
-        return read_preset(open_preset(str(FAMILIES)), (str(FAMILIES),))
+        preset, _ = self._possible(FAMILIES)
+        return preset
+
+    @cached_property
+    def tuning_families(self) -> Preset:
+        """The scenarios of the searches."""
+        preset, _ = self._possible(TUNING)
+        return preset
+
+    @cached_property
+    def left_out(self) -> tuple[str, ...]:
+        """Why families that the files have cannot be had of these images, in words."""
+        return (*self._possible(FAMILIES)[1], *self.tuning._possible(TUNING)[1])
 
     @cached_property
     def rounds(self) -> int:
@@ -127,18 +140,42 @@ class Arena:
             if plays(method, protocol)
         ]
         unique = {repr(section): section for section in sections}
-        given = {"dataset": self.dataset, "algorithm": [*unique.values()]}
-        given |= {"seeds": self.seeds} if self.seeds else {}
-        return yaml.safe_dump({**open_preset(str(FAMILIES)).values, **given}, sort_keys=False)
+        values = open_preset(str(FAMILIES)).values
+        kinds = [item.value for item in self.families.description.axes["split"]]
+        given = {"dataset": self.dataset, "split": {**values["split"], "kind": kinds}}
+        given |= {"algorithm": [*unique.values()], **({"seeds": self.seeds} if self.seeds else {})}
+        return yaml.safe_dump({**values, **given}, sort_keys=False)
+
+    def _possible(self, file: Path) -> tuple[Preset, tuple[str, ...]]:
+        """Return a file's preset with those of its splits that these images allow, and why not the others.
+
+        Raises:
+            ConfigError: they allow none of them.
+        """
+        preset = read_preset(open_preset(str(file)), (str(file),))
+        allowed: list[Item] = []
+        reasons: list[str] = []
+        for item in preset.description.axes["split"]:
+            alone = with_axes(preset, split=(item,), algorithm=(Item("fedavg"),))
+            try:
+                self._load(alone)
+            except ConfigError as error:
+                why = re.sub(rf"^{re.escape(str(file))}, line \d+: ", "", str(error))
+                reasons.append(f"family {item.label} is left out: {why}")
+                problem = error
+            else:
+                allowed.append(item)
+        if not allowed:
+            raise problem
+        return with_axes(preset, split=tuple(allowed)), tuple(reasons)
 
     def _runs(self, section: Mapping[str, Any]) -> tuple[RunConfig, ...]:
-        described = self.families.description
-        axes = {**described.axes, "algorithm": (Item(section),)}
-        preset = replace(self.families, description=replace(described, axes=axes))
+        preset = with_axes(self.families, algorithm=(Item(section),))
+        return self._load(preset, self.filters, self.seeds).runs
+
+    def _load(self, preset: Preset, filters: Sequence[str] = (), seeds: str | None = None) -> Grid:
         options = {"dataset": self.dataset}
-        return load_preset(
-            self.name, preset, "", options, self.changes, self.data_dir, self.filters, self.seeds
-        ).runs
+        return load_preset(self.name, preset, "", options, self.changes, self.data_dir, filters, seeds)
 
 
 def load_arena(
@@ -244,6 +281,12 @@ def family_of(run: RunConfig) -> str:
     """Return the kind of a run's split, with the sizes of its groups if these are given."""
     sizes = run.split.sizes
     return run.split.kind if sizes is None else f"{run.split.kind} {'+'.join(map(str, sizes))}"
+
+
+def with_axes(preset: Preset, **axes: tuple[Item, ...]) -> Preset:
+    """Return a preset with these axes in the place of its own."""
+    described = preset.description
+    return replace(preset, description=replace(described, axes={**described.axes, **axes}))
 
 
 def _name(dataset: str) -> str:

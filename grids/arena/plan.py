@@ -54,6 +54,8 @@ def plan_arena(arena: Arena, kept: Kept, storage: Storage, options: LaunchOption
     if options.as_json or searched or rows:
         plan_grid(Grid(arena.name, (*searched.values(), *rows.values()), ""), storage, options, console)
     if not options.as_json:
+        for note in arena.left_out:
+            print_plain(console, f"note: {note}")
         tuning = f"{searches} searches x {arena.trials} trials: {len(searched)} runs"
         print_plain(
             console,

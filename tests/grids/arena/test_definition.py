@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedgrid.algorithms.registry import ALGORITHMS
@@ -174,3 +175,29 @@ def test_settings_of_another_data_set_are_of_its_own_arena_without_the_changes()
     assert digest_of(search_of(elsewhere.tuning, "louvain")) == digest_of(search_of(here, "louvain"))
     assert search_of(elsewhere.tuning, "louvain").name == search_of(here, "louvain").name
     assert {run.dataset for _, run in elsewhere.entries({"louvain": {}})} == {"mnist"}
+
+
+@pytest.fixture
+def six_classes(tmp_path):
+    labels = np.arange(600) % 6
+    images = np.zeros((600, 8, 8), np.uint8)
+    path = tmp_path / "six.npz"
+    np.savez(path, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    return f"npz:{path}"
+
+
+def test_families_that_the_images_do_not_allow_are_left_out_and_named(six_classes):
+    few = arena("fedavg", "ifca", dataset=six_classes, changes=["clients=12"])
+    [unequal, swapped] = few.left_out
+    assert unequal.startswith("family flipped is left out: split.sizes = [10, 5, 3, 2] has 20 clients")
+    assert swapped.startswith("family swapped is left out: split.num_clusters = 4")
+    kinds = {run.split.kind for _, run in few.entries({"ifca": {}})}
+    assert {"rotated", "iid"} < kinds
+    assert "flipped" not in kinds
+    assert {run.split.kind for run in search_of(few, "ifca").base} == {"majority", "dimmed", "noisy"}
+    assert "kind: flipped" not in few.text({})
+
+
+def test_images_that_allow_no_family_are_refused(six_classes):
+    with pytest.raises(ConfigError, match=r"clients"):
+        _ = arena("fedavg", "ifca", dataset=six_classes, changes=["clients=0"]).families
