@@ -134,8 +134,7 @@ def _alone(outcomes: Sequence[Outcome]) -> str:
     """Return a sentence about the time of all runs together without the round cache."""
     seconds = sum(outcome.times.seconds for outcome in outcomes)
     uncached = sum(outcome.times.uncached_seconds for outcome in outcomes)
-    together = f"{duration(uncached)}, not {duration(seconds)}"
-    return f"uncached: without the round cache; all runs together {together}."
+    return f"All runs together took {duration(seconds)}; without the round cache (uncached) {duration(uncached)}."
 
 
 def _epsilons(outcomes: Sequence[Outcome]) -> str:
