@@ -47,7 +47,7 @@ def shown(storage, width=100, runs=RUNS):
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_summary_names_the_time_without_the_cache_on_any_terminal(shared, width):
-    assert "without the round cache (uncached) " in shown(shared, width)
+    assert "without the round cache (uncached) to " in shown(shared, width)
 
 
 def test_summary_without_cache_hits_names_no_other_time(tmp_path):
