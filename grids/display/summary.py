@@ -134,7 +134,8 @@ def _alone(outcomes: Sequence[Outcome]) -> str:
     """Return a sentence about the time of all runs together without the round cache."""
     seconds = sum(outcome.times.seconds for outcome in outcomes)
     uncached = sum(outcome.times.uncached_seconds for outcome in outcomes)
-    return f"All runs together took {duration(seconds)}; without the round cache (uncached) {duration(uncached)}."
+    total, without = duration(seconds), duration(uncached)
+    return f"The runs' times add up to {total}; without the round cache (uncached) to {without}."
 
 
 def _epsilons(outcomes: Sequence[Outcome]) -> str:
