@@ -31,7 +31,6 @@ ELSEWHERE = {
     "import": "grids/archive/test_importing.py",
     "retry": "grids/display/test_status.py",
     "run --dataset femnist": "engine/data/test_femnist.py",
-    "run --set uplink=[{noise: 1}]": "engine/uplink/test_privacy.py",
     "run paper --tuned": "grids/search/test_tuned.py",
     "stop": "grids/display/test_status.py",
     "submit": "grids/submit/test_job.py",

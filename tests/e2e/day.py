@@ -108,10 +108,10 @@ STEPS = (
         "Better settings",
         "In which round should ONE-CUT cluster? The search judges four by validation images:",
         f"fedgrid search {STUDY}-search.yaml",
-        "The grid with the best, under another name:",
+        "The grid with the best, under another name; ONE-CUT clusters in round 4:",
         most=9,
     ),
-    Step("", "", f"{RUN} --filter seed=0 --tuned {STUDY}-search --name tuned", most=7),
+    Step("", "", f"{RUN} --filter seed=0 --tuned {STUDY}-search --name tuned", skips=6, most=1),
     Step(
         "Does it matter?",
         "",
@@ -139,7 +139,6 @@ HEAD = """\
 
 From nothing to a comparison of algorithms, one of them your own. You need fedgrid ([install](../README.md)).
 All of it took {minutes:.0f} minutes on {cores} cores. Lines of progress are left out; `...` stands for more.
-`python -m tests.e2e.day` types it and writes this page, and a test types it again.
 """
 END = """\
 Next: [write a grid](presets.md), use [your own images](data.md), or compare your algorithm with 20 others in
