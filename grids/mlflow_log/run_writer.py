@@ -110,9 +110,18 @@ class Writer:
         return added
 
     def has(self, config: RunConfig, status: Status, rounds: int) -> bool:
-        """Return whether the store has a run with this status and this many rounds."""
+        """Return whether the store has a run with this status, this many rounds, and its note and tags."""
         entry = self._connected().entries.get(config.run_id)
-        return entry is not None and (entry.status, entry.rounds) == (status, rounds)
+        own = notes.annotation(folder_of(self._storage, config)).mark
+        return entry is not None and (entry.status, entry.rounds, entry.annotated) == (status, rounds, own)
+
+    def annotate(self, config: RunConfig) -> bool:
+        """Log the user's note and tags of a run; return whether the store has the run."""
+        entry = self._connected().entries.get(config.run_id)
+        if entry is not None:
+            own = notes.annotation(folder_of(self._storage, config))
+            self._connected().describe_run(entry, None, own)
+        return entry is not None
 
     def has_ended(self, status: Status) -> bool:
         """Return whether the store has the grid's own run, with this status."""
@@ -228,7 +237,8 @@ class Writer:
         with _figures(folder, status) as drawn:
             experiment.log_artifacts(entry, drawn, "figures")
         experiment.log_totals(entry, totals(folder))
-        experiment.describe_run(entry, notes.of_run_ended(config, drawn, entry.mlflow_run_id))
+        description = notes.of_run_ended(config, drawn, entry.mlflow_run_id)
+        experiment.describe_run(entry, description, notes.annotation(folder))
         experiment.finish(entry, status, _ended_ms(folder, entry.rounds))
         if status == "FINISHED":
             mark(self._uri, folder, entry.mlflow_run_id, entry.rounds)

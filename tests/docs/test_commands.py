@@ -40,7 +40,7 @@ ELSEWHERE = {
 """How a command begins that needs a server, a running grid or other files -> the test that runs it."""
 PLANNED = ("run", "search", "arena", "explain", "attack", "analyse")
 """Commands that take `--dry-run`."""
-OF_GRIDS = ("status", "report", "table", "compare", "show", "cite", "runs")
+OF_GRIDS = ("status", "report", "table", "compare", "show", "tag", "cite", "runs")
 SMALL = "quickstart"
 
 
