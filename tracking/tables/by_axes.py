@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from itertools import product
-from math import isnan, nan
+from math import isnan
 
 from fedgrid.tracking.scoring.axes import FIELDS, along, axes_of, axis_named, value_on, values_of
-from fedgrid.tracking.scoring.measures import Measure, last_round
+from fedgrid.tracking.scoring.measures import Measure, measure_named, words_of
 from fedgrid.tracking.scoring.paired_tests import ALPHA, LEAST_SEEDS, by_seed, holm, seeds_test
-from fedgrid.tracking.scoring.run import SETTING_OF_ALGORITHM, Run, RunResult
+from fedgrid.tracking.scoring.run import SETTING_OF_ALGORITHM, Run
 from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study, plain, slug
 from fedgrid.tracking.tables.cells import explained, over_scenarios, split_name
@@ -19,7 +18,6 @@ ALGORITHM = "algorithm"
 USUAL = "personalised_accuracy"
 WORDS = {"dataset": "data set"}
 PLURALS = {"dataset": "data sets", "clients": "numbers of clients", "split": "splits"}
-ACRONYMS = ("ari", "ami", "f1", "pf1", "gf1")
 
 Place = tuple[str, ...]
 """Values of the axes of rows or columns."""
@@ -61,7 +59,9 @@ def by_axes(
         ValueError: there is no such score, axis or algorithm; algorithms would be averaged; or there are too
             few seeds to pair.
     """
-    measures = [_measure(study, name, tested=against is not None) for name in scores]
+    measures = [measure_named(name, study) for name in scores]
+    if against is not None:
+        _check_testable(scores, measures)
     layout = _layout(study, rows, columns)
     part = study
     for axis in (*layout.rows, *layout.columns):
@@ -94,25 +94,10 @@ def by_axes(
     return explained(table, part)
 
 
-def _measure(study: Study, score: str, *, tested: bool) -> Measure:
-    """Return the measure of a score: the last value of a curve, or a number of `RunResult.scores`."""
-    highest = DECLARED[score].highest if score in DECLARED else None
-    if tested and highest is None:
-        raise ValueError(f"{score} cannot be tested: neither more nor less of it is known to be better")
-    for result in study.finished[:1]:
-        known = dict.fromkeys((*DECLARED, *result.curves, *result.scores))
-        if score not in known:
-            near = get_close_matches(score, known, 1)
-            others = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            raise ValueError(f"no score '{score}'; {others}")
-        if score not in DECLARED and score not in result.curves:
-            return Measure(_name(score), lambda result: _final(result, score), highest)
-    return last_round(_name(score), score, highest=highest)
-
-
-def _final(result: RunResult, score: str) -> float:
-    value = result.scores.get(score)
-    return nan if value is None else float(value)
+def _check_testable(scores: Sequence[str], measures: Sequence[Measure]) -> None:
+    for score, measure in zip(scores, measures, strict=True):
+        if measure.highest is None:
+            raise ValueError(f"{score} cannot be tested: neither more nor less of it is known to be better")
 
 
 def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> Layout:
@@ -239,16 +224,11 @@ def _meanings(scores: Sequence[str]) -> Iterator[str]:
     for score in scores:
         if score in DECLARED:
             yield (
-                f"{_capital(_name(score))}: {DECLARED[score].meaning}"
+                f"{_capital(words_of(score))}: {DECLARED[score].meaning}"
                 if scores[1:]
                 else DECLARED[score].meaning
             )
     yield "At the end of each run."
-
-
-def _name(score: str) -> str:
-    words = score.split("_")
-    return " ".join(word.upper() if word in ACRONYMS else word for word in words)
 
 
 def _capital(text: str) -> str:
