@@ -32,7 +32,8 @@ def of_grid(name: str, experiment_id: str) -> str:
 - [The prepared view](#/experiments/{experiment_id}/runs?viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART) \
 draws curves, a group of runs for each algorithm and further axis; the icon above them shows the list. \
 `fedgrid ui {grid}` opens it.
-- Names begin with what differs: algorithm, seed, further settings, scenario. Filter as in \
+- Names begin with what differs: algorithm, seed, split (NB: nonoverlapping-balanced), further settings, \
+scenario. Filter as in \
 `tags.algorithm LIKE "ocfl%" AND tags.clients = "15"`.
 - Sections: `clustering` (against the hidden groups), `clients` (tests of the clusters' models: \
 *personalised* on a client's own images, *generalised* on the server's), `training`, `cost`.
