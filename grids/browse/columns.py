@@ -170,7 +170,9 @@ def check_columns(columns: Sequence[str], rows: Sequence[Row], option: str) -> N
     for column in columns:
         if column in known or any(column in row.recorded for row in rows):
             continue
-        near = hint(column, {*known, *(name for row in rows[:1] for name in row.recorded)}, SHORT_NAMES)
+        names = {*known, *(name for row in rows for name in row.recorded)}
+        inner = {key.rpartition(".")[2]: key for key in keys if rows and rows[0].value(key) is not None}
+        near = hint(column, names, SHORT_NAMES, inner)
         raise ConfigError(
             f"{option}: unknown column '{column}'; {near}allowed: a key of a run (training.rounds), a score "
             f"({', '.join(list(RESULT_COLUMNS)[:3])}), a recorded number (temperature); `--columns all "
