@@ -65,7 +65,7 @@ def run_name(config: RunConfig, axes: Sequence[str] = ()) -> str:
 
 
 def tags(config: RunConfig, grid_name: str, axes: Sequence[str] = ()) -> dict[str, str]:
-    """Return a tag for each axis, for the UI's filter, and the versions that the run was made with.
+    """Return a tag for each axis, for the UI's filter.
 
     `axes` are the grid's further axes; their tags have the names of the keys, as `training.local_epochs`.
     Those that are settings of the algorithm together are the tag `variant`: `round 6, threshold 0.4`.
@@ -77,9 +77,13 @@ def tags(config: RunConfig, grid_name: str, axes: Sequence[str] = ()) -> dict[st
         "model": config.model,
         **dict(pairs_of(config, (*AXES, *axes))),
         **({"variant": variant} if (variant := variant_of(config, settings)) else {}),
-        **(ARCHIVE if is_archived(config) else origin()),
-        **source(grid_name),
     }
+
+
+def made_by(grid_name: str, config: RunConfig | None = None) -> dict[str, str]:
+    """Return the tags that say what makes a run, or without `config` the grid's own: this command, here."""
+    is_ours = config is None or not is_archived(config)
+    return {**(origin() if is_ours else ARCHIVE), **source(grid_name)}
 
 
 def source(grid_name: str) -> dict[str, str]:
