@@ -12,9 +12,11 @@ from fedgrid.tracking.scoring.run import SETTING_OF_ALGORITHM, Run
 from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study, plain, slug
 from fedgrid.tracking.tables.cells import explained, over_scenarios, split_name
-from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, embolden
+from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, embolden
 
 ALGORITHM = "algorithm"
+IDLE = ""
+"""Stands for the value of a key that has no effect on a run, such as `split.alpha` on label-skew."""
 USUAL = "personalised_accuracy"
 WORDS = {"dataset": "data set"}
 PLURALS = {"dataset": "data sets", "clients": "numbers of clients", "split": "splits"}
@@ -32,7 +34,10 @@ class Layout:
 
     def places(self, run: Run) -> tuple[Place, Place]:
         """Return the row and the column of a run."""
-        row, column = (tuple(str(value_on(run, axis)) for axis in axes) for axes in (self.rows, self.columns))
+        row, column = (
+            tuple(IDLE if axis in run.idle else str(value_on(run, axis)) for axis in axes)
+            for axes in (self.rows, self.columns)
+        )
         return row, column
 
     def compared_within(self, row: Place, column: Place) -> Place:
@@ -133,7 +138,7 @@ def _sides(layout: Layout) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _ordered(study: Study, axes: Sequence[str], side: int, layout: Layout) -> list[Place]:
     """Return the rows or columns that have a run, in the order of the axes' values."""
     there = {layout.places(run)[side] for run in study.runs}
-    return [place for place in product(*(values_of(study, axis) for axis in axes)) if place in there]
+    return [place for place in product(*((IDLE, *values_of(study, axis)) for axis in axes)) if place in there]
 
 
 def _cells(
@@ -196,14 +201,18 @@ def _marked(cell: Cell, difference: float, p: float, measure: Measure) -> Cell:
 def _column(layout: Layout, place: Place, measure: Measure, measures: Sequence[Measure]) -> Column:
     """Return a column's heading: the values of its axes, and the score if there are several or no axis."""
     scores = [measure.name] if len(measures) > 1 or not place else []
-    *group, name = [*map(_label, layout.columns, place), *scores]
+    *group, name = [*_labels(layout.columns, place), *scores] or [NONE]
     return Column(name, ", ".join(group))
 
 
 def _row(layout: Layout, study: Study, place: Place, cells: Sequence[Cell]) -> Row:
-    *section, name = map(_label, layout.rows, place)
+    *section, name = _labels(layout.rows, place) or [NONE]
     is_reference = ALGORITHM in layout.rows and place[layout.rows.index(ALGORITHM)] in study.references
     return Row(name, tuple(cells), ", ".join(section), is_reference=is_reference)
+
+
+def _labels(axes: Sequence[str], place: Place) -> list[str]:
+    return [_label(axis, value) for axis, value in zip(axes, place, strict=True) if value != IDLE]
 
 
 def _label(axis: str, value: str) -> str:
