@@ -141,8 +141,10 @@ def blank(plate: Plate, folder: Path, styles: object) -> None:
         (folder / f"{plate.name}.{suffix}").write_text('<svg viewBox="0 0 9 9"></svg>')
 
 
-def test_tests_of_other_commands_are_there() -> None:
-    assert [path for path in ELSEWHERE.values() if not (ROOT / "tests" / path).is_file()] == []
+@pytest.mark.parametrize(("command", "path"), ELSEWHERE.items())
+def test_test_of_another_command_has_all_of_its_words(command: str, path: str) -> None:
+    text = (ROOT / "tests" / path).read_text()
+    assert [word for word in re.findall("[a-z]+", command) if not re.search(rf"\b{word}\b", text)] == []
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
