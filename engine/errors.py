@@ -151,18 +151,27 @@ def unknown_key(
     """
     allowed = list(allowed)
     inside = f" in {where}" if where else ""
-    names = {**inner, **{name: name for name in allowed}}
-    near = get_close_matches(ABBREVIATIONS.get(given, given), names, n=1)
-    meant = f"did you mean '{names[near[0]]}'? " if near else ""
+    meant = hint(given, allowed, inner=inner)
     return ConfigError(f"unknown key '{given}'{inside}; {meant}allowed: {', '.join(allowed)}", key)
 
 
-def hint(given: str, known: Iterable[str], also: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return a question with the nearest known name, empty if none is near; `also` is as in `unknown`."""
-    known, other = list(known), also.get(given.lower())
-    near = [other] if other in known else get_close_matches(given, known, n=1)
-    near = near or get_close_matches(given.lower(), known, n=1)
-    return f"did you mean '{near[0]}'? " if near else ""
+def hint(
+    given: str,
+    known: Iterable[str],
+    also: Mapping[str, str] = MappingProxyType({}),
+    inner: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Return a question with the nearest known name, empty if none is near.
+
+    `also` is as in `unknown`, `inner` as in `unknown_key`.
+    """
+    known = list(known)
+    other = {name: meant for name, meant in also.items() if meant in known}
+    names = {**inner, **other, **{name: name for name in known}}
+    exact = next((word for word in (ABBREVIATIONS.get(given), given.lower()) if word in names), None)
+    near = [exact] if exact else get_close_matches(given, names, n=1)
+    near = near or get_close_matches(given.lower(), names, n=1)
+    return f"did you mean '{names[near[0]]}'? " if near else ""
 
 
 @contextmanager

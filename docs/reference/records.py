@@ -66,6 +66,7 @@ FOLDER = {
     "scores.json": "The final scores.",
     "done.json": "The mark of a finished run, with the checksums of its files.",
     "mlflow.json": "That MLflow has all rounds, and which store.",
+    "tags.json": "Your note and tags (`fedgrid tag`).",
     "log.txt": "When it started and ended, and its warnings.",
 }
 HEADER = ("column", "type", "meaning")

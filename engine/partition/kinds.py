@@ -129,6 +129,17 @@ def kind_of(split: str) -> SplitKind:
     return KINDS[split]
 
 
+def idle_options(split: str) -> list[str]:
+    """Return the fields of `Split` that have no effect on a kind, but on others.
+
+    Raises:
+        ConfigError: no kind has that name.
+    """
+    acting = kind_of(split).OPTIONS
+    every = dict.fromkeys(option for kind in KINDS.values() for option in kind.OPTIONS)
+    return [option for option in every if option not in acting]
+
+
 def transform_of(split: Split, num_classes: int) -> GroupTransform | None:
     """Return what a hidden group, from 0, does to the images of its clients; None if it does nothing."""
     transform = kind_of(split.kind).TRANSFORM
@@ -144,10 +155,9 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         ConfigError: an option of another kind, or settings that do not fit; with its key.
     """
     kind = kind_of(scenario.split)
-    for option in dict.fromkeys(option for other in KINDS.values() for option in other.OPTIONS):
+    for option in idle_options(scenario.split):
         given = getattr(split, option)
-        usual = (Split.model_fields[option].get_default(), kind.DEFAULTS.get(option))
-        if option not in kind.OPTIONS and given not in usual:
+        if given not in (Split.model_fields[option].get_default(), kind.DEFAULTS.get(option)):
             owners = ", ".join(name for name, other in KINDS.items() if option in other.OPTIONS)
             raise ConfigError(
                 f"split.{option} = {given} has no effect with split {scenario.split}, "

@@ -57,7 +57,14 @@ class Attack(Analysis):
     folder = "attacks"
 
     def jobs(self, runs: Sequence[RunConfig], asked: Attacking, context: Context) -> Sequence[Job]:
-        """Return a job for each run; after its last round it is the same with the round's number."""
+        """Return a job for each run; after its last round it is the same with the round's number.
+
+        Raises:
+            ConfigError: no run has the round.
+        """
+        greatest = max((run.training.rounds for run in runs), default=0)
+        if runs and asked.round is not None and asked.round > greatest:
+            raise ConfigError(f"--round {asked.round}: no run has more than {greatest} rounds")
         found = []
         for run in runs:
             is_last = asked.round in (None, run.training.rounds)

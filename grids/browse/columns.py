@@ -9,6 +9,7 @@ from fedgrid.engine.errors import ConfigError, hint
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.display.tables import RESULT_COLUMNS
+from fedgrid.grids.mlflow_log.annotations import Annotations, annotations_of
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_of
 from fedgrid.grids.presets.variants import variant_of, variant_settings
 from fedgrid.grids.results.asked import SUPERSEDED
@@ -22,6 +23,8 @@ FINISHED, FAILED, DAMAGED, WAITING = "finished", "failed", "damaged", "not start
 ALL = "all"
 """Stands for every column whose value is known without reading a run's records."""
 IDENTITY = ("run", "run_id", "state", SUPERSEDED, "scenario", "variant", "folder")
+NOTE, TAG = "note", "tags."
+"""What the user has written on a run: a column, and the beginning of one for each tag, as in MLflow."""
 TIMES = ("seconds", "uncached_seconds", "rounds_computed", "peak_memory_mb")
 
 
@@ -54,6 +57,10 @@ class Row:
         for known in (self._identity, self.scores):
             if column in known:
                 return known[column]
+        if column == NOTE:
+            return self.annotations.note or None
+        if column.startswith(TAG):
+            return self.annotations.tags.get(column.removeprefix(TAG))
         if column in TIMES:
             return getattr(self._times, column) if self.is_finished else None
         if column in axis_keys([self.config]):
@@ -97,6 +104,11 @@ class Row:
         return {name: values[-1].item() for name, values in measured.items() if len(values)}
 
     @cached_property
+    def annotations(self) -> Annotations:
+        """The user's note and tags."""
+        return annotations_of(self.folder)
+
+    @cached_property
     def _times(self) -> Times:
         self._storage.pull(self.folder.name, only="timings")
         return times_of(self.folder)
@@ -138,7 +150,13 @@ def all_columns(rows: Sequence[Row]) -> list[str]:
     scores = {name: None for row in rows for name in row.scores}
     keys = axis_keys(row.config for row in rows)
     settings = [key for key in keys if any(row.value(key) is not None for row in rows)]
-    return list(dict.fromkeys([*IDENTITY, *settings, *scores, *TIMES]))
+    return list(dict.fromkeys([*IDENTITY, *_written(rows), *settings, *scores, *TIMES]))
+
+
+def _written(rows: Sequence[Row]) -> list[str]:
+    """Return the columns of the user's notes and tags, of which some run has a value."""
+    tags = dict.fromkeys(f"{TAG}{key}" for row in rows for key in row.annotations.tags)
+    return [*([NOTE] if any(row.annotations.note for row in rows) else []), *tags]
 
 
 def check_columns(columns: Sequence[str], rows: Sequence[Row], option: str) -> None:
@@ -148,11 +166,13 @@ def check_columns(columns: Sequence[str], rows: Sequence[Row], option: str) -> N
         ConfigError: if one is unknown; names the nearest, and how to see all.
     """
     keys = axis_keys(row.config for row in rows)
-    known = {*IDENTITY, *TIMES, *keys, *(name for row in rows for name in row.scores)}
+    known = {*IDENTITY, *TIMES, *keys, NOTE, *_written(rows), *(name for row in rows for name in row.scores)}
     for column in columns:
         if column in known or any(column in row.recorded for row in rows):
             continue
-        near = hint(column, {*known, *(name for row in rows[:1] for name in row.recorded)}, SHORT_NAMES)
+        names = {*known, *(name for row in rows for name in row.recorded)}
+        inner = {key.rpartition(".")[2]: key for key in keys if rows and rows[0].value(key) is not None}
+        near = hint(column, names, SHORT_NAMES, inner)
         raise ConfigError(
             f"{option}: unknown column '{column}'; {near}allowed: a key of a run (training.rounds), a score "
             f"({', '.join(list(RESULT_COLUMNS)[:3])}), a recorded number (temperature); `--columns all "

@@ -14,7 +14,7 @@ from fedgrid.engine.errors import FedgridError
 from fedgrid.engine.run_folder import LOG, RunFolder
 from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.browse.columns import Row, rows_of
+from fedgrid.grids.browse.columns import NOTE, Row, rows_of
 from fedgrid.grids.display.tables import RESULT_COLUMNS
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys, value_of
 from fedgrid.regular_files import check_regular
@@ -46,6 +46,8 @@ def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir
         "state": row.state,
         "cause": failure.cause if failure else None,
         "grids": list(grids),
+        "note": row.value(NOTE),
+        "tags": dict(row.annotations.tags),
         "axes": {axis: value_of(config, axis) for axis in AXES},
         "model": config.model,
         "changed": _changed(config, data_dir),

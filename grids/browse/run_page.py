@@ -15,6 +15,7 @@ from fedgrid.grids.browse.run_facts import CURVES, shown_rounds
 from fedgrid.grids.browse.runs import cell
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import RESULT_COLUMNS, choice_table, duration
+from fedgrid.grids.mlflow_log.annotations import Annotations
 from fedgrid.grids.presets.axis_keys import text_of
 from fedgrid.grids.round_cache.table import readable_size
 
@@ -38,6 +39,8 @@ def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> N
     in_grids = f"; in {', '.join(facts['grids'])}" if facts["grids"] else ""
     say(f"{facts['run']}  ({facts['run_id']}{in_grids})")
     say(f"{facts['state']}: {facts['cause']}" if facts["cause"] else _pace(facts))
+    for text in Annotations(facts["note"] or "", facts["tags"]).lines():
+        say(text)
     say()
     say(_settings(facts))
     if facts["round"]:

@@ -13,9 +13,11 @@ from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.registry import DATASETS
 from fedgrid.engine.format import DamagedFile
 from fedgrid.engine.integrity.made_with import IMAGES, MADE_WITH, Parts, parts_of
+from fedgrid.grids.mlflow_log.annotations import annotations_of
 from fedgrid.grids.mlflow_log.tags import described
 from fedgrid.redaction import in_markdown
 from fedgrid.tracking.mlflow.dataset_input import DatasetInput
+from fedgrid.tracking.mlflow.notes import Annotation
 from fedgrid.tracking.mlflow.view import VIEW_KEY
 
 ScoresAsDict: TypeAlias = Mapping[str, Any]
@@ -30,7 +32,8 @@ def of_grid(name: str, experiment_id: str) -> str:
 - [The prepared view](#/experiments/{experiment_id}/runs?viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART) \
 draws curves, a group of runs for each algorithm and further axis; the icon above them shows the list. \
 `fedgrid ui {grid}` opens it.
-- Names begin with what differs: algorithm, seed, further settings, scenario. Filter as in \
+- Names begin with what differs: algorithm, seed, split (NB: nonoverlapping-balanced), further settings, \
+scenario. Filter as in \
 `tags.algorithm LIKE "ocfl%" AND tags.clients = "15"`.
 - Sections: `clustering` (against the hidden groups), `clients` (tests of the clusters' models: \
 *personalised* on a client's own images, *generalised* on the server's), `training`, `cost`.
@@ -56,6 +59,12 @@ def of_run_ended(config: RunConfig, figures: Sequence[Path], mlflow_run_id: str)
     return "\n\n".join(
         [what(config), *idle_settings(config).values(), *(_figure(path, mlflow_run_id) for path in figures)]
     )
+
+
+def annotation(folder: Path) -> Annotation:
+    """Return the user's note, which is plain text, and tags of the run in a folder."""
+    found = annotations_of(folder)
+    return Annotation("\n".join(map(in_markdown, found.note.split("\n"))), found.tags)
 
 
 def dataset_of(config: RunConfig, folder: Path) -> DatasetInput:

@@ -16,7 +16,7 @@ from fedgrid.engine.storage.storage_id import id_of
 from fedgrid.grids.mlflow_log import notes
 from fedgrid.grids.mlflow_log.mark import mark, unmark
 from fedgrid.grids.mlflow_log.own_store import make_ready
-from fedgrid.grids.mlflow_log.tags import described, metrics, origin, run_name, source, tags, totals
+from fedgrid.grids.mlflow_log.tags import described, made_by, metrics, run_name, tags, totals
 from fedgrid.grids.results.times import round_ends, started_ms
 from fedgrid.tracking.mlflow.notes import noted
 from fedgrid.tracking.mlflow.runs import TOTALS, Experiment, LoggedRun, Status
@@ -59,6 +59,8 @@ class Writer:
         self._searched = searched
         self._storage = storage
         self._artifacts = artifacts
+        self.is_launch = True
+        """Whether runs are made, rather than logged later: what made those that the store has stays then."""
         self._experiment: Experiment | None = None
         self._parent: LoggedRun | None = None
 
@@ -66,9 +68,10 @@ class Writer:
         """Find or create the store, the experiment and the grid's own run, with its preset's `text`."""
         self._connected()
         if self._parent is None:
-            given = {"grid": self._grid_name, **origin(), **source(self._grid_name)}
-            if PARENT not in self._connected().entries:
-                given |= noted(notes.of_metrics())
+            is_known = PARENT in self._connected().entries
+            made = made_by(self._grid_name) if self.is_launch or not is_known else {}
+            given = {"grid": self._grid_name, **made}
+            given |= {} if is_known else noted(notes.of_metrics())
             self._parent = self._connected().start(PARENT, self._grid_name, given, {})
             self.describe()
             if text:
@@ -110,9 +113,18 @@ class Writer:
         return added
 
     def has(self, config: RunConfig, status: Status, rounds: int) -> bool:
-        """Return whether the store has a run with this status and this many rounds."""
+        """Return whether the store has a run with this status, this many rounds, and its note and tags."""
         entry = self._connected().entries.get(config.run_id)
-        return entry is not None and (entry.status, entry.rounds) == (status, rounds)
+        own = notes.annotation(folder_of(self._storage, config)).mark
+        return entry is not None and (entry.status, entry.rounds, entry.annotated) == (status, rounds, own)
+
+    def annotate(self, config: RunConfig) -> bool:
+        """Log the user's note and tags of a run; return whether the store has the run."""
+        entry = self._connected().entries.get(config.run_id)
+        if entry is not None:
+            own = notes.annotation(folder_of(self._storage, config))
+            self._connected().describe_run(entry, None, own)
+        return entry is not None
 
     def has_ended(self, status: Status) -> bool:
         """Return whether the store has the grid's own run, with this status."""
@@ -207,6 +219,7 @@ class Writer:
         assert self._parent is not None
         given = {
             **tags(config, self._grid_name, self._axes),
+            **(made_by(self._grid_name, config) if self.is_launch or entry is None else {}),
             "mlflow.parentRunId": self._parent.mlflow_run_id,
         }
         folder = folder_of(self._storage, config)
@@ -228,7 +241,8 @@ class Writer:
         with _figures(folder, status) as drawn:
             experiment.log_artifacts(entry, drawn, "figures")
         experiment.log_totals(entry, totals(folder))
-        experiment.describe_run(entry, notes.of_run_ended(config, drawn, entry.mlflow_run_id))
+        description = notes.of_run_ended(config, drawn, entry.mlflow_run_id)
+        experiment.describe_run(entry, description, notes.annotation(folder))
         experiment.finish(entry, status, _ended_ms(folder, entry.rounds))
         if status == "FINISHED":
             mark(self._uri, folder, entry.mlflow_run_id, entry.rounds)

@@ -26,6 +26,7 @@ def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str) -> tu
     Raises:
         RunError: if the store fails; what was added before stays.
     """
+    log.writer.is_launch = False
     ended = [(config, status_of(folder_of(storage, config))) for config in runs]
     of_grid: Status = "FINISHED" if all(status == "FINISHED" for _, status in ended) else "KILLED"
     try:
@@ -34,7 +35,6 @@ def sync(runs: Sequence[RunConfig], storage: Path, log: RunLog, text: str) -> tu
             for config, status in ended
             if status is not None and not _has(log, config, status, folder_of(storage, config))
         ]
-        # The grid's own run names the command that wrote it: with nothing to add it stays that of the launch.
         if not lacking and log.writer.has_ended(of_grid):
             return 0, 0
         log.writer.connect(text)

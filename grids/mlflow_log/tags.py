@@ -49,8 +49,8 @@ def metrics(scores: Mapping[str, Any]) -> Metrics:
 def run_name(config: RunConfig, axes: Sequence[str] = ()) -> str:
     """Return a run's name in MLflow, which begins with what tells runs apart: lists show 20 characters.
 
-    `ocfl-hdbscan s0, rounds 5, digits-15 nonoverlapping-balanced`. `axes` as of `tags`; the last word of
-    one is enough, unless two end alike.
+    `ocfl-hdbscan s0 NB, rounds 5, digits-15`: of a split with several words the initials, as in the papers;
+    the tag `split` has them whole. `axes` as of `tags`; the last word of one is enough, unless two end alike.
     """
     last = Counter(axis.rpartition(".")[2] for axis in axes)
     own = [
@@ -58,12 +58,14 @@ def run_name(config: RunConfig, axes: Sequence[str] = ()) -> str:
         for axis, value in pairs_of(config, axes)
         for word in [axis.rpartition(".")[2]]
     ]
-    scenario = f"{config.short_dataset}-{config.clients} {config.split.kind}"
-    return ", ".join([f"{config.algorithm['name']} s{config.seed}", *own, scenario])
+    kind = config.split.kind
+    split = "".join(word[0] for word in kind.split("-")).upper() if "-" in kind else kind
+    begin = f"{config.algorithm['name']} s{config.seed} {split}"
+    return ", ".join([begin, *own, f"{config.short_dataset}-{config.clients}"])
 
 
 def tags(config: RunConfig, grid_name: str, axes: Sequence[str] = ()) -> dict[str, str]:
-    """Return a tag for each axis, for the UI's filter, and the versions that the run was made with.
+    """Return a tag for each axis, for the UI's filter.
 
     `axes` are the grid's further axes; their tags have the names of the keys, as `training.local_epochs`.
     Those that are settings of the algorithm together are the tag `variant`: `round 6, threshold 0.4`.
@@ -75,9 +77,13 @@ def tags(config: RunConfig, grid_name: str, axes: Sequence[str] = ()) -> dict[st
         "model": config.model,
         **dict(pairs_of(config, (*AXES, *axes))),
         **({"variant": variant} if (variant := variant_of(config, settings)) else {}),
-        **(ARCHIVE if is_archived(config) else origin()),
-        **source(grid_name),
     }
+
+
+def made_by(grid_name: str, config: RunConfig | None = None) -> dict[str, str]:
+    """Return the tags that say what makes a run, or without `config` the grid's own: this command, here."""
+    is_ours = config is None or not is_archived(config)
+    return {**(origin() if is_ours else ARCHIVE), **source(grid_name)}
 
 
 def source(grid_name: str) -> dict[str, str]:

@@ -12,11 +12,12 @@ from dataclasses import replace
 from fedgrid.algorithms import registry
 from fedgrid.engine.configuration.idle_settings import idle_lines
 from fedgrid.engine.configuration.run_config import RunConfig
+from fedgrid.engine.partition.kinds import idle_options
 from fedgrid.engine.records import ROUND_NUMBERS
 from fedgrid.engine.run_folder import RunFolder, folder_of
 from fedgrid.engine.storage.atomic import ASIDE
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.presets.axis_keys import axis_keys
+from fedgrid.grids.presets.axis_keys import SPLIT, axis_keys
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.asked import SUPERSEDED, superseded_words
 from fedgrid.grids.results.axes import further_axes, name_of, naming_keys, pairs_of
@@ -106,6 +107,7 @@ def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
             method=registry.title(config.algorithm["name"]),
             axes=pairs_of(config, axes),
             keys=dict(pairs_of(config, every)),
+            idle=frozenset(f"{SPLIT}.{option}" for option in idle_options(config.split.kind)),
             is_archived=is_archived(config),
             is_reference=registry.is_reference(config.algorithm["name"]),
         )

@@ -39,7 +39,7 @@ ELSEWHERE = {
 """How a command begins that needs a server, a running grid or other files -> the test that runs it."""
 PLANNED = ("run", "search", "arena", "explain", "attack", "analyse")
 """Commands that take `--dry-run`."""
-OF_GRIDS = ("status", "report", "table", "compare", "show", "cite", "runs")
+OF_GRIDS = ("status", "report", "table", "compare", "show", "tag", "cite", "runs")
 SMALL = "quickstart"
 
 
@@ -134,8 +134,10 @@ def images(folder: str, classes: tuple[str, ...], groups: tuple[str, ...] = ("",
                     Image.fromarray(random.integers(0, 255, (64, 64), np.uint8)).save(to / f"{number}.png")
 
 
-def test_tests_of_other_commands_are_there() -> None:
-    assert [path for path in ELSEWHERE.values() if not (ROOT / "tests" / path).is_file()] == []
+@pytest.mark.parametrize(("command", "path"), ELSEWHERE.items())
+def test_test_of_another_command_has_all_of_its_words(command: str, path: str) -> None:
+    text = (ROOT / "tests" / path).read_text()
+    assert [word for word in re.findall("[a-z]+", command) if not re.search(rf"\b{word}\b", text)] == []
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -128,7 +128,7 @@ def test_quickstart_mlflow_runs_have_names_tags_and_artifacts(runs):
     assert {run.data.tags["algorithm"] for run in found} >= {"fedavg", "sattler", "ocfl-hdbscan"}
     for run in found:
         tags = run.data.tags
-        assert run.info.run_name == f"{tags['algorithm']} s0, digits-15 nonoverlapping-balanced"
+        assert run.info.run_name == f"{tags['algorithm']} s0 NB, digits-15"
         assert tags["scenario"] == "digits-15-nonoverlapping-balanced"
         assert (tags["seed"], len(tags["fedgrid.run_id"])) == ("0", 12)
         assert tags["commit"]

@@ -112,3 +112,7 @@ def test_unknown_names_list_the_nearest_and_all_known():
 def test_hint_is_empty_if_no_name_is_near():
     assert hint("mnits", ["mnist", "digits"]) == "did you mean 'mnist'? "
     assert hint("x", ["mnist", "digits"]) == ""
+    assert hint("lr", ["seed"], inner={"learning_rate": "training.learning_rate"}) == (
+        "did you mean 'training.learning_rate'? "
+    )
+    assert hint("acuracy", ["ari", "pa"], {"accuracy": "pa"}) == "did you mean 'pa'? "

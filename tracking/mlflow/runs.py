@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.dataset_input import DatasetInput
 from fedgrid.tracking.mlflow.names import flatten
-from fedgrid.tracking.mlflow.notes import is_ours, noted
+from fedgrid.tracking.mlflow.notes import ANNOTATED_TAG, NO_ANNOTATION, Annotation, is_ours, noted
 from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line
 from fedgrid.tracking.mlflow.view import VIEW_TAG
 
@@ -58,6 +58,8 @@ class LoggedRun:
     described: bool = False
     """Whether the parameters are logged."""
     has_dataset: bool = False
+    annotated: str = ""
+    """The `Annotation.mark` that it has."""
     opened: bool = False
     """Whether this process has set it to RUNNING and not finished it yet."""
 
@@ -195,9 +197,8 @@ class Experiment:
         File by file: MLflow replaces a file, but of a folder's it sets the times, as only their owner may.
         """
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            self.log_artifacts(
-                entry, [path], (PurePosixPath(name) / path.parent.relative_to(folder)).as_posix()
-            )
+            place = PurePosixPath(name) / path.parent.relative_to(folder)
+            self.log_artifacts(entry, [path], place.as_posix())
 
     def log_text(self, entry: LoggedRun, text: str, name: str) -> None:
         """Upload a text file."""
@@ -212,12 +213,17 @@ class Experiment:
         with one_line(self._uri):
             self._client.log_batch(entry.mlflow_run_id, tags=marks)
 
-    def describe_run(self, entry: LoggedRun, note: str) -> None:
-        """Set a run's description in Markdown, unless the user has written one."""
+    def describe_run(self, entry: LoggedRun, text: str | None, own: Annotation = NO_ANNOTATION) -> None:
+        """Set what the user has written on a run outside MLflow, and, unless `text` is None, its description.
+
+        A description that he has written in MLflow stays.
+        """
         with one_line(self._uri):
             there = self._client.get_run(entry.mlflow_run_id).data.tags
-        if is_ours(there):
-            self.set_tags(entry, noted(note))
+            for key in own.outdated(there):
+                self._client.delete_tag(entry.mlflow_run_id, key)
+        self.set_tags(entry, own.tags_of(there, text))
+        entry.annotated = own.mark
 
     def describe(self, note: str, view: str) -> None:
         """Set the experiment's description, unless the user has written one, and its prepared view."""
@@ -286,6 +292,7 @@ def _entries(client: Any, experiment_id: str, storage_id: str) -> dict[str, Logg
                 entry.rounds = int(has.get(ROUND, 0))
                 entry.totals = {name: has[name] for name in TOTALS if name in has}
                 entry.described = bool(run.data.params)
+                entry.annotated = run.data.tags.get(ANNOTATED_TAG, "")
                 entry.has_dataset = bool(run.inputs and run.inputs.dataset_inputs)
                 entries[run_id] = entry
         token = page.token

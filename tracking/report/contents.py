@@ -76,13 +76,18 @@ def report_page(
     return Page(f"Report of {study.name}", _facts(study), tuple(sections))
 
 
-def comparison_page(one: Study, other: Study) -> Page:
-    """Return the comparison of two grids."""
+def comparison_page(one: Study, other: Study, scores: Sequence[str] = ()) -> Page:
+    """Return the comparison of two grids, by these scores alone if any is named.
+
+    Raises:
+        ValueError: neither grid has such a score.
+    """
+    chosen = [measures.measure_named(score, one, other) for score in scores] or comparison.MEASURES
     facts = tuple(
         (study.name, f"{len(study.finished)} of {len(study.runs)} runs finished") for study in (one, other)
     )
     lacking = tuple(_lacking(study) for study in (one, other) if study.unfinished)
-    return Page(f"{one.name} beside {other.name}", facts, (_beside(one, other), *lacking))
+    return Page(f"{one.name} beside {other.name}", facts, (_beside(one, other, chosen), *lacking))
 
 
 def _facts(study: Study) -> tuple[tuple[str, str], ...]:
@@ -197,8 +202,8 @@ def _lacking(study: Study) -> Section:
     return Section(f"lacking-{plain(study.name)}", f"Not finished: {study.name}", items=(table,))
 
 
-def _beside(one: Study, other: Study) -> Section:
-    return Section("beside", f"{one.name} beside {other.name}", items=comparison.compare(one, other))
+def _beside(one: Study, other: Study, chosen: Sequence[measures.Measure] = comparison.MEASURES) -> Section:
+    return Section("beside", f"{one.name} beside {other.name}", items=comparison.compare(one, other, chosen))
 
 
 def _temperature(study: Study) -> Section:

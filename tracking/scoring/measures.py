@@ -7,11 +7,15 @@ scenarios; a curve of `tracking.scoring.scores.curves` becomes a measure by `mea
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
-from math import isnan
+from math import isnan, nan
 
 from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study
+
+ACRONYMS = ("ari", "ami", "f1", "pf1", "gf1")
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,37 @@ def last_round(name: str, curve: str, *, highest: bool | None = True) -> Measure
 def last_rounds(name: str, curve: str, count: int) -> Measure:
     """Return the mean of a curve over the last `count` rounds, as Prigent et al. report it (5, or 20)."""
     return Measure(name, partial(RunResult.mean, curve=curve, last=count))
+
+
+def measure_named(score: str, *studies: Study) -> Measure:
+    """Return the measure of a score: the last value of a curve, or a number of `RunResult.scores`.
+
+    Raises:
+        ValueError: no study has it; names the nearest.
+    """
+    results = [result for study in studies for result in study.finished[:1]]
+    curves = {name for result in results for name in result.curves}
+    if score in DECLARED or score in curves:
+        return last_round(
+            words_of(score), score, highest=DECLARED[score].highest if score in DECLARED else None
+        )
+    known = dict.fromkeys((*DECLARED, *(name for each in results for name in (*each.curves, *each.scores))))
+    if score not in known:
+        near = get_close_matches(score, known, 1)
+        others = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        raise ValueError(f"no score '{score}'; {others}")
+    return Measure(words_of(score), lambda result: _final(result, score), None)
+
+
+def words_of(score: str) -> str:
+    """Return a score as a heading has it: `personalised accuracy`, `ARI`."""
+    words = score.split("_")
+    return " ".join(word.upper() if word in ACRONYMS else word for word in words)
+
+
+def _final(result: RunResult, score: str) -> float:
+    value = result.scores.get(score)
+    return nan if value is None else float(value)
 
 
 def recorded(study: Study, known: Iterable[Measure]) -> tuple[Measure, ...]:

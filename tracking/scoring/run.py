@@ -56,6 +56,8 @@ class Run:
     """Size of a model as it is sent, four bytes an entry, buffers included; None if it was not asked for."""
     keys: Mapping[str, str] = field(default_factory=dict, compare=False)
     """The run's value of every key that can be an axis, whether or not the grid has it as one."""
+    idle: frozenset[str] = field(default=frozenset(), compare=False)
+    """Those keys that have no effect on this run's kind of split: they are in no table's heading."""
 
     @property
     def is_as_published(self) -> bool:
@@ -184,7 +186,9 @@ def read_result(run: Run, scores: Mapping[str, Any], known: Collection[str] | No
     )
 
 
-FIELDS = {each.name: (each.name,) for each in fields(Run) if each.name not in ("axes", "keys", "folder")} | {
+FIELDS = {
+    each.name: (each.name,) for each in fields(Run) if each.name not in ("axes", "keys", "idle", "folder")
+} | {
     "algorithm": ("algorithm", "method", "published"),
     "split": ("split", "split_in_words"),
     "setting": ("setting",),

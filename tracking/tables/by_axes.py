@@ -2,24 +2,24 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from itertools import product
-from math import isnan, nan
+from math import isnan
 
 from fedgrid.tracking.scoring.axes import FIELDS, along, axes_of, axis_named, value_on, values_of
-from fedgrid.tracking.scoring.measures import Measure, last_round
+from fedgrid.tracking.scoring.measures import Measure, measure_named, words_of
 from fedgrid.tracking.scoring.paired_tests import ALPHA, LEAST_SEEDS, by_seed, holm, seeds_test
-from fedgrid.tracking.scoring.run import SETTING_OF_ALGORITHM, Run, RunResult
+from fedgrid.tracking.scoring.run import SETTING_OF_ALGORITHM, Run
 from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study, plain, slug
 from fedgrid.tracking.tables.cells import explained, over_scenarios, split_name
-from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, embolden
+from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, embolden
 
 ALGORITHM = "algorithm"
+IDLE = ""
+"""Stands for the value of a key that has no effect on a run, such as `split.alpha` on label-skew."""
 USUAL = "personalised_accuracy"
 WORDS = {"dataset": "data set"}
 PLURALS = {"dataset": "data sets", "clients": "numbers of clients", "split": "splits"}
-ACRONYMS = ("ari", "ami", "f1", "pf1", "gf1")
 
 Place = tuple[str, ...]
 """Values of the axes of rows or columns."""
@@ -34,7 +34,10 @@ class Layout:
 
     def places(self, run: Run) -> tuple[Place, Place]:
         """Return the row and the column of a run."""
-        row, column = (tuple(str(value_on(run, axis)) for axis in axes) for axes in (self.rows, self.columns))
+        row, column = (
+            tuple(IDLE if axis in run.idle else str(value_on(run, axis)) for axis in axes)
+            for axes in (self.rows, self.columns)
+        )
         return row, column
 
     def compared_within(self, row: Place, column: Place) -> Place:
@@ -61,7 +64,9 @@ def by_axes(
         ValueError: there is no such score, axis or algorithm; algorithms would be averaged; or there are too
             few seeds to pair.
     """
-    measures = [_measure(study, name, tested=against is not None) for name in scores]
+    measures = [measure_named(name, study) for name in scores]
+    if against is not None:
+        _check_testable(scores, measures)
     layout = _layout(study, rows, columns)
     part = study
     for axis in (*layout.rows, *layout.columns):
@@ -94,25 +99,10 @@ def by_axes(
     return explained(table, part)
 
 
-def _measure(study: Study, score: str, *, tested: bool) -> Measure:
-    """Return the measure of a score: the last value of a curve, or a number of `RunResult.scores`."""
-    highest = DECLARED[score].highest if score in DECLARED else None
-    if tested and highest is None:
-        raise ValueError(f"{score} cannot be tested: neither more nor less of it is known to be better")
-    for result in study.finished[:1]:
-        known = dict.fromkeys((*DECLARED, *result.curves, *result.scores))
-        if score not in known:
-            near = get_close_matches(score, known, 1)
-            others = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            raise ValueError(f"no score '{score}'; {others}")
-        if score not in DECLARED and score not in result.curves:
-            return Measure(_name(score), lambda result: _final(result, score), highest)
-    return last_round(_name(score), score, highest=highest)
-
-
-def _final(result: RunResult, score: str) -> float:
-    value = result.scores.get(score)
-    return nan if value is None else float(value)
+def _check_testable(scores: Sequence[str], measures: Sequence[Measure]) -> None:
+    for score, measure in zip(scores, measures, strict=True):
+        if measure.highest is None:
+            raise ValueError(f"{score} cannot be tested: neither more nor less of it is known to be better")
 
 
 def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> Layout:
@@ -148,7 +138,7 @@ def _sides(layout: Layout) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _ordered(study: Study, axes: Sequence[str], side: int, layout: Layout) -> list[Place]:
     """Return the rows or columns that have a run, in the order of the axes' values."""
     there = {layout.places(run)[side] for run in study.runs}
-    return [place for place in product(*(values_of(study, axis) for axis in axes)) if place in there]
+    return [place for place in product(*((IDLE, *values_of(study, axis)) for axis in axes)) if place in there]
 
 
 def _cells(
@@ -211,14 +201,18 @@ def _marked(cell: Cell, difference: float, p: float, measure: Measure) -> Cell:
 def _column(layout: Layout, place: Place, measure: Measure, measures: Sequence[Measure]) -> Column:
     """Return a column's heading: the values of its axes, and the score if there are several or no axis."""
     scores = [measure.name] if len(measures) > 1 or not place else []
-    *group, name = [*map(_label, layout.columns, place), *scores]
+    *group, name = [*_labels(layout.columns, place), *scores] or [NONE]
     return Column(name, ", ".join(group))
 
 
 def _row(layout: Layout, study: Study, place: Place, cells: Sequence[Cell]) -> Row:
-    *section, name = map(_label, layout.rows, place)
+    *section, name = _labels(layout.rows, place) or [NONE]
     is_reference = ALGORITHM in layout.rows and place[layout.rows.index(ALGORITHM)] in study.references
     return Row(name, tuple(cells), ", ".join(section), is_reference=is_reference)
+
+
+def _labels(axes: Sequence[str], place: Place) -> list[str]:
+    return [_label(axis, value) for axis, value in zip(axes, place, strict=True) if value != IDLE]
 
 
 def _label(axis: str, value: str) -> str:
@@ -239,16 +233,11 @@ def _meanings(scores: Sequence[str]) -> Iterator[str]:
     for score in scores:
         if score in DECLARED:
             yield (
-                f"{_capital(_name(score))}: {DECLARED[score].meaning}"
+                f"{_capital(words_of(score))}: {DECLARED[score].meaning}"
                 if scores[1:]
                 else DECLARED[score].meaning
             )
     yield "At the end of each run."
-
-
-def _name(score: str) -> str:
-    words = score.split("_")
-    return " ".join(word.upper() if word in ACRONYMS else word for word in words)
 
 
 def _capital(text: str) -> str:

@@ -53,7 +53,7 @@ class Pair:
         return over_seeds(self.one, measure), over_seeds(self.other, measure)
 
 
-def compare(one: Study, other: Study) -> tuple[Table, ...]:
+def compare(one: Study, other: Study, measures: Sequence[Measure] = MEASURES) -> tuple[Table, ...]:
     """Return one table per measure (data sets by algorithms), and one of all pairs.
 
     Algorithms are paired by name, and the rest by their row of the published tables. Cells with a finished
@@ -63,8 +63,8 @@ def compare(one: Study, other: Study) -> tuple[Table, ...]:
     pairs, unpaired = _pairs(one, other, names)
     remarks = _remarks(one, other, pairs, unpaired)
     return (
-        *(_of_measure(measure, pairs, (one.name, other.name), remarks) for measure in MEASURES),
-        _of_pairs(pairs, (one.name, other.name), remarks),
+        *(_of_measure(measure, pairs, (one.name, other.name), remarks) for measure in measures),
+        _of_pairs(pairs, measures, (one.name, other.name), remarks),
     )
 
 
@@ -189,16 +189,18 @@ def _joined(studies: Sequence[Study]) -> Study:
     )
 
 
-def _of_pairs(pairs: Sequence[Pair], names: tuple[str, str], remarks: str) -> Table:
+def _of_pairs(
+    pairs: Sequence[Pair], measures: Sequence[Measure], names: tuple[str, str], remarks: str
+) -> Table:
     return Table(
         "compare-scenarios",
         f"All pairs: {names[0]} and {names[1]}",
         f"{names[0]} / {names[1]}, means over seeds. –: no such score. {remarks}",
-        tuple(Column(measure.name) for measure in MEASURES),
+        tuple(Column(measure.name) for measure in measures),
         tuple(
             Row(
                 pair.algorithm,
-                tuple(_both(*pair.cells(measure), measure) for measure in MEASURES),
+                tuple(_both(*pair.cells(measure), measure) for measure in measures),
                 _title(pair.scenario),
             )
             for pair in pairs

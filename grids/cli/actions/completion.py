@@ -34,10 +34,15 @@ def grids(context: typer.Context, incomplete: str) -> list[str]:
     return sorted(name for name in names if name.startswith(incomplete))
 
 
-def grids_and_runs(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the grids and the runs of the storage, by their folders, that begin like this."""
+def runs(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the runs of the storage, by their folders, that begin like this; none of a URI."""
     names = (path.parent.name for path in _storage(context).glob("*/config.json"))
-    return grids(context, incomplete) + sorted(name for name in names if name.startswith(incomplete))
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def grids_and_runs(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the grids and the runs of the storage that begin like this."""
+    return grids(context, incomplete) + runs(context, incomplete)
 
 
 def grids_presets_and_files(context: typer.Context, incomplete: str) -> list[str]:

@@ -15,7 +15,7 @@ from fedgrid.engine.storage.hints import command
 from fedgrid.grids.analyses.report import sections
 from fedgrid.grids.archive import explanation_records
 from fedgrid.grids.cli.actions.analyses import shown_analyses
-from fedgrid.grids.cli.actions.studies import filtered, own_styles, read_study, report_name
+from fedgrid.grids.cli.actions.studies import filtered, folder_name, names_in, own_styles, read_study
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.display.tables import page_table
@@ -90,7 +90,7 @@ def write_report(
     grid = GridFolder(storage, name)
     steps.say("Computing the tables")
     page = _page(study, other, grid, storage, terms, plugins, published=against == PUBLISHED)
-    folder = to or grid.path / report_name(filters)
+    folder = to or grid.path / folder_name("report", filters)
     written = _write(page, folder, steps, styles)
     if to is None:
         _push(storage, folder, written)
@@ -124,22 +124,29 @@ def write_comparison(
     as_json: bool,
     console: Console,
     steps: Steps,
+    score: str | None = None,
 ) -> None:
     """Write two grids side by side, paired by scenario and algorithm.
 
+    With `score`, names with commas between them, only these are compared, in a folder of their own.
+
     Raises:
-        ConfigError: if there is no such grid, none of its runs is finished, or nothing can be paired.
+        ConfigError: no such grid or score, none of its runs is finished, or nothing can be paired.
         RunError: if it cannot be written.
     """
     if one == other:
         raise ConfigError(f"compare {one} with another grid: name two grids of one storage")
+    scores = names_in("--score", score)
     _check_known(storage, one, other)
     studies = read_study(one, storage, steps), read_study(other, storage, steps)
     if not set(studies[0].scenarios) & set(studies[1].scenarios) or not paired_algorithms(*studies):
         raise ConfigError(f"{one} and {other} have no scenario, or no algorithm, in common: nothing to pair")
     steps.say("Computing the tables")
-    page = comparison_page(*studies)
-    folder = to or GridFolder(storage, one).path / f"against-{other}"
+    try:
+        page = comparison_page(*studies, scores)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    folder = to or GridFolder(storage, one).path / folder_name(f"against-{other}", scores)
     written = _write(page, folder, steps)
     if to is None:
         _push(storage, folder, written)
@@ -151,7 +158,7 @@ def write_comparison(
             )
         )
         return
-    _show((next(page.tables()),), folder, written, console)
+    _show(tuple(page.tables())[: len(scores) or 1], folder, written, console)
     for study in studies:
         _show_lacking(study, storage, console)
 

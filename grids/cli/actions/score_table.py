@@ -6,7 +6,7 @@ from rich.console import Console
 
 from fedgrid.engine.errors import ConfigError
 from fedgrid.engine.storage.storage import Storage
-from fedgrid.grids.cli.actions.studies import filtered, read_study
+from fedgrid.grids.cli.actions.studies import filtered, names_in, read_study
 from fedgrid.grids.display.by_axes import show_table
 from fedgrid.grids.display.steps import Steps
 from fedgrid.tracking.tables.by_axes import by_axes
@@ -38,7 +38,11 @@ def print_table(
     study = filtered(read_study(grid, storage, steps), filters)
     try:
         table = by_axes(
-            study, _names("--score", scores), _names("--rows", rows), _names("--columns", columns), against
+            study,
+            names_in("--score", scores),
+            names_in("--rows", rows),
+            names_in("--columns", columns),
+            against,
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
@@ -47,10 +51,3 @@ def print_table(
         show_table(table, console)
     else:
         print(WRITERS[format](table), end="")
-
-
-def _names(option: str, given: str | None) -> list[str]:
-    names = [name.strip() for name in (given or "").split(",") if name.strip()]
-    if given is not None and not names:
-        raise ConfigError(f"{option} names none: expected names with commas between them")
-    return names

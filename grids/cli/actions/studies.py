@@ -55,9 +55,21 @@ def filtered(study: Study, filters: Sequence[str]) -> Study:
     return study
 
 
-def report_name(filters: Sequence[str]) -> str:
-    """Return the folder of a report; that of some runs does not replace that of all."""
-    return "-".join(("report", *map(slug, filters)))
+def names_in(option: str, given: str | None) -> list[str]:
+    """Return what an option names, with commas between the names; nothing of one that is not given.
+
+    Raises:
+        ConfigError: it names none.
+    """
+    names = [name.strip() for name in (given or "").split(",") if name.strip()]
+    if given is not None and not names:
+        raise ConfigError(f"{option} names none: expected names with commas between them")
+    return names
+
+
+def folder_name(kind: str, asked: Sequence[str]) -> str:
+    """Return the folder of a page; one of what was `asked` for does not replace that of everything."""
+    return "-".join((kind, *map(slug, asked)))
 
 
 def own_styles(name: str | None) -> list[str]:

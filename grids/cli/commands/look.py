@@ -1,4 +1,4 @@
-"""`fedgrid runs`, `fedgrid show` and `fedgrid cite`."""
+"""`fedgrid runs`, `fedgrid show`, `fedgrid tag` and `fedgrid cite`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -31,7 +31,7 @@ def runs(
         typer.Option(
             metavar="NAME[,NAME]",
             help="Keys of a run (training.rounds), scores (ari), recorded numbers (temperature: the last "
-            "one), state, variant, seconds; or all.",
+            "one), state, variant, seconds, note, tags.KEY; or all.",
             show_default="what the runs differ in, and the scores of the results table",
         ),
     ] = None,
@@ -79,6 +79,31 @@ def show(
     from fedgrid.grids.browse.show import show as show_it
 
     show_it(what, open_storage(storage), data_folder(data_dir), as_json, console(), figure)
+
+
+@app.command(epilog="Example: `fedgrid tag 11e257 status=good --note 'for figure 3'`")
+def tag(
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="A run: its name, or the beginning of its id.",
+            show_default=False,
+            autocompletion=completion.runs,
+        ),
+    ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Tags to set; KEY= removes one.", show_default=False),
+    ] = None,
+    note: Annotated[
+        str | None, typer.Option(help="A note, in the place of an earlier one; '' removes it.")
+    ] = None,
+    storage: StorageAt = "runs",
+) -> None:
+    """Write a note and tags on a run: in its folder, in `fedgrid show` and `fedgrid runs`, and in MLflow."""
+    from fedgrid.grids.browse.tag import tag as tag_it
+
+    tag_it(run, changes or (), note, open_storage(storage), console())
 
 
 @app.command(epilog="Example: `fedgrid cite paper > refs.bib`")

@@ -143,6 +143,14 @@ def table(
 def compare(
     one: GridName,
     other: Annotated[str, typer.Argument(help="Another grid of the same storage.", show_default=False)],
+    score: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[,NAME]",
+            help="Compare only these scores, named as for `fedgrid table`.",
+            show_default="ARI, accuracy, F1 and the clustering round",
+        ),
+    ] = None,
     to: ReportTo = None,
     storage: StorageAt = "runs",
     as_json: AsJson = False,
@@ -154,4 +162,4 @@ def compare(
         steps.say("Starting")
         from fedgrid.grids.cli.actions.reports import write_comparison
 
-        write_comparison(one, other, open_storage(storage), to, as_json, shown, steps)
+        write_comparison(one, other, open_storage(storage), to, as_json, shown, steps, score)

@@ -1,6 +1,7 @@
 """`fedgrid search`."""
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +17,32 @@ from fedgrid.grids.cli.commands.options import (
 )
 
 app = typer.Typer()
+
+
+@dataclass(frozen=True)
+class Trying:
+    """How settings are tried, instead of as the file says."""
+
+    trials: Annotated[int | None, typer.Option(help="Number of settings to try. [default: 32]")] = None
+    searcher: Annotated[str | None, typer.Option(help="optuna, random or grid. [default: optuna]")] = None
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="validation (F1), accuracy or silhouette; or ari, an oracle: it needs the hidden groups. "
+            "[default: validation]"
+        ),
+    ] = None
+    early_stop: Annotated[
+        bool,
+        typer.Option(
+            "--early-stop",
+            help="Stop the worse half of each batch at a quarter of the rounds, and again at half of them.",
+        ),
+    ] = False
+
+    def given(self) -> dict[str, Any]:
+        """Return what the command line sets."""
+        return {name: value for name, value in vars(self).items() if value is not None and value is not False}
 
 
 @app.command(epilog="Example: `fedgrid search sattler --dataset mnist --split rotated --trials 32`")
@@ -43,22 +70,7 @@ def search(
         list[str] | None, typer.Option("--filter", help="Only these scenarios: AXIS=VALUE[,...].")
     ] = None,
     changes: Changes = None,
-    trials: Annotated[int | None, typer.Option(help="Number of settings to try. [default: 32]")] = None,
-    searcher: Annotated[str | None, typer.Option(help="optuna, random or grid. [default: optuna]")] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            help="validation (F1), accuracy or silhouette; or ari, an oracle: it needs the hidden groups. "
-            "[default: validation]"
-        ),
-    ] = None,
-    early_stop: Annotated[
-        bool,
-        typer.Option(
-            "--early-stop",
-            help="Stop the worse half of each batch at a quarter of the rounds, and again at half of them.",
-        ),
-    ] = False,
+    trying: Trying,
     name: Annotated[
         str | None, typer.Option(help="The name for --tuned. [default: ALGORITHM-DATASET, or the file's]")
     ] = None,
@@ -76,14 +88,13 @@ def search(
     from fedgrid.grids.search.run import plan_search, run_search
 
     options = launch.options(in_process=in_process)
-    own = {"trials": trials, "searcher": searcher, "objective": objective, "early_stop": early_stop or None}
     use_plugins(launch.plugins)
     found = load_search(
         what,
         scenario.axes(dataset=dataset),
         changes or [],
         options.data_dir,
-        own={key: value for key, value in own.items() if value is not None},
+        own=trying.given(),
         name=name,
         base=base,
         filters=filters or [],

@@ -8,7 +8,7 @@ import pytest
 
 from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.partition.kinds import KINDS, check, kind_of
+from fedgrid.engine.partition.kinds import KINDS, check, idle_options, kind_of
 from fedgrid.engine.partition.scenarios import Facts
 from fedgrid.engine.partition.settings import Split
 from fedgrid.engine.partition.split import split_pool
@@ -108,3 +108,9 @@ def test_sizes_that_do_not_fit_are_refused(kind, given, said):
     with pytest.raises(ConfigError) as refused:
         checked()
     assert said in str(refused.value)
+
+
+def test_options_without_effect_are_those_that_a_kind_does_not_have():
+    assert {"alpha", "num_clusters", "majority"} <= set(idle_options("label-skew"))
+    assert "labels_share" not in idle_options("label-skew")
+    assert "alpha" not in idle_options("dirichlet")

@@ -175,6 +175,13 @@ def test_an_earlier_round_has_no_updates_if_the_state_before_it_is_gone(storage,
     assert first["rows"][0]["partition ARI"] is not None
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_round_that_no_run_has_is_refused_with_the_greatest(storage, dry_run):
+    settings = settings_of("membership", None, None, 3)
+    with pytest.raises(ConfigError, match=r"^--round 3: no run has more than 2 rounds$"):
+        attack_grid("small", storage, settings, Console(), dry_run=dry_run)
+
+
 def test_the_means_of_a_run_go_to_mlflow_once(storage, capsys, monkeypatch):
     logged = []
 

@@ -134,6 +134,7 @@ EVERY = {
     "status": (),
     "stop": ("mine",),
     "sync": ("mine",),
+    "tag": (RUN.run_id, "status=good"),
     "ui": ("mine",),
 }
 """Command with a storage -> arguments."""
@@ -188,6 +189,8 @@ def test_cache_and_leases_behind_a_link_are_left_alone(place, name):
         ("clients.parquet", "endless"),
         ("scores.json", "link"),
         ("scores.json", "pipe"),
+        ("tags.json", "link"),
+        ("tags.json", "pipe"),
         ("timings.sha256", "endless"),
     ],
 )

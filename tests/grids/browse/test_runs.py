@@ -98,6 +98,9 @@ def test_all_columns_hold_settings_scores_and_times(runs):
     ("options", "says"),
     [
         (["--where", "algoritm=fedavg"], "unknown column 'algoritm'; did you mean 'algorithm'?"),
+        (["--where", "lr=0.1"], "did you mean 'training.learning_rate'?"),
+        (["--where", "epochs=1"], "did you mean 'training.local_epochs'?"),
+        (["--where", "acuracy>0.5"], "did you mean 'personalised_accuracy'?"),
         (["--sort", "temprature"], "did you mean 'temperature'?"),
         (["--columns", "arri"], "did you mean 'ari'?"),
         (["--sort", "accuracy"], "did you mean 'personalised_accuracy'?"),

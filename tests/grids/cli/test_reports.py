@@ -242,6 +242,22 @@ def test_compare_pairs_two_grids_by_scenario_and_algorithm(storage, tmp_path):
     assert "1 without a finished partner" in (tmp_path / "compared" / "index.html").read_text()
 
 
+def test_compare_on_chosen_scores_has_these_alone_in_a_folder_of_their_own(storage):
+    GridFolder(Storage(storage), "other").keep(GridFolder(Storage(storage), "one").runs(), "")
+    command = ("compare", "one", "other", "--storage", storage)
+    result = fedgrid(*command, "--score", "ami,worst_tenth_accuracy")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.index("AMI: one and other") < result.out.index("worst tenth accuracy: one and other")
+    tables = storage / "grids" / "one" / "against-other-ami-worst-tenth-accuracy" / "tables"
+    assert {path.stem for path in tables.glob("compare-*.csv")} == {
+        *("compare-ami", "compare-worst-tenth-accuracy", "compare-scenarios"),
+    }
+    assert {float(row["difference"]) for row in rows(tables / "compare-ami.csv")} == {0.0}
+    unknown = fedgrid(*command, "--score", "amy")
+    assert (unknown.code, "no score 'amy'; did you mean 'ami'?" in unknown.err) == (2, True)
+    assert fedgrid(*command, "--score", ",").code == 2
+
+
 def test_compare_at_a_uri_writes_there_and_prints_json_of_both_grids(grids, tmp_path):
     """The JSON names what each of the two grids lacks, not only the first."""
     shutil.copytree(grids, there := tmp_path / "there")

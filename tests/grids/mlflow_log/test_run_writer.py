@@ -46,7 +46,7 @@ def test_run_has_name_tags_and_parameters(storage, store, writer):
     record(storage, CONFIG, ROUNDS)
     writer.connect("dataset: digits\n")
     assert writer.write(CONFIG, "FINISHED") == ROUNDS
-    run, parent = store.runs["fedavg s0, digits-4 nonoverlapping-balanced"], store.runs["mine"]
+    run, parent = store.runs["fedavg s0 NB, digits-4"], store.runs["mine"]
     assert run.info.status == "FINISHED"
     tags = run.data.tags
     assert tags["fedgrid.run_id"] == CONFIG.run_id
@@ -77,7 +77,7 @@ def test_a_further_axis_of_the_grid_is_a_tag_and_stands_in_the_name_of_a_run(sto
     writer = Writer(default_uri(storage), "mine", storage, storage / "mlartifacts", axes)
     writer.write(CONFIG, "FINISHED")
     epochs = str(CONFIG.training.local_epochs)
-    tags = store.runs[f"fedavg s0, local_epochs {epochs}, digits-4 nonoverlapping-balanced"].data.tags
+    tags = store.runs[f"fedavg s0 NB, local_epochs {epochs}, digits-4"].data.tags
     assert tags["training.local_epochs"] == epochs
     assert "algorithm.cooldown" not in tags, "BNC has no such setting"
 

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from fedgrid.engine.configuration.complete import complete
 from fedgrid.engine.integrity.made_with import CODE, MADE_WITH, Part, sealed
+from fedgrid.engine.partition.kinds import KINDS
+from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.run_folder import folder_of
 from fedgrid.grids.mlflow_log.notes import of_run_ended
 from fedgrid.grids.mlflow_log.run_writer import Writer
@@ -18,7 +21,7 @@ from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, STARTED_MS, Store, config_of, record
 
 CONFIG = config_of(0)
-NAME = "fedavg s0, digits-4 nonoverlapping-balanced"
+NAME = "fedavg s0 NB, digits-4"
 DIGEST = "0123456789abcdef" * 4
 
 
@@ -89,13 +92,29 @@ def test_experiment_has_the_view_a_description_and_the_kind_of_its_pages(store, 
 
 def test_name_begins_with_what_tells_runs_apart():
     assert run_name(config_of(3), ["training.local_epochs", "algorithm.cooldown"]) == (
-        f"fedavg s3, local_epochs {CONFIG.training.local_epochs}, digits-4 nonoverlapping-balanced"
+        f"fedavg s3 NB, local_epochs {CONFIG.training.local_epochs}, digits-4"
     )
+
+
+def test_names_of_runs_that_differ_in_the_split_alone_differ_in_what_lists_show():
+    """MLflow's lists show 20 characters."""
+    for algorithm in ("fedavg", "ocfl-meanshift"):
+        runs = [
+            complete({"algorithm": algorithm, "split": kind}, Path("unused")) for kind in PUBLISHED_SPLITS
+        ]
+        assert len({run_name(run)[:20] for run in runs}) == len(PUBLISHED_SPLITS)
+
+
+def test_initials_tell_all_splits_apart():
+    runs = [
+        CONFIG.model_copy(update={"split": CONFIG.split.model_copy(update={"kind": kind})}) for kind in KINDS
+    ]
+    assert len({run_name(run) for run in runs}) == len(KINDS)
 
 
 def test_axes_of_one_last_word_keep_the_whole_key_in_the_name():
     name = run_name(config_of(3), ["training.local_epochs", "algorithm.local_epochs"])
-    assert name.startswith("fedavg s3, training.local_epochs ")
+    assert name.startswith("fedavg s3 NB, training.local_epochs ")
 
 
 def test_source_is_the_command_without_options(monkeypatch):

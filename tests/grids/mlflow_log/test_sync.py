@@ -1,5 +1,7 @@
 """What MLflow lacks is logged from the runs' folders, whatever became of the runs."""
 
+from platform import node
+
 import pytest
 
 from fedgrid.engine.errors import RunError
@@ -7,7 +9,7 @@ from fedgrid.engine.run_folder import folder_of
 from fedgrid.engine.storage.storage import Storage
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.sync import sync
-from fedgrid.grids.mlflow_log.tags import run_name
+from fedgrid.grids.mlflow_log.tags import origin, run_name
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
@@ -55,6 +57,31 @@ def test_sync_with_nothing_to_do_leaves_the_grids_source(storage, store, monkeyp
         monkeypatch.setattr("sys.argv", ["fedgrid", "sync", "mine"])
         assert sync(runs, storage, RunLog("mine", Storage(storage), print), "dataset: digits\n") == (0, 0)
         assert store.runs["mine"].data.tags["mlflow.source.name"] == "fedgrid run mine"
+
+
+def test_sync_with_something_to_log_leaves_the_source_of_the_grid_and_of_known_runs(
+    storage, store, monkeypatch
+):
+    monkeypatch.setattr("sys.argv", ["fedgrid", "run", "mine"])
+    synced(storage)
+    monkeypatch.setattr("sys.argv", ["fedgrid", "sync", "mine"])
+    monkeypatch.setattr("fedgrid.grids.mlflow_log.tags.node", lambda: "another machine")
+    origin.cache_clear()
+    try:
+        record(storage, STOPPED, 3)
+        record(storage, UNTOUCHED, 2)
+        assert synced(storage) == (2, 4)
+    finally:
+        origin.cache_clear()
+    made = {
+        name: (found.data.tags["mlflow.source.name"], found.data.tags["host"])
+        for name, found in store.runs.items()
+    }
+    assert made.pop(run_name(UNTOUCHED)) == ("fedgrid sync mine", "another machine"), (
+        "its launch is not known"
+    )
+    assert set(made.values()) == {("fedgrid run mine", node())}
+    assert store.runs["mine"].data.tags["command"] == "fedgrid run mine"
 
 
 def test_sync_adds_only_what_is_missing(storage, store):

@@ -56,6 +56,34 @@ def values(table):
     }
 
 
+def test_key_without_effect_on_a_split_is_in_no_heading_of_it():
+    """Two values of alpha, and label-skew, which has none."""
+    alphas = {"nonoverlapping-balanced": "0.1", "overlapping-balanced": "10", "label-skew": "1"}
+    found = [
+        result_of(run_of("BNC", split=split), ONE, curves={"personalised_accuracy": (0.5,)})
+        for split in alphas
+    ]
+    part = study_of(found)
+    runs = tuple(
+        replace(
+            run,
+            split="dirichlet" if alphas[run.split] != "1" else run.split,
+            axes=(("split.alpha", alphas[run.split]),),
+            keys={"split.alpha": alphas[run.split]},
+            idle=frozenset(["split.alpha"]) if run.split == "label-skew" else frozenset(),
+        )
+        for run in part.runs
+    )
+    results = {run.run_id: replace(part.results[run.run_id], run=run) for run in runs}
+    part = replace(part, runs=runs, results=results)
+    headings = {"dirichlet, alpha 0.1", "dirichlet, alpha 10", "label-skew"}
+    table = by_axes(part)
+    assert {f"{column.group}, {column.name}".removeprefix(", ") for column in table.columns} == headings
+    assert [cell.value for cell in table.rows[0].cells] == [0.5] * 3
+    rows = by_axes(part, rows=["alpha"]).rows
+    assert [row.name for row in rows] == ["–", "alpha 0.1", "alpha 10"]
+
+
 def test_rows_are_algorithms_and_columns_the_scenarios_without_being_named():
     table = by_axes(study())
     assert [row.name for row in table.rows] == ["BNC", "SCL"]

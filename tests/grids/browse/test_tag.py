@@ -1,0 +1,259 @@
+"""`fedgrid tag` as typed: on disk, in `show` and `runs`, and in MLflow."""
+
+import json
+import shutil
+from contextlib import nullcontext
+from hashlib import sha256
+
+import pytest
+
+from fedgrid.engine.format import FORMAT, seal
+from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.storage.storage import Storage
+from fedgrid.grids.browse.find import find_run
+from fedgrid.grids.mlflow_log.annotations import FILE, LENGTH, OWN, Annotations, annotations_of
+from fedgrid.grids.mlflow_log.own_store import make_ready
+from fedgrid.grids.mlflow_log.run_writer import Writer
+from fedgrid.grids.mlflow_log.tags import run_name
+from fedgrid.grids.presets.axis_keys import axis_keys
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.outcome import damage
+from fedgrid.tracking.mlflow.store import artifact_root, default_uri
+from tests.helpers.command_line import fedgrid, new_storage, strict_json
+from tests.helpers.finished_runs import mark_finished
+from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
+
+FIRST, SECOND, WAITING = (config_of(seed) for seed in range(3))
+NOTE = "mlflow.note.content"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Two finished runs in the grid `mine`, of which MLflow has the first; a third has not started."""
+    root = new_storage(tmp_path_factory.mktemp("made") / "runs")
+    for run in (FIRST, SECOND):
+        record(root, run, ROUNDS)
+        (folder_of(root, run) / "config.json").write_text(json.dumps(run.written()))
+        mark_finished(root, run)
+    GridFolder(Storage(root), "mine").keep([FIRST, SECOND, WAITING], "dataset: digits\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedgrid.grids.mlflow_log.run_writer._figures", _no_figures())
+        writer_of(root).write(FIRST, "FINISHED")
+    return root
+
+
+def _no_figures():
+    return lambda folder, status: nullcontext([])
+
+
+@pytest.fixture
+def root(made, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedgrid.grids.mlflow_log.run_writer._figures", _no_figures())
+    root = shutil.copytree(made, tmp_path / "runs")
+    make_ready(default_uri(root), artifact_root(root))  # It warns that the store was copied.
+    return root
+
+
+@pytest.fixture
+def tag(root):
+    def call(*arguments, run=FIRST):
+        return fedgrid("tag", run.run_id[:6], *arguments, "--storage", root)
+
+    return call
+
+
+def writer_of(root):
+    return Writer(default_uri(root), "mine", root, artifact_root(root))
+
+
+def logged(root, run=FIRST):
+    """Return the tags that MLflow has of a run."""
+    return Store(default_uri(root)).runs[run_name(run)].data.tags
+
+
+def digests(folder):
+    return {path.name: sha256(path.read_bytes()).digest() for path in folder.iterdir() if path.name != FILE}
+
+
+def test_note_and_tags_are_kept_beside_the_runs_files_and_shown(tag, root):
+    folder = folder_of(root, FIRST)
+    before = digests(folder)
+    result = tag("status=good", "paper=table 3", "--note", "the one with\ntwo lines")
+    assert (result.code, result.err) == (0, "")
+    assert "Note: the one with\ntwo lines\nTags: status=good, paper=table 3\n" in result.out
+    assert annotations_of(folder).tags == {"status": "good", "paper": "table 3"}
+    assert digests(folder) == before
+    assert damage(Storage(root), FIRST) is None
+    shown = fedgrid("show", FIRST.run_id, "--storage", root)
+    assert "\nNote: the one with\ntwo lines\nTags: status=good, paper=table 3\n" in shown.out
+    facts = strict_json(fedgrid("show", FIRST.run_id, "--storage", root, "--json").out)
+    assert (facts["note"], facts["tags"]) == (
+        "the one with\ntwo lines",
+        {"status": "good", "paper": "table 3"},
+    )
+
+
+def test_tags_are_columns_and_conditions_of_runs(tag, root):
+    assert tag("status=good", "--note", "best").code == 0
+    options = ("--columns", "run_id,tags.status,note", "--storage", root)
+    rows = strict_json(fedgrid("runs", "mine", *options, "--json").out)
+    assert [(row["tags.status"], row["note"]) for row in rows] == [
+        ("good", "best"),
+        (None, None),
+        (None, None),
+    ]
+    chosen = fedgrid("runs", "mine", "--where", "tags.status=good", *options, "--json")
+    assert [row["run_id"] for row in strict_json(chosen.out)] == [FIRST.run_id]
+    every = strict_json(fedgrid("runs", "mine", "--columns", "all", "--storage", root, "--json").out)
+    assert {"note", "tags.status"} <= every[0].keys()
+    slip = fedgrid("runs", "mine", "--where", "tags.statsu=good", "--storage", root)
+    assert (slip.code, "did you mean 'tags.status'?" in slip.err) == (2, True)
+
+
+def test_each_call_changes_what_it_names(tag, root):
+    tag("status=good", "reader=me", "--note", "first")
+    tag("status=", "--note", "second")
+    assert annotations_of(folder_of(root, FIRST)) == Annotations("second", {"reader": "me"})
+    tag("--note", "")
+    assert annotations_of(folder_of(root, FIRST)) == Annotations("", {"reader": "me"})
+    assert "No note, no tags." in tag("reader=").out
+
+
+def test_mlflow_has_the_tags_of_a_finished_run_and_the_note_above_its_description(tag, root):
+    description = logged(root)[NOTE]
+    tag("status=good", "reader=me", "--note", "see <b>[this](http://x)</b>")
+    found = logged(root)
+    assert (found["status"], found["reader"]) == ("good", "me")
+    assert found[NOTE] == f"see &lt;b>[this]\\(http://x)&lt;/b>\n\n---\n\n{description}"
+    tag("status=", "--note", "")
+    found = logged(root)
+    assert "status" not in found
+    assert (found["reader"], found[NOTE]) == ("me", description)
+    tag("reader=")
+    assert logged(root).keys().isdisjoint({"reader", "fedgrid.annotated"})
+
+
+def test_description_that_was_written_in_mlflow_stays(tag, root):
+    store = Store(default_uri(root))
+    store.client.set_tag(store.runs[run_name(FIRST)].info.run_id, NOTE, "typed there")
+    tag("status=good", "--note", "typed here")
+    assert (logged(root)[NOTE], logged(root)["status"]) == ("typed there", "good")
+
+
+def test_sync_logs_note_and_tags_to_a_new_store_and_once(tag, root):
+    tag("status=good", "--note", "typed here")
+    new_storage(root)  # An empty store.
+    for added in ("8 rounds of 2 runs", "0 rounds of 0 runs"):
+        assert added in fedgrid("sync", "mine", "--storage", root).out
+    assert logged(root)["status"] == "good"
+    assert logged(root)[NOTE].startswith("typed here\n\n---\n\n**")
+
+
+def test_sync_logs_what_was_written_while_mlflow_was_away(tag, root):
+    store = root / "mlflow.db"
+    whole = store.read_bytes()
+    store.write_bytes(b"no database" * 100)
+    result = tag("status=good")
+    assert result.code == 0
+    assert f"they are on disk, and `fedgrid sync mine --storage {root}` logs them" in result.err
+    store.write_bytes(whole)
+    assert "4 rounds of 2 runs" in fedgrid("sync", "mine", "--storage", root).out
+    assert logged(root)["status"] == "good"
+
+
+def test_run_that_mlflow_does_not_have_gets_its_tags_when_it_is_logged(tag, root):
+    assert (tag("status=good", run=SECOND).code, tag("status=good", run=SECOND).err) == (0, "")
+    writer_of(root).write(SECOND, "FINISHED")
+    assert logged(root, SECOND)["status"] == "good"
+
+
+def test_storage_at_a_uri_has_them_for_another_machine(root, tmp_path, monkeypatch):
+    uri = f"local://{root}"
+    for machine in ("one", "other"):
+        monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / machine))
+        result = fedgrid("tag", FIRST.run_id, f"{machine}=yes", "--storage", uri)
+        assert (result.code, result.err) == (0, "")
+    assert "Tags: one=yes, other=yes" in result.out
+    assert annotations_of(folder_of(root, FIRST)).tags == {"one": "yes", "other": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((), "KEY=VALUE or --note"),
+        (("status",), "'status': expected KEY=VALUE"),
+        (("training.rounds=5",), "tag 'training.rounds': expected letters, digits, _ and -"),
+        (("mlflow.user=me",), "tag 'mlflow.user'"),
+        (("=good",), "tag ''"),
+        (("seed=5",), "tag 'seed': fedgrid sets a tag of this name itself"),
+        (("grid=5",), "tag 'grid'"),
+        (("status=a\x1b[31mb",), "tag 'status': expected text on one line"),
+        (("status=a\nb",), "tag 'status'"),
+        (("--note", "a\x1b[2Jb"), "control characters"),
+        (("--note", "x" * (LENGTH + 1)), f"{LENGTH + 1:,} characters; at most {LENGTH:,}"),
+        (("status=",), "the run has no tags"),
+    ],
+)
+def test_what_is_no_tag_is_refused_and_nothing_is_written(tag, root, arguments, named):
+    result = tag(*arguments)
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert named in result.err
+    assert not (folder_of(root, FIRST) / FILE).exists()
+
+
+def test_unknown_tag_to_remove_is_answered_by_the_nearest(tag):
+    tag("status=good")
+    assert "unknown tag 'statsu'; did you mean 'status'?" in tag("statsu=").err
+
+
+def test_grid_and_run_that_has_not_started_are_refused(tag, root):
+    grid = fedgrid("tag", "mine", "status=good", "--storage", root)
+    assert (grid.code, f"`fedgrid runs mine --storage {root}`" in grid.err) == (2, True)
+    waiting = tag("status=good", run=WAITING)
+    assert (waiting.code, "has not started" in waiting.err) == (2, True)
+    assert not folder_of(root, WAITING).exists()
+
+
+def test_own_tags_of_mlflow_are_those_that_are_refused(root):
+    """Tags without a dot: fedgrid's are in `OWN`, or axes."""
+    own = {key for key in logged(root) if "." not in key}
+    assert own <= {*OWN, *axis_keys()}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        seal({"note": "a", "tags": {}}).replace("a", "b", 1),
+        seal({"note": 1, "tags": {}}),
+        seal({"note": "", "tags": {"status": 1}}),
+        seal({"note": "", "tags": {"mlflow.parentRunId": "1"}}),
+        seal({"note": "\x1b[2J", "tags": {}}),
+        seal({"note": "x" * (LENGTH + 1), "tags": {}}),
+        seal({"note": "x" * 100_000, "tags": {}}),
+        "[" * 50_000,
+    ],
+    ids=["empty", "checksum", "note", "tag", "own", "control", "long", "large", "deep"],
+)
+def test_damaged_file_is_a_warning_and_is_replaced(tag, root, text):
+    path = folder_of(root, FIRST) / FILE
+    path.write_text(text)
+    for command in (("show", FIRST.run_id), ("sync", "mine")):
+        result = fedgrid(*command, "--storage", root)
+        assert (result.code, set(result.err.splitlines())) == (0, {result.err.splitlines()[0]})
+        assert f"warning: {path} is damaged" in result.err
+    assert tag("status=good").code == 0
+    assert annotations_of(path.parent).tags == {"status": "good"}
+
+
+def test_file_of_a_newer_fedgrid_is_refused_and_left(tag, root):
+    path = folder_of(root, FIRST) / FILE
+    path.write_text(json.dumps({"note": "", "tags": {}, "format": FORMAT + 1}))
+    before = path.read_bytes()
+    assert "was written by a newer fedgrid" in tag("status=good").err
+    assert path.read_bytes() == before
+
+
+def test_tagged_run_is_still_found_by_its_folder(tag, root):
+    tag("status=good")
+    assert find_run(folder_of(root, FIRST).name, Storage(root))[0] == FIRST
