@@ -9,6 +9,8 @@ from fedgrid.algorithms.registry import ALGORITHMS, title
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.engine.data.registry import DATASETS
 
+RELEASED = "2026"
+"""The year of this version, as CITATION.cff has it."""
 KEY = re.compile(r"^@\w+\{([^,]+),", re.MULTILINE)
 
 
@@ -17,6 +19,7 @@ def fedgrid_bibtex() -> str:
     return f"""@misc{{fedgrid,
   author = {{{{The fedgrid authors}}}},
   title = {{{{fedgrid}}: grids of clustered federated learning experiments on {{Ray}}}},
+  year = {{{RELEASED}}},
   note = {{Version {version("fedgrid")}}}
 }}"""
 
