@@ -12,7 +12,6 @@ Another data set, model or size: `--dataset`, `--set KEY=VALUE`, `--scenarios 15
 """
 
 import argparse
-import csv
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -27,11 +26,12 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.groups.decisions import decisions
 from benchmarks.groups.stored import Round, SharedPrefix, first_rounds_of
-from fedgrid.algorithms.clustering.temperature import temperature
+from fedgrid.algorithms.clustering.temperature import rises, temperature
 from fedgrid.algorithms.contract.products import Products
 from fedgrid.engine.clients.allocator import keep_freed_memory
 from fedgrid.engine.configuration.run_config import RunConfig
 from fedgrid.grids.presets.load import load_grid
+from fedgrid.tracking.papers.shared.csv_rows import csv_rows
 
 AFTER, LIMIT = 2, 15
 """Rounds after the first rise, and at most."""
@@ -57,8 +57,7 @@ def temperatures(rounds: Sequence[Round]) -> list[float]:
 
 def first_rise(values: Sequence[float]) -> int | None:
     """Return the first round, from 1, whose temperature exceeds that of the round before."""
-    pairs = zip(values, values[1:], strict=False)
-    return next((number for number, (before, now) in enumerate(pairs, 2) if now > before), None)
+    return next((number for number in range(2, len(values) + 1) if rises(values[:number], 1)), None)
 
 
 def is_enough(rounds: Sequence[Round]) -> bool:
@@ -90,21 +89,15 @@ class Archive:
 
     def __init__(self, reference: Path) -> None:
         self.temperatures: Mapping[Scenario, list[float]] = defaultdict(list)
-        for row in _rows(reference / "published_temperature.csv"):
+        for row in csv_rows(reference / "published_temperature.csv"):
             self.temperatures[_scenario(row)].append(float(row["temperature"]))
-        self.clusterings = {
-            (_scenario(row), row["algorithm"]): row for row in _rows(reference / "published_clustering.csv")
-        }
+        rows = csv_rows(reference / "published_clustering.csv")
+        self.clusterings = {(_scenario(row), row["algorithm"]): row for row in rows}
 
     def found_by(self, scenario: Scenario, name: str) -> str:
         """Return the same of an algorithm of the archive."""
         row = self.clusterings[scenario, name]
         return f"{row['round_published']}: {row['k_final']}, {float(row['ARI_final']):.2f}"
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def _scenario(row: Mapping[str, str]) -> Scenario:
@@ -149,12 +142,11 @@ def main() -> None:
     parser.add_argument("--dataset", default="mnist")
     parser.add_argument("--beside", default="mnist", help="The archive's data set.")
     parser.add_argument("--scenarios", default="", help="15-overlapping-balanced,...; all eight by default.")
-    parser.add_argument("--seed", default="0")
     parser.add_argument("--set", action="append", default=[], help="KEY=VALUE of the runs.")
     parser.add_argument("--jobs", type=int, default=1, help="Processes.")
     given = parser.parse_args()
     options = {"dataset": given.dataset, "algorithm": "fedavg"}
-    runs = load_grid("paper", options, given.set, given.data, seeds=given.seed).runs
+    runs = load_grid("paper", options, given.set, given.data).runs
     named = {text for text in given.scenarios.split(",") if text}
     runs = tuple(run for run in runs if not named or f"{run.clients}-{run.split.kind}" in named)
     with ProcessPoolExecutor(given.jobs) as executor:

@@ -1,7 +1,9 @@
 """Some images of a data set, drawn at random, as a file that `npz:PATH` reads.
 
-python -m benchmarks.some_images mnist mnist-6000.npz --train 6000 --test 1150 --data DATA
-python -m benchmarks.some_images folder:cifar10 cifar10-6000.npz --train 6000 --test 1150
+    python -m benchmarks.some_images mnist mnist-6000.npz --train 6000 --test 1150 --data DATA
+    python -m benchmarks.some_images folder:cifar10 cifar10-6000.npz --train 6000 --test 1150
+
+The same images each time.
 """
 
 import argparse

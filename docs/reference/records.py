@@ -42,8 +42,7 @@ def pages() -> dict[str, str]:
         "reference/records.md": page(
             "# Files and columns of a run",
             "## Files",
-            "Of a finished run. The records have the same bytes whenever it is repeated, but for the times. "
-            "While a long run is under way, `clients-000069.parquet` and so on have rounds from 69 on.",
+            "Of a finished run. The records have the same bytes whenever it is repeated, but for the times.",
             table(("file", "what it is for"), [(code(name), what) for name, what in FOLDER.items()]),
             "A failed run has `failed.json`, with the cause. A run that goes on may have its later rounds in "
             "segments: `clients-000069.parquet` from round 69 on. Its last round joins them.",

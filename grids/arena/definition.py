@@ -1,6 +1,5 @@
 """What an arena is: its methods, where they are tuned and run, and the two fine-tuning protocols."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ from fedgrid.engine.data import own_images
 from fedgrid.engine.errors import ConfigError, unknown
 from fedgrid.engine.plugins import active
 from fedgrid.engine.plugins.source import read_source
+from fedgrid.grids.arena.families import Families, allowed, with_axes
 from fedgrid.grids.presets.axes import Item
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.load import load_preset
@@ -62,7 +62,7 @@ class Arena:
     budget: int = BUDGET
     """Steps of fine-tuning."""
 
-    @property
+    @cached_property
     def tuning(self) -> "Arena":
         """The arena whose searches find the settings: this one, or that of `tuned_on`, without changes."""
         if self.tuned_on is None:
@@ -75,21 +75,19 @@ class Arena:
         return tuple(name for name in self.methods if not ALGORITHMS[name].is_reference)
 
     @cached_property
-    def families(self) -> Preset:
+    def families(self) -> Families:
         """The scenarios and seeds, with the methods' default settings."""
-        preset, _ = self._possible(FAMILIES)
-        return preset
+        return allowed(FAMILIES, self._load)
 
     @cached_property
-    def tuning_families(self) -> Preset:
+    def tuning_families(self) -> Families:
         """The scenarios of the searches."""
-        preset, _ = self._possible(TUNING)
-        return preset
+        return allowed(TUNING, self._load)
 
-    @cached_property
+    @property
     def left_out(self) -> tuple[str, ...]:
         """Why families that the files have cannot be had of these images, in words."""
-        return (*self._possible(FAMILIES)[1], *self.tuning._possible(TUNING)[1])
+        return (*self.families.left_out, *self.tuning.tuning_families.left_out)
 
     @cached_property
     def rounds(self) -> int:
@@ -98,7 +96,7 @@ class Arena:
 
     def default(self, method: str) -> dict[str, Any]:
         """Return a method's section as the file has it; one that is not in it has its own defaults."""
-        for item in self.families.description.axes["algorithm"]:
+        for item in self.families.preset.description.axes["algorithm"]:
             if item.label == method:
                 return dict(item.value) if isinstance(item.value, Mapping) else {"name": method}
         return {"name": method}
@@ -141,36 +139,12 @@ class Arena:
         ]
         unique = {repr(section): section for section in sections}
         values = open_preset(str(FAMILIES)).values
-        kinds = [item.value for item in self.families.description.axes["split"]]
-        given = {"dataset": self.dataset, "split": {**values["split"], "kind": kinds}}
+        given = {"dataset": self.dataset, "split": {**values["split"], "kind": self.families.splits}}
         given |= {"algorithm": [*unique.values()], **({"seeds": self.seeds} if self.seeds else {})}
         return yaml.safe_dump({**values, **given}, sort_keys=False)
 
-    def _possible(self, file: Path) -> tuple[Preset, tuple[str, ...]]:
-        """Return a file's preset with those of its splits that these images allow, and why not the others.
-
-        Raises:
-            ConfigError: they allow none of them.
-        """
-        preset = read_preset(open_preset(str(file)), (str(file),))
-        allowed: list[Item] = []
-        reasons: list[str] = []
-        for item in preset.description.axes["split"]:
-            alone = with_axes(preset, split=(item,), algorithm=(Item("fedavg"),))
-            try:
-                self._load(alone)
-            except ConfigError as error:
-                why = re.sub(rf"^{re.escape(str(file))}, line \d+: ", "", str(error))
-                reasons.append(f"family {item.label} is left out: {why}")
-                problem = error
-            else:
-                allowed.append(item)
-        if not allowed:
-            raise problem
-        return with_axes(preset, split=tuple(allowed)), tuple(reasons)
-
     def _runs(self, section: Mapping[str, Any]) -> tuple[RunConfig, ...]:
-        preset = with_axes(self.families, algorithm=(Item(section),))
+        preset = with_axes(self.families.preset, algorithm=(Item(section),))
         return self._load(preset, self.filters, self.seeds).runs
 
     def _load(self, preset: Preset, filters: Sequence[str] = (), seeds: str | None = None) -> Grid:
@@ -281,12 +255,6 @@ def family_of(run: RunConfig) -> str:
     """Return the kind of a run's split, with the sizes of its groups if these are given."""
     sizes = run.split.sizes
     return run.split.kind if sizes is None else f"{run.split.kind} {'+'.join(map(str, sizes))}"
-
-
-def with_axes(preset: Preset, **axes: tuple[Item, ...]) -> Preset:
-    """Return a preset with these axes in the place of its own."""
-    described = preset.description
-    return replace(preset, description=replace(described, axes={**described.axes, **axes}))
 
 
 def _name(dataset: str) -> str:

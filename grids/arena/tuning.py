@@ -26,11 +26,10 @@ def search_of(arena: Arena, method: str) -> Search | None:
     space = space_of(method, arena.rounds)
     if not space:
         return None
-    families = [item.value for item in arena.tuning_families.description.axes["split"]]
     changes = [f"algorithm.{key}={value}" for key, value in adapting(method, "served", 0).items()]
     return load_search(
         method,
-        {"dataset": arena.dataset, "split": families},
+        {"dataset": arena.dataset, "split": arena.tuning_families.splits},
         [*changes, *arena.changes],
         arena.data_dir,
         own={"trials": arena.trials, "objective": ACCURACY},

@@ -1,0 +1,41 @@
+"""The first rounds of a scenario, and a file of some images."""
+
+import numpy as np
+
+from benchmarks.first_rounds import AFTER, LIMIT, first_rise, is_enough, temperatures
+from benchmarks.groups.stored import Round
+from benchmarks.some_images import drawn
+from fedgrid.engine.data.images import ImageSet
+
+
+def rounds_with(*cosines):
+    """Return rounds of two clients whose updates of length 2 have these cosines."""
+    return [Round((0, 1), np.array([[4.0, 4.0 * c], [4.0 * c, 4.0]]), np.zeros((2, 2))) for c in cosines]
+
+
+def test_temperature_of_two_clients_is_half_their_cosine_distance():
+    assert np.allclose(temperatures(rounds_with(1.0, 0.5, 0.0)), [0.0, 0.25, 0.5])
+
+
+def test_first_rise_is_the_first_round_above_the_one_before():
+    assert first_rise([0.4, 0.3, 0.3, 0.35, 0.2, 0.3]) == 4
+    assert first_rise([0.4, 0.3]) is None
+
+
+def test_training_goes_on_for_two_rounds_after_the_rise_and_ends_without_one():
+    falling = [0.1 + 0.01 * number for number in range(LIMIT)]
+    assert not is_enough(rounds_with(*falling[:-1]))
+    assert is_enough(rounds_with(*falling))
+    risen = [0.5, 0.6, 0.4, 0.3, 0.2]
+    assert not is_enough(rounds_with(*risen[: 3 + AFTER - 1]))
+    assert is_enough(rounds_with(*risen[: 3 + AFTER]))
+
+
+def test_drawn_images_are_some_of_the_set_with_their_labels_each_time():
+    images = np.arange(5 * 3 * 2 * 2, dtype=np.uint8).reshape(5, 3, 2, 2)
+    held = ImageSet(images, np.arange(5), None)
+    once, again = drawn(held, 3, "train"), drawn(held, 3, "train")
+    assert once["train_images"].shape == (3, 2, 2, 3)
+    for image, label in zip(once["train_images"], once["train_labels"], strict=True):
+        assert (np.moveaxis(image, -1, 0) == images[label]).all()
+    assert (once["train_labels"] == again["train_labels"]).all()
