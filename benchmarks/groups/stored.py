@@ -53,6 +53,8 @@ class Round:
     """Inner products of the updates."""
     standardised_MM: Matrix
     """1 - cosine of the standardised updates."""
+    of_states_MM: Matrix | None = None
+    """Inner products over the whole state; None if all of it is parameters."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,13 @@ class Recorder(FedOpt):
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
         """Note it."""
-        self.rounds.append(Round(updates.clients, updates.gram_KK, updates.standardised_distances_KK))
+        of_states_MM = None
+        if updates.layout.size > updates.layout.num_parameters:
+            vectors = dict(zip(updates.clients, updates.vectors(), strict=True))
+            of_states_MM = Updates(vectors, updates.layout, similarity_over="state").gram_KK
+        self.rounds.append(
+            Round(updates.clients, updates.gram_KK, updates.standardised_distances_KK, of_states_MM)
+        )
         return state, Diagnostics()
 
 
@@ -117,7 +125,12 @@ def first_rounds_of(config: RunConfig, is_enough: Enough, path: Path, data_dir: 
     with np.load(path) as kept:
         numbers = range(sum(name.startswith("clients") for name in kept.files))
         rounds = [
-            Round(tuple(kept[f"clients_{n}"].tolist()), kept[f"gram_{n}"], kept[f"standardised_{n}"])
+            Round(
+                tuple(kept[f"clients_{n}"].tolist()),
+                kept[f"gram_{n}"],
+                kept[f"standardised_{n}"],
+                kept[f"of_states_{n}"] if f"of_states_{n}" in kept.files else None,
+            )
             for n in numbers
         ]
         return SharedPrefix(kept["truth"], config.root_seed, rounds)
@@ -167,6 +180,8 @@ def _write(path: Path, truth_K: Labels, rounds: Sequence[Round]) -> None:
         arrays[f"clients_{number}"] = np.array(each.clients)
         arrays[f"gram_{number}"] = each.gram_MM
         arrays[f"standardised_{number}"] = each.standardised_MM
+        if each.of_states_MM is not None:
+            arrays[f"of_states_{number}"] = each.of_states_MM
     part = path.with_suffix(".part")
     with part.open("wb") as file:
         np.savez(file, **arrays)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.first_rounds import AFTER, LIMIT, first_rise, is_enough, temperatures
+from benchmarks.first_rounds import AFTER, LIMIT, first_rise, is_enough, over_states, temperatures
 from benchmarks.groups.stored import Round
 from benchmarks.some_images import drawn
 from fedgrid.engine.data.images import ImageSet
@@ -15,6 +15,26 @@ def rounds_with(*cosines):
 
 def test_temperature_of_two_clients_is_half_their_cosine_distance():
     assert np.allclose(temperatures(rounds_with(1.0, 0.5, 0.0)), [0.0, 0.25, 0.5])
+
+
+def test_whole_states_have_a_temperature_of_their_own_where_a_model_has_buffers():
+    parameters, states = rounds_with(0.0, 1.0)
+    both = [Round((0, 1), parameters.gram_MM, np.zeros((2, 2)), states.gram_MM)]
+    assert np.allclose(temperatures(both), [0.5])
+    assert np.allclose(temperatures(over_states(both)), [0.0])
+    assert over_states([parameters]) == [parameters]
+
+
+def test_training_goes_on_until_the_temperature_over_states_has_risen_too():
+    risen = [0.5, 0.6, 0.4, 0.3, 0.2]
+    parameters, states = rounds_with(*risen), rounds_with(*[0.1 + 0.01 * number for number in range(5)])
+    both = [
+        Round((0, 1), one.gram_MM, np.zeros((2, 2)), other.gram_MM)
+        for one, other in zip(parameters, states, strict=True)
+    ]
+    assert is_enough(parameters)
+    assert not is_enough(both)
+    assert is_enough(both, limit=5)
 
 
 def test_first_rise_is_the_first_round_above_the_one_before():

@@ -18,7 +18,10 @@ from benchmarks.groups.__main__ import (
 from benchmarks.groups.decisions import decisions, same, stand_ins
 from benchmarks.groups.families import DEVELOPMENT, HELD_OUT, has_groups
 from benchmarks.groups.few_classes import with_dataset
-from benchmarks.groups.stored import Round, SharedPrefix, all_met, shared_prefix_of
+from benchmarks.groups.stored import Recorder, Round, SharedPrefix, all_met, shared_prefix_of
+from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.layout import Layout
+from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.engine.configuration.complete import complete
 
 SMALL = {"clients": 6, "split": {"kind": "flipped", "sizes": [3, 2, 1]}, "seed": 0}
@@ -104,6 +107,25 @@ def test_federation_is_trained_once(tmp_path: Path):
     assert [each.clients for each in again.rounds] == [tuple(range(6))] * 3
     np.testing.assert_array_equal(again.rounds[1].gram_MM, first.rounds[1].gram_MM)
     np.testing.assert_array_equal(again.rounds[1].standardised_MM, first.rounds[1].standardised_MM)
+
+
+@pytest.mark.parametrize("num_parameters", [1, 2])
+def test_products_over_states_are_noted_where_there_are_buffers(num_parameters: int):
+    """Two entries, the second of them a buffer or not; updates (1, 0) and (1, 2)."""
+    layout = Layout(("weight", "counter"), ((1,), (1,)), num_parameters)
+    vectors = {0: np.array([1.0, 0.0], np.float32), 1: np.array([1.0, 2.0], np.float32)}
+    recorder = Recorder()
+    state = State((np.zeros(2, np.float32),), np.zeros(2, np.int64))
+    recorder.recluster(state, 0, Updates(vectors, layout), np.random.default_rng(0))
+    [noted] = recorder.rounds
+    whole = [[1.0, 1.0], [1.0, 5.0]]
+    if num_parameters == 2:
+        assert noted.gram_MM.tolist() == whole
+        assert noted.of_states_MM is None
+    else:
+        assert noted.gram_MM.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+        assert noted.of_states_MM is not None
+        assert noted.of_states_MM.tolist() == whole
 
 
 def test_outcomes_say_who_is_right_and_who_cuts_up(tmp_path: Path):
