@@ -210,8 +210,9 @@ def matching(runs: Sequence[Run], wanted: Mapping[str, Any]) -> list[Run]:
         there = {run.run_id: _values(run, keyword, key) for run in runs}
         for choice in choices:
             if runs and not any(_is_among(choice, values) for values in there.values()):
+                ids = _texts(values[:1] for values in there.values())
                 raise ValueError(
-                    _unknown(f"no run has {keyword}={choice!r}", str(choice), _texts(there.values()))
+                    _unknown(f"no run has {keyword}={choice!r}", str(choice), ids, _texts(there.values()))
                 )
         found = [run for run in found if any(_is_among(choice, there[run.run_id]) for choice in choices)]
     return found
@@ -241,8 +242,9 @@ def key_of(runs: Sequence[Run], keyword: str) -> str | None:
 
 
 def _values(run: Run, keyword: str, key: str | None) -> list[Any]:
+    """Return what a run has under a keyword, first what a configuration calls it."""
     of_key = [run.keys[key]] if key is not None and key in run.keys else []
-    return [*(getattr(run, name) for name in FIELDS.get(keyword, ())), *of_key]
+    return [*of_key, *(getattr(run, name) for name in FIELDS.get(keyword, ()))]
 
 
 def _is_among(wanted: object, values: Collection[Any]) -> bool:
@@ -263,8 +265,8 @@ def _texts(there: Iterable[Sequence[Any]]) -> list[str]:
     return [str(value) for values in there for value in values if value is not None]
 
 
-def _unknown(what: str, name: str, allowed: Sequence[str]) -> str:
+def _unknown(what: str, name: str, allowed: Sequence[str], synonyms: Sequence[str] = ()) -> str:
     names = list(dict.fromkeys(allowed))
-    near = get_close_matches(name, names, 1)
+    near = get_close_matches(name, [*names, *synonyms], 1)
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     return f"{what}; {f'did you mean {near[0]!r}? ' if near else ''}there are {shown}"

@@ -68,5 +68,13 @@ def test_what_is_no_name_or_value_of_the_study_is_refused(study, wanted, says):
     assert "\n" not in str(caught.value)
 
 
+def test_values_are_listed_as_ids_and_titles_help_to_find_the_nearest(study):
+    with pytest.raises(ValueError, match="did you mean 'OCFL-KM'") as caught:
+        study.where(algorithm="OCFL-KMM")
+    listed = str(caught.value).partition("there are ")[2].split(", ")
+    assert "ocfl-kmeans" in listed
+    assert "OCFL-KM" not in listed
+
+
 def test_a_study_without_runs_has_none_of_anything():
     assert Study("none", (), {}, {}).where(algorithm="x").runs == ()
