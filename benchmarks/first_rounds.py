@@ -8,8 +8,8 @@ the temperature by round and the round of its first rise; and what each clustere
 `published_temperature.csv` and `published_clustering.csv` of the archive.
 
 Another data set, model or size: `--dataset`, `--set KEY=VALUE`, `--scenarios 15-nonoverlapping-balanced,...`,
-`--beside cifar10` for the archive's data set. The archive's cosines are over whole states, so with BatchNorm
-the temperature is shown over these too, and algorithms as published decide by it.
+`--beside cifar10` for the archive's data set. The archive's cosines are over whole states, so for a network
+with BatchNorm both tables have a second row: with these.
 """
 
 import argparse
@@ -58,6 +58,14 @@ def over_states(rounds: Sequence[Round]) -> list[Round]:
     ]
 
 
+def views(shared_prefix: SharedPrefix) -> dict[str, SharedPrefix]:
+    """Return what is compared, in words -> the rounds so; whole states only where there are buffers."""
+    if all(each.of_states_MM is None for each in shared_prefix.rounds):
+        return {"": shared_prefix}
+    states = replace(shared_prefix, rounds=over_states(shared_prefix.rounds))
+    return {", parameters": shared_prefix, ", states": states}
+
+
 def temperatures(rounds: Sequence[Round]) -> list[float]:
     """Return the temperature of each round."""
     products = [Products(each.gram_MM, np.zeros(len(each.clients)), 0.0) for each in rounds]
@@ -88,8 +96,6 @@ def train(config: RunConfig, folder: Path, data_dir: Path, limit: int) -> Shared
 
 def found_by(shared_prefix: SharedPrefix, name: str) -> str:
     """Return in which round an algorithm clusters, how many clusters it finds, and their ARI."""
-    if name.endswith("-as-published"):
-        shared_prefix = replace(shared_prefix, rounds=over_states(shared_prefix.rounds))
     number, labels_K = list(decisions(shared_prefix, name, {}))[-1]
     if len(set(labels_K.tolist())) == 1:
         return f"none by {number}"
@@ -126,15 +132,12 @@ def tabulate(runs: Sequence[RunConfig], found: Sequence[SharedPrefix], archive: 
     print(f"|{' --- |' * 6}")
     for scenario, shared_prefix in zip(scenarios, found, strict=True):
         theirs = archive.temperatures[scenario]
-        seen = {"": shared_prefix.rounds}
-        if any(each.of_states_MM is not None for each in shared_prefix.rounds):
-            seen |= {", states": over_states(shared_prefix.rounds)}
-        for words, rounds in seen.items():
-            values = temperatures(rounds)
+        for words, seen in views(shared_prefix).items():
+            values = temperatures(seen.rounds)
             cells = (
                 f"{scenario[2]}, {scenario[1]}{words}",
-                " ".join(f"{value:.3g}" for value in values),
-                " ".join(f"{value:.3g}" for value in theirs[: len(values)]),
+                " ".join(f"{value:.4g}" for value in values),
+                " ".join(f"{value:.4g}" for value in theirs[: len(values)]),
                 first_rise(values),
                 first_rise(theirs),
                 archive.clusterings[scenario, "OCFL-KM"]["round_published"],
@@ -144,11 +147,12 @@ def tabulate(runs: Sequence[RunConfig], found: Sequence[SharedPrefix], archive: 
     print(f"\n| round: clusters, ARI | {' | '.join(names)} |")
     print(f"|{' --- |' * (1 + len(CLUSTERERS) + sum(map(bool, CLUSTERERS.values())))}")
     for scenario, shared_prefix in zip(scenarios, found, strict=True):
-        cells = [f"{scenario[2]}, {scenario[1]}"]
-        for name, theirs in CLUSTERERS.items():
-            cells.append(found_by(shared_prefix, name))
-            cells += [archive.found_by(scenario, theirs)] if theirs else []
-        print(f"| {' | '.join(cells)} |")
+        for words, seen in views(shared_prefix).items():
+            row = [f"{scenario[2]}, {scenario[1]}{words}"]
+            for name, theirs in CLUSTERERS.items():
+                row.append(found_by(seen, name))
+                row += [archive.found_by(scenario, theirs)] if theirs else []
+            print(f"| {' | '.join(row)} |")
 
 
 def main() -> None:

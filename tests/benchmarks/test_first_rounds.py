@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from benchmarks.first_rounds import AFTER, LIMIT, first_rise, is_enough, over_states, temperatures
-from benchmarks.groups.stored import Round
+from benchmarks.first_rounds import AFTER, LIMIT, first_rise, is_enough, over_states, temperatures, views
+from benchmarks.groups.stored import Round, SharedPrefix
 from benchmarks.some_images import drawn
 from fedgrid.engine.data.images import ImageSet
 
@@ -23,6 +23,9 @@ def test_whole_states_have_a_temperature_of_their_own_where_a_model_has_buffers(
     assert np.allclose(temperatures(both), [0.5])
     assert np.allclose(temperatures(over_states(both)), [0.0])
     assert over_states([parameters]) == [parameters]
+    truth_K = np.zeros(2, np.int64)
+    assert list(views(SharedPrefix(truth_K, 0, both))) == [", parameters", ", states"]
+    assert list(views(SharedPrefix(truth_K, 0, [parameters]))) == [""]
 
 
 def test_training_goes_on_until_the_temperature_over_states_has_risen_too():
