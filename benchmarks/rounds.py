@@ -53,9 +53,11 @@ def config(draws: int, epochs: int) -> RunConfig:
     return complete(values, data_dir())
 
 
-def compare(run: RunConfig, *, rounds: int, repetitions: int) -> Timing:
-    """Time `rounds` rounds of each side, alternately, `repetitions` times."""
+def compare(run: RunConfig, *, rounds: int, repetitions: int, precision: str = "float32") -> Timing:
+    """Time `rounds` rounds of each side, alternately, `repetitions` times; `precision` is the engine's."""
     setup, _ = prepare(run, data_dir())
+    training = run.training.model_copy(update={"precision": precision})
+    run = run.model_copy(update={"training": training})
     samples = run.training.local_epochs * sum(len(client.train) for client in setup.clients)
     with (
         tempfile.TemporaryDirectory() as storage,
