@@ -59,7 +59,10 @@ def over_states(rounds: Sequence[Round]) -> list[Round]:
 
 
 def views(shared_prefix: SharedPrefix) -> dict[str, SharedPrefix]:
-    """Return what is compared, in words -> the rounds so; whole states only where there are buffers."""
+    """Return what is compared, in words -> the rounds so; whole states only where there are buffers.
+
+    Standardised distances, which `evident-groups` compares too, are those of the parameters in both.
+    """
     if all(each.of_states_MM is None for each in shared_prefix.rounds):
         return {"": shared_prefix}
     states = replace(shared_prefix, rounds=over_states(shared_prefix.rounds))
@@ -78,7 +81,8 @@ def first_rise(values: Sequence[float]) -> int | None:
 
 
 def is_enough(rounds: Sequence[Round], limit: int = LIMIT) -> bool:
-    """Return whether the first rise, over parameters and over states, is `AFTER` rounds ago."""
+    """Return whether both first rises, over parameters and over states, are `AFTER` rounds ago, or it is
+    round `limit`."""
     for seen in (rounds, over_states(rounds)):
         rise = first_rise(temperatures(seen))
         if len(rounds) < (limit if rise is None else min(limit, rise + AFTER)):
@@ -87,9 +91,9 @@ def is_enough(rounds: Sequence[Round], limit: int = LIMIT) -> bool:
 
 
 def train(config: RunConfig, folder: Path, data_dir: Path, limit: int) -> SharedPrefix:
-    """Return the first rounds of a scenario, from the folder if it has them."""
+    """Return the first rounds of a scenario, from the folder if it has them with the same limit."""
     keep_freed_memory()
-    path = folder / f"{sha256(config.canonical_json().encode()).hexdigest()[:16]}.npz"
+    path = folder / f"{sha256(f'{config.canonical_json()} {limit}'.encode()).hexdigest()[:16]}.npz"
     with threadpool_limits(1):
         return first_rounds_of(config, partial(is_enough, limit=limit), path, data_dir)
 

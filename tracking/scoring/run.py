@@ -267,6 +267,6 @@ def _texts(there: Iterable[Sequence[Any]]) -> list[str]:
 
 def _unknown(what: str, name: str, allowed: Sequence[str], synonyms: Sequence[str] = ()) -> str:
     names = list(dict.fromkeys(allowed))
-    near = get_close_matches(name, [*names, *synonyms], 1)
+    near = get_close_matches(name, list(dict.fromkeys([*names, *synonyms])), 1)
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     return f"{what}; {f'did you mean {near[0]!r}? ' if near else ''}there are {shown}"
