@@ -13,12 +13,12 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from fedgrid.engine.clients.machine import fixed_numerics
-from fedgrid.engine.models.flat_vectors import FlatModule
-from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.models.normalisation import Normalised
-from fedgrid.engine.training.local import train
-from fedgrid.engine.training.settings import LocalTraining
+from fedgrid.engine.federation.clients.numerics import fixed_numerics
+from fedgrid.engine.federation.models.flat_vectors import FlatModule
+from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.models.normalisation import Normalised
+from fedgrid.engine.federation.training.local import train
+from fedgrid.engine.federation.training.settings import LocalTraining
 
 IMAGES, REPEATS = 512, 9
 CASES = (

@@ -16,10 +16,10 @@ import numpy as np
 import ray
 
 from fedgrid.algorithms.clustering.temperature import temperature
-from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.updates import Matrix, Updates, Vector
-from fedgrid.engine.models.flat_vectors import layout_of
-from fedgrid.engine.models.initialisation import blank
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.updates import Matrix, Updates, Vector
+from fedgrid.engine.federation.models.flat_vectors import layout_of
+from fedgrid.engine.federation.models.initialisation import blank
 
 CLIENTS = 30
 THREADS = 2

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import ray
 
-from fedgrid.engine.clients.placement import Request, plan
-from fedgrid.engine.clients.ray_pool import RayPool
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.records import RoundRecord
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.round.rows import RoundRecord
+from fedgrid.engine.runtime.clients.placement import Request, plan
+from fedgrid.engine.runtime.clients.ray_pool import RayPool
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.ray_cluster.cluster import connected
 from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 

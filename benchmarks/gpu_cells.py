@@ -15,14 +15,14 @@ from torch.nn import functional
 from benchmarks import gpu_runs
 from benchmarks.stacked import worker
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.engine.clients.machine import fixed_numerics
-from fedgrid.engine.clients.messages import TrainTask
-from fedgrid.engine.models.flat_vectors import FlatModule
-from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.models.mixed_precision import MixedPrecision
-from fedgrid.engine.training.evaluation import to_inputs
-from fedgrid.engine.training.local import train
-from fedgrid.engine.training.settings import LocalTraining, Precision
+from fedgrid.engine.federation.clients.messages import TrainTask
+from fedgrid.engine.federation.clients.numerics import fixed_numerics
+from fedgrid.engine.federation.models.flat_vectors import FlatModule
+from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.models.mixed_precision import MixedPrecision
+from fedgrid.engine.federation.training.evaluation import to_inputs
+from fedgrid.engine.federation.training.local import train
+from fedgrid.engine.federation.training.settings import LocalTraining, Precision
 
 Numbers = Literal["float32", "TF32", "bfloat16"]
 Way = Literal["as the engine does", "CUDA graph", "torch.compile", "stacked"]

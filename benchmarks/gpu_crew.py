@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from benchmarks.gpu_cells import Bench, Cell, Timed
-from fedgrid.engine.gpu_errors import is_out_of_memory
+from fedgrid.engine.runtime.clients.gpu_errors import is_out_of_memory
 
 START_SECONDS = 60.0
 """For a process to import torch and open the device."""

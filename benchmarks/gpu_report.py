@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from benchmarks.gpu_cells import STACKED, Cell
-from fedgrid.engine.clients.machine import driver
+from fedgrid.engine.runtime.clients.machine import driver
 
 if TYPE_CHECKING:
     from benchmarks.gpu import Measured

@@ -7,12 +7,12 @@ from tempfile import TemporaryDirectory
 
 import pyarrow.parquet as pq
 
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.data.datasets import find
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.planning.calibrate import Speed, Workload, calibrate, run_seconds
 from fedgrid.grids.planning.images import expected_images
 from fedgrid.grids.presets.load import load_grid

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.engine.before_training.deal import deal
-from fedgrid.engine.data.datasets import default_data_dir
-from fedgrid.engine.run_setup import images_of
+from fedgrid.engine.federation.before_training.deal import deal
+from fedgrid.engine.runtime.data.datasets import default_data_dir
+from fedgrid.engine.runtime.run.prepare import images_of
 from fedgrid.grids.arena.definition import BUDGET
 from fedgrid.grids.presets.load import load_grid
 

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedgrid.engine.clients.peak_memory import own_peak
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.clients.peak_memory import own_peak
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 
 SIDE, CLASSES, OF_TEN = 28, 62, 10
 FILE = "writers.npz"

@@ -18,13 +18,13 @@ from shutil import copyfile
 import yaml
 from rich.console import Console
 
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.data.datasets import default_data_dir
-from fedgrid.engine.format import seal
-from fedgrid.engine.integrity.done_mark import DONE, mark_of, times_mark_of
-from fedgrid.engine.integrity.made_with import MADE_WITH
-from fedgrid.engine.run_folder import RunFolder, folder_of
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.data.datasets import default_data_dir
+from fedgrid.engine.runtime.integrity.done_mark import DONE, mark_of, times_mark_of
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.storage.format import seal
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.launch_types import LaunchOptions
 from fedgrid.grids.execution.run import run_grid
 from fedgrid.grids.mlflow_log.run_writer import MARK

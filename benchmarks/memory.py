@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.engine import started
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.data.datasets import default_data_dir
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data.datasets import default_data_dir
 
 EARLY, LATE = 20, 200
 

@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.published_branches import GROUPS, Branch, branch, computed, rounds_computed
-from fedgrid.engine.data.registry import DATASETS
-from fedgrid.engine.models.flat_vectors import layout_of
-from fedgrid.engine.models.initialisation import blank
+from fedgrid.engine.federation.data.registry import DATASETS
+from fedgrid.engine.federation.models.flat_vectors import layout_of
+from fedgrid.engine.federation.models.initialisation import blank
 from fedgrid.tracking.papers.ocfl.numbers import Scenario, clustering
 from fedgrid.tracking.scoring.partitions import PublishedClustering
 

@@ -15,13 +15,14 @@ from typing import get_args
 import numpy as np
 import torch
 
-from fedgrid.engine.clients.machine import BFLOAT16, fixed_numerics, this_machine
-from fedgrid.engine.models.flat_vectors import FlatModule
-from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.models.mixed_precision import MixedPrecision
-from fedgrid.engine.training.evaluation import TEST_BATCH, test
-from fedgrid.engine.training.local import train
-from fedgrid.engine.training.settings import LocalTraining, Precision
+from fedgrid.engine.federation.clients.numerics import fixed_numerics
+from fedgrid.engine.federation.models.flat_vectors import FlatModule
+from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.models.mixed_precision import MixedPrecision
+from fedgrid.engine.federation.training.evaluation import TEST_BATCH, test
+from fedgrid.engine.federation.training.local import train
+from fedgrid.engine.federation.training.settings import LocalTraining, Precision
+from fedgrid.engine.runtime.clients.machine import BFLOAT16, this_machine
 
 CASES = (
     ("digitnet", (1, 8, 8), 4096, 9),

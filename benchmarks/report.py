@@ -17,13 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.data.datasets import default_data_dir
-from fedgrid.engine.partition.ocfl import sizes_of
-from fedgrid.engine.partition.scenarios import Scenario
-from fedgrid.engine.records import CLIENTS, SCORES, TESTS, rounds_schema
-from fedgrid.engine.run_folder import DONE, folder_of
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.partition.ocfl import sizes_of
+from fedgrid.engine.federation.partition.scenarios import Scenario
+from fedgrid.engine.federation.record_names import SCORES, TESTS
+from fedgrid.engine.runtime.data.datasets import default_data_dir
+from fedgrid.engine.runtime.records.schemas import CLIENTS, rounds_schema
+from fedgrid.engine.runtime.run.run_folder import DONE, folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import SCORES as FINAL_SCORES

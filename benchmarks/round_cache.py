@@ -21,12 +21,12 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.paper_scale import BYTES, model_size
 from benchmarks.rounds import data_dir
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.round_cache.files import CacheOptions, StoredFile, kept
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.round_cache.files import CacheOptions, StoredFile, kept
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 
 DRAWS, SERVER_IMAGES = 370, 1000
 """About 256 training images a client; `--quick` divides both by `QUICK`."""

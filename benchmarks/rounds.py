@@ -12,9 +12,9 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.engine import started
 from benchmarks.plain_loop import PlainLoop
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.run_setup import prepare
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.run.prepare import prepare
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 NEVER = 10**6

@@ -15,10 +15,11 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow.parquet as pq
 
-from fedgrid.engine.integrity import record_files
-from fedgrid.engine.integrity.files import stamped
-from fedgrid.engine.integrity.record_files import RecordFiles, Rows
-from fedgrid.engine.records import SCORES, TESTS, schemas
+from fedgrid.engine.federation.record_names import SCORES, TESTS
+from fedgrid.engine.runtime.integrity import record_files
+from fedgrid.engine.runtime.integrity.files import stamped
+from fedgrid.engine.runtime.integrity.record_files import RecordFiles, Rows
+from fedgrid.engine.runtime.records.schemas import schemas
 
 MEASURED, CLASSES = 20, 10
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fedgrid.engine.data.datasets import default_data_dir
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.data.datasets import default_data_dir
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.launch_types import LaunchOptions
 from fedgrid.grids.execution.run import run_grid
 from fedgrid.grids.presets.load import load_grid

@@ -16,9 +16,9 @@ from typing import TypeAlias
 
 import pyarrow.parquet as pq
 
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.times import times_of

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.engine.data.images import ImageSet
-from fedgrid.engine.run_setup import images_of
-from fedgrid.engine.seeds import generator
+from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.runtime.run.prepare import images_of
 
 
 def drawn(images: ImageSet, count: int, part: str) -> dict[str, np.ndarray]:

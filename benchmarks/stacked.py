@@ -14,11 +14,11 @@ import numpy as np
 
 from benchmarks.precision import SETTINGS, Work, seconds_in_turns
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.engine.clients.messages import ClientData, Setup, TrainTask
-from fedgrid.engine.clients.worker import ClientWorker
-from fedgrid.engine.data.images import ImageSet
-from fedgrid.engine.models.initialisation import initial_vector
-from fedgrid.engine.training.settings import LocalTraining
+from fedgrid.engine.federation.clients.messages import ClientData, Setup, TrainTask
+from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.training.settings import LocalTraining
 
 CASES = (
     ("digitnet", (1, 8, 8), 15, 96),

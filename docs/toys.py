@@ -22,11 +22,11 @@ from sklearn.metrics import adjusted_rand_score
 
 from fedgrid import figures
 from fedgrid.algorithms.contract.base import Algorithm, State
-from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.contract.orders import PREDICTIONS, Order, Presence
-from fedgrid.algorithms.contract.source import InMemory
-from fedgrid.algorithms.contract.updates import Updates
 from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.source import InMemory
+from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.tracking.figures.maps import HUES
 
 FOLDER = Path(__file__).parent / "toys"

@@ -10,7 +10,6 @@ from importlib.metadata import packages_distributions as find_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("algorithms", "engine", "grids", "tracking", "src/fedgrid")
 OURS = "fedgrid"
 
 
@@ -46,7 +45,7 @@ def modules_in(tree: ast.AST) -> Iterator[str]:
 def imported() -> dict[str, str]:
     """Return top-level third-party module -> a file that imports it."""
     files: dict[str, str] = {}
-    for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+    for path in (ROOT / OURS).rglob("*.py"):
         for module in modules_in(ast.parse(path.read_text())):
             name = module.partition(".")[0]
             if name not in sys.stdlib_module_names and name != OURS:

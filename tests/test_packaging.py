@@ -9,19 +9,16 @@ import venv
 import zipfile
 from collections.abc import Sequence
 from fnmatch import fnmatch
-from functools import partial
 from pathlib import Path
 from shutil import copyfile, copytree
 
 import pytest
 import yaml
 
-from fedgrid.engine.format import FORMAT
+from fedgrid.engine.federation.format import FORMAT
 from tests.helpers.command_line import environment, new_storage
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("algorithms", "engine", "grids", "tracking")
-LINKS = {f"src/fedgrid/{folder}" for folder in FOLDERS}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WHOLE = """
 import sys
@@ -54,7 +51,7 @@ def build(target: str, checkout: Path, into: Path) -> Path:
 
 
 def repository_files() -> set[str]:
-    """Return the files of the repository, new ones too, without links and what .gitignore names."""
+    """Return the files of the repository, new ones too, without what .gitignore names."""
     if (ROOT / ".git").exists():
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-per-directory=.gitignore"]
         names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
@@ -67,22 +64,18 @@ def repository_files() -> set[str]:
             for path in ROOT.rglob("*")
             if not any(fnmatch(part, name) for part in path.relative_to(ROOT).parts for name in ignored)
         ]
-    return {name for name in names if (ROOT / name).is_file()} - LINKS
+    return {name for name in names if (ROOT / name).is_file()}
 
 
 def package_files() -> dict[str, bytes]:
     """Return what the package must hold, by the name in it: modules, templates, tables and all else."""
-    found = {}
-    for name in repository_files():
-        top = name.partition("/")[0]
-        if top in FOLDERS or name.startswith("src/fedgrid/"):
-            found[f"fedgrid/{name}" if top in FOLDERS else name.removeprefix("src/")] = ROOT / name
-    return {name: path.read_bytes() for name, path in found.items()}
+    names = (name for name in repository_files() if name.startswith("fedgrid/"))
+    return {name: (ROOT / name).read_bytes() for name in names}
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
-    """Return the files below `folder`, through links; without compiled modules."""
-    paths = (Path(top, name) for top, _, names in os.walk(folder, followlinks=True) for name in names)
+    """Return the files below `folder`, without compiled modules."""
+    paths = (Path(top, name) for top, _, names in os.walk(folder) for name in names)
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in paths
@@ -96,19 +89,11 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def without_links(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the unpacked sdist, with a text file in place of each link, as in a zip download."""
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(sdist) as archive:
         archive.extractall(folder := tmp_path_factory.mktemp("unpacked"), filter="data")
     [checkout] = folder.iterdir()
-    for link in LINKS:
-        (checkout / link).write_text(f"../../{Path(link).name}")
-    return checkout
-
-
-@pytest.fixture(scope="module")
-def wheel(without_links: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("wheel", without_links, tmp_path_factory.mktemp("wheel"))
+    return build("wheel", checkout, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -140,12 +125,10 @@ def test_wheel_has_every_file_of_the_package_and_nothing_else(wheel: Path) -> No
     assert [name for name, content in expected.items() if found[name] != content] == []
 
 
-def test_editable_install_mends_the_links(wheel: Path, without_links: Path, tmp_path: Path) -> None:
-    """After the wheel, which must do without them."""
-    with zipfile.ZipFile(build("wheel:editable", without_links, tmp_path)) as archive:
+def test_editable_install_is_the_checkout(tmp_path: Path) -> None:
+    with zipfile.ZipFile(build("wheel:editable", ROOT, tmp_path)) as archive:
         [path_file] = [name for name in archive.namelist() if name.endswith(".pth")]
-        assert archive.read(path_file).decode().strip() == str(without_links / "src")
-    assert files_below(without_links / "src") == package_files()
+        assert archive.read(path_file).decode().strip() == str(ROOT)
 
 
 def test_job_brings_the_whole_package_of_a_wheel(programs: Path, tmp_path: Path) -> None:
@@ -163,10 +146,10 @@ def test_machines_and_containers_get_what_an_installation_needs(name: str, tmp_p
         brought = [each for each in yaml.safe_load(text)["file_mounts"].values() if "/" not in each]
     (checkout := tmp_path / "checkout").mkdir()
     for each in brought:
-        copy = partial(copytree, symlinks=True) if (ROOT / each).is_dir() else copyfile
+        copy = copytree if (ROOT / each).is_dir() else copyfile
         copy(ROOT / each, checkout / each)
     build("wheel:editable", checkout, tmp_path / "wheel")
-    assert files_below(checkout / "src") == package_files()
+    assert files_below(checkout / "fedgrid") == files_below(ROOT / "fedgrid")
 
 
 @pytest.mark.slow
@@ -186,7 +169,9 @@ def test_quickstart_and_report_run_from_the_wheel(programs: Path, tmp_path: Path
     assert "1 of 1 runs finished" in fedgrid("run", "quickstart", "--in-process", *small)
     assert "index.html" in fedgrid("report", "quickstart")
     page = (storage / "grids" / "quickstart" / "report" / "index.html").read_text()
-    css, script = ((ROOT / "tracking" / "report" / f"report.{kind}").read_text() for kind in ("css", "js"))
+    css, script = (
+        (ROOT / "fedgrid" / "tracking" / "report" / f"report.{kind}").read_text() for kind in ("css", "js")
+    )
     assert css.strip() in page
     assert script.strip() in page
 

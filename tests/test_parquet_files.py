@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedgrid import parquet_files
-from fedgrid.engine.format import UnreadableFile
-from fedgrid.engine.integrity.files import read_table, stamped
+from fedgrid.engine.runtime.integrity.files import read_table, stamped
+from fedgrid.engine.runtime.storage.format import UnreadableFile
 from fedgrid.parquet_files import BadPages, TooLarge, layout, memory, pages_of, read_parquet
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.records import table as records

@@ -4,11 +4,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedgrid.engine.format import DamagedFile, seal
-from fedgrid.engine.integrity.files import stamped
-from fedgrid.engine.integrity.made_with import MADE_WITH, parts_of
-from fedgrid.engine.integrity.record_files import read_records as read_rows
-from fedgrid.engine.records import EVERY_TIMING, clients_schema, rounds_schema
+from fedgrid.engine.runtime.integrity.files import stamped
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
+from fedgrid.engine.runtime.integrity.record_files import read_records as read_rows
+from fedgrid.engine.runtime.records.schemas import EVERY_TIMING, clients_schema, rounds_schema
+from fedgrid.engine.runtime.storage.format import DamagedFile, seal
 from fedgrid.record_values import wrong_type, wrong_value
 from fedgrid.tracking.records import RecordsError, read_records
 from tests.helpers.run_records import write_records

@@ -7,7 +7,7 @@ from io import BytesIO
 
 import pytest
 
-from fedgrid.engine.integrity import files
+from fedgrid.engine.runtime.integrity import files
 from fedgrid.regular_files import DEEPEST, check_below, check_regular, read_regular
 
 

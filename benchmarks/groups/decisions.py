@@ -13,12 +13,12 @@ import numpy as np
 
 from benchmarks.groups.stored import Round, SharedPrefix
 from fedgrid.algorithms.contract.base import Labels
-from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.products import Products
-from fedgrid.algorithms.contract.source import Arrays, Compute, InMemory, statistic_name
-from fedgrid.algorithms.contract.updates import Matrix, Updates
 from fedgrid.algorithms.registry import create
-from fedgrid.engine.seeds import generator
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.products import Products
+from fedgrid.algorithms.updates.source import Arrays, Compute, InMemory, statistic_name
+from fedgrid.algorithms.updates.updates import Matrix, Updates
+from fedgrid.engine.federation.seeds import generator
 
 STANDARDISED = "standardised-parameters"
 

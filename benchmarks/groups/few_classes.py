@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.run_setup import images_of
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.run.prepare import images_of
 
 
 def with_dataset(given: Mapping[str, Any], folder: Path, data_dir: Path) -> dict[str, Any]:

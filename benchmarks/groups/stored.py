@@ -17,22 +17,22 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from benchmarks.groups.few_classes import with_dataset
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
-from fedgrid.algorithms.contract.updates import Matrix, Updates
-from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
-from fedgrid.engine.clients.messages import Setup
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.data.datasets import find
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.models.flat_vectors import layout_of
-from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.round.federation import Federation
-from fedgrid.engine.round.next_round import next_round
-from fedgrid.engine.round.participation import Participation
-from fedgrid.engine.run_setup import prepare
-from fedgrid.engine.training.settings import Evaluation
+from fedgrid.algorithms.updates.updates import Matrix, Updates
+from fedgrid.engine.federation.clients.messages import Setup
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.models.flat_vectors import layout_of
+from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.round.federation import Federation
+from fedgrid.engine.federation.round.next_round import next_round
+from fedgrid.engine.federation.round.participation import Participation
+from fedgrid.engine.federation.training.settings import Evaluation
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.run.prepare import prepare
 
 NEVER = 10**6
 """So many rounds that the last one, with its tests, is never reached."""

@@ -4,13 +4,13 @@ import sys
 from collections.abc import Iterator
 
 from docs.reference.markdown import SECTIONS, code, linked, page, paragraphs, sections, table
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.clustering.clusterers import Clusterer
 from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
-from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.presets.key_docs import docs_of, settings_rows
 from fedgrid.grids.search.built_in import built_in
 

@@ -7,10 +7,10 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from docs.reference.markdown import code, page, paragraphs, table
-from fedgrid.engine.configuration.complete import DEFAULTS as OF_A_RUN
-from fedgrid.engine.configuration.run_config import PLUGINS, RunConfig
-from fedgrid.engine.disturbances.drift import Move
-from fedgrid.engine.uplink.steps import STEPS
+from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
+from fedgrid.engine.federation.disturbances.drift import Move
+from fedgrid.engine.federation.uplink.steps import STEPS
+from fedgrid.engine.runtime.configuration.complete import DEFAULTS as OF_A_RUN
 from fedgrid.grids.cli.actions.schema import schema
 from fedgrid.grids.presets.axis_keys import SECTIONS, text_of
 from fedgrid.grids.presets.key_docs import allowed, docs_of
@@ -20,7 +20,7 @@ from fedgrid.grids.search.objectives import OBJECTIVES
 
 HEADER = ("key", "default", "allowed", "meaning")
 BY_DATA_SET = "by data set"
-"""The default of keys that `engine.configuration.complete` fills in."""
+"""The default of keys that `runtime.configuration.complete` fills in."""
 
 
 def pages() -> dict[str, str]:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from docs.reference.markdown import code, page, paragraphs, table
-from fedgrid.engine.data.registry import DATASETS
-from fedgrid.engine.models.registry import AUTOENCODERS, MODELS
-from fedgrid.engine.partition.kinds import KINDS, SplitKind
+from fedgrid.engine.federation.data.registry import DATASETS
+from fedgrid.engine.federation.dealing.kinds import KINDS, SplitKind
+from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS
 from fedgrid.grids.presets.axis_keys import text_of
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from docs.reference.markdown import code, page, table
 
-CHECKOUT = Path(__file__).parents[2]
+HOUSE = Path(__file__).parents[2] / "fedgrid"
 PACKAGES = {
     "algorithms": "algorithms: what a server does with its clients' updates",
     "engine": "engine: one run",
@@ -29,8 +29,8 @@ def pages() -> dict[str, str]:
 
 def rooms(package: str) -> Iterator[tuple[str, str]]:
     """Yield each room of a package below its top, as code, and what it is for."""
-    for path in sorted((CHECKOUT / package).rglob("__init__.py")):
-        name = path.parent.relative_to(CHECKOUT / package).as_posix()
+    for path in sorted((HOUSE / package).rglob("__init__.py")):
+        name = path.parent.relative_to(HOUSE / package).as_posix()
         if name != ".":
             docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
             yield code(f"{name}/"), docstring.partition("\n")[0]

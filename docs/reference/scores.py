@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from docs.reference.markdown import code, page, table
-from fedgrid.engine import round_metrics
+from fedgrid.engine.federation.round import metrics as round_metrics
 from fedgrid.grids.mlflow_log.tags import described
 from fedgrid.tracking.mlflow.names import plain
 from fedgrid.tracking.scoring import scores
@@ -28,7 +28,7 @@ def pages() -> dict[str, str]:
             "## Recorded",
             "In `rounds.parquet`, a row a round; null in older records that lack the column. An algorithm "
             'returns a number of its own in `Diagnostics(metrics={"name": value})`, once `ROUND_METRICS` of '
-            "`engine/round_metrics.py` declares it.",
+            "`engine/federation/round/metrics.py` declares it.",
             table(("recorded", "in MLflow", "meaning"), _rows(recorded.items())),
             "With `embeddings` and `ladd` there are `message_bytes` (what newcomers said in a round) and "
             "`encoder_bytes` (the encoder's federated training and its way to newcomers) too. Both are part "

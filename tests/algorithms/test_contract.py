@@ -7,8 +7,8 @@ settings that do in `ACTING` and `EAGER`.
 import numpy as np
 import pytest
 
+from fedgrid.algorithms.averaging.fedopt import FedOptSettings
 from fedgrid.algorithms.contract.local_rule import PLAIN
-from fedgrid.algorithms.fedopt import FedOptSettings
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from tests.helpers.small_cases import (
     Federation,

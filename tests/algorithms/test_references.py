@@ -5,7 +5,7 @@ import pytest
 
 from fedgrid.algorithms.contract.orders import Traffic
 from fedgrid.algorithms.registry import ALGORITHMS, create, is_reference
-from fedgrid.engine.run_setup import prepare
+from fedgrid.engine.runtime.run.prepare import prepare
 from tests.helpers.small_cases import check_valid, clients, freeze, layout_of, orders_of, start, step
 from tests.helpers.small_runs import NOWHERE, config, differing, numbers, play, rows, trained
 

@@ -5,7 +5,7 @@ import numpy as np
 from benchmarks.first_rounds import AFTER, LIMIT, first_rise, is_enough, over_states, temperatures, views
 from benchmarks.groups.stored import Round, SharedPrefix
 from benchmarks.some_images import drawn
-from fedgrid.engine.data.images import ImageSet
+from fedgrid.engine.federation.data.images import ImageSet
 
 
 def rounds_with(*cosines):

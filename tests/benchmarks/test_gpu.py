@@ -18,9 +18,9 @@ from benchmarks.gpu import DIGIT, Measured, all_cells, best_engine, conclude, ma
 from benchmarks.gpu_cells import Bench, Cell, Timed
 from benchmarks.gpu_crew import CONVOLUTIONS, CellFailed, Crew
 from benchmarks.gpu_report import markdown
-from fedgrid.engine.clients.worker import ClientWorker
-from fedgrid.engine.models.flat_vectors import FlatModule
-from fedgrid.engine.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.models.flat_vectors import FlatModule
+from fedgrid.engine.federation.models.initialisation import blank, initial_vector
 from fedgrid.grids.planning.calibrate import Speed
 
 
@@ -119,7 +119,7 @@ def test_stacked_clients_out_of_memory_fail_their_cell_and_the_process_goes_on(m
         begun.append(as_thread(*given))
         return begun[-1]
 
-    monkeypatch.setattr("fedgrid.engine.clients.stacks.train_together", no_memory)
+    monkeypatch.setattr("fedgrid.engine.federation.clients.stacks.train_together", no_memory)
     with Crew("cpu", start) as crew:
         found = measure([stacked, DIGIT], crew, inf, 0.0, "cpu")
     assert found.failed == {stacked: "out of memory"}

@@ -20,9 +20,9 @@ from benchmarks.groups.families import DEVELOPMENT, HELD_OUT, has_groups
 from benchmarks.groups.few_classes import with_dataset
 from benchmarks.groups.stored import Recorder, Round, SharedPrefix, all_met, shared_prefix_of
 from fedgrid.algorithms.contract.base import State
-from fedgrid.algorithms.contract.layout import Layout
-from fedgrid.algorithms.contract.updates import Updates
-from fedgrid.engine.configuration.complete import complete
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.updates import Updates
+from fedgrid.engine.runtime.configuration.complete import complete
 
 SMALL = {"clients": 6, "split": {"kind": "flipped", "sizes": [3, 2, 1]}, "seed": 0}
 DATA = Path("data")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.shared_rounds import rounds_needed
-from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete
 
 
 def run(algorithm, seed=0):

@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.errors import FedgridError
-from fedgrid.engine.integrity import record_files
-from fedgrid.engine.storage.lease import Lease
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import FedgridError
+from fedgrid.engine.runtime.integrity import record_files
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.commands.app import INTERRUPTED
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent
 from fedgrid.grids.execution.watch import Watch

@@ -160,7 +160,7 @@ def import_all(modules: Sequence[str]) -> None:
 
 def case(storages: Path, launch: Launch, call: int, name: str, way: str, expected: dict[str, bytes]) -> str:
     """Run one case; return what is wrong with it, or nothing."""
-    from fedgrid.engine.storage.atomic import PARTIAL
+    from fedgrid.engine.runtime.storage.atomic import PARTIAL
     from tests.helpers.command_line import Result
 
     storage, times = storages / f"{name}-{way}-{call}", 1 if way == "once" else FOREVER
@@ -200,12 +200,12 @@ def launch_grid(storage: Path, call: int, times: int, name: str) -> Any:
 
 def launch_run(storage: Path, call: int, times: int, name: str) -> Any:
     """Do one run with a failing disk, through the library; return how it ended, as a command's result."""
-    from fedgrid.engine.clients.pool import InProcessPool
-    from fedgrid.engine.configuration.complete import complete
-    from fedgrid.engine.errors import FedgridError
-    from fedgrid.engine.round_cache.files import CacheOptions
-    from fedgrid.engine.session import Session
-    from fedgrid.engine.storage.storage import Storage
+    from fedgrid.engine.federation.errors import FedgridError
+    from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+    from fedgrid.engine.runtime.configuration.complete import complete
+    from fedgrid.engine.runtime.round_cache.files import CacheOptions
+    from fedgrid.engine.runtime.run.session import Session
+    from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.execution import run_events
     from tests.helpers.command_line import Result
 

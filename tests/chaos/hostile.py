@@ -28,7 +28,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedgrid.engine.format import CHECKSUM, VERSION, seal
+from fedgrid.engine.runtime.storage.format import CHECKSUM, VERSION, seal
 from fedgrid.tracking.mlflow.own_files import MAGIC
 from tests.chaos.storages import SECRET, look, looking, make_whole, undrawn, working
 

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.round_cache.files import CacheOptions
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.lease import Lease
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.round_cache.files import CacheOptions
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 from tests.helpers.stored_runs import CLOCKS
 
 ROUNDS = 4

@@ -24,15 +24,15 @@ from threading import RLock
 from typing import Any
 from unittest.mock import patch
 
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.errors import FedgridError
-from fedgrid.engine.integrity import record_files
-from fedgrid.engine.round_cache.files import CacheOptions
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.processes import start_time
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import FedgridError
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.integrity import record_files
+from fedgrid.engine.runtime.leases.processes import start_time
+from fedgrid.engine.runtime.round_cache.files import CacheOptions
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished

@@ -9,7 +9,7 @@ from shutil import which
 
 import pytest
 
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.storage.storage import Storage
 from tests.chaos.s3_server import Content, serving
 from tests.helpers.time import Time
 

@@ -62,7 +62,7 @@ class Place:
         """Write the images, the grid and the newer code."""
         self.write_images(seed=0)
         (self.folder / "exp.yaml").write_text(GRID.format(images=self.images))
-        changed_code(self.newer, "engine/format.py", {"FORMAT": "2"})
+        changed_code(self.newer, "engine/federation/format.py", {"FORMAT": "2"})
 
     def write_images(self, seed: int) -> None:
         """Write two classes, forty images to draw from and ten at the server."""
@@ -80,7 +80,7 @@ class Place:
         code = (OTHER_TORCH if turn == "torch" else "") + MAIN
         given = ["run", "exp.yaml", "--storage", str(storage), "--in-process", "--json"]
         own = {"FEDGRID_CACHE": str(self.folder / "cache"), "MLFLOW_TRACKING_URI": ""}
-        paths = {"PYTHONPATH": str(self.newer / "src")} if turn == "newer" else {}
+        paths = {"PYTHONPATH": str(self.newer)} if turn == "newer" else {}
         driver = subprocess.Popen(
             [sys.executable, "-c", code, *given],
             cwd=self.folder,

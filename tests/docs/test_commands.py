@@ -14,7 +14,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from fedgrid.engine.plugins import active
+from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.planning import dry_run
 from fedgrid.grids.planning.calibrate import Speed
 from tests.chaos.storages import undrawn
@@ -26,11 +26,11 @@ pytestmark = pytest.mark.slow
 ELSEWHERE = {
     "analyse centralised epsilons": "grids/analyses/test_epsilons.py",
     "arena --check": "grids/arena/test_command.py",
-    "convert": "engine/data/test_femnist.py",
+    "convert": "engine/runtime/data/test_femnist.py",
     "doctor": "grids/upkeep/test_doctor.py",
     "import": "grids/archive/test_importing.py",
     "retry": "grids/display/test_status.py",
-    "run --dataset femnist": "engine/data/test_femnist.py",
+    "run --dataset femnist": "engine/runtime/data/test_femnist.py",
     "run paper --tuned": "grids/search/test_tuned.py",
     "stop": "grids/display/test_status.py",
     "submit": "grids/submit/test_job.py",

@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 import fedgrid
-from fedgrid.engine.configuration.algorithm_of import own_columns
+from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.definition import load_search
 from tests.tracking.figures.test_studies import finished, study

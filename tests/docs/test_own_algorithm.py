@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fedgrid.engine.plugins import active
+from fedgrid.engine.runtime.plugins import active
 from tests.helpers.command_line import fedgrid, new_storage
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import nn
 
-from fedgrid.algorithms.contract.layout import Layout
 from fedgrid.algorithms.registry import create
-from fedgrid.engine import checkpoint
-from fedgrid.engine.clients.messages import EvaluateTask
-from fedgrid.engine.clients.worker import ClientWorker
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.models.flat_vectors import read_vector, write
-from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.plugins import active
-from fedgrid.engine.run_setup import prepare
-from fedgrid.engine.training.confusion import scores
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.engine.federation.clients.messages import EvaluateTask
+from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.models.flat_vectors import read_vector, write
+from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.training.confusion import scores
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.run import checkpoint
+from fedgrid.engine.runtime.run.prepare import prepare
 from tests.helpers.small_runs import NOWHERE, config, play, rows
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"

@@ -9,10 +9,10 @@ import fedgrid
 from docs.reference import algorithms, markdown, records
 from docs.reference.pages import pages
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.configuration.run_config import SETTABLE
-from fedgrid.engine.data.registry import DATASETS
-from fedgrid.engine.models.registry import MODELS
-from fedgrid.engine.partition.kinds import KINDS
+from fedgrid.engine.federation.configuration.run_config import SETTABLE
+from fedgrid.engine.federation.data.registry import DATASETS
+from fedgrid.engine.federation.dealing.kinds import KINDS
+from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.grids.presets.axis_keys import SECTIONS
 from fedgrid.grids.presets.preset_files import KEYS
 from fedgrid.grids.search.definition import OWN_KEYS

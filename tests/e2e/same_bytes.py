@@ -216,11 +216,16 @@ def _report(found: Sequence[tuple[str, str]], now: Mapping[File, Content]) -> in
     return 1 if unexpected else 0
 
 
+def _package_of(tree: Path) -> Path:
+    """Return the folder in which a tree's package lies; in earlier commits it was `src`."""
+    return tree / "src" if (tree / "src").exists() else tree
+
+
 def _started(tree: Path, folder: Path, only: list[str]) -> "subprocess.Popen[bytes]":
     folder.mkdir()
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("FEDGRID", "MLFLOW"))},
-        **{"PYTHONPATH": f"{tree / 'src'}{os.pathsep}{HERE}", "OMP_NUM_THREADS": "1"},
+        **{"PYTHONPATH": f"{_package_of(tree)}{os.pathsep}{HERE}", "OMP_NUM_THREADS": "1"},
         "FEDGRID_CACHE": str(folder / "user"),
     }
     command = [sys.executable, "-P", "-m", "tests.e2e.same_bytes_runs", str(tree), str(folder), *only]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedgrid.engine.partition import blueprint
+from fedgrid.grids.display import blueprint
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 
 SMALL = ("--clients", 3, "--set", "training.rounds=2", "--in-process")

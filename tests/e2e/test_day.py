@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 import fedgrid
-from fedgrid.engine.plugins import active
+from fedgrid.engine.runtime.plugins import active
 from tests.e2e.day import DOCS, PAGE, PROGRESS, STEPS, STUDY, plain
 from tests.helpers.command_line import fedgrid as command
 from tests.helpers.command_line import new_storage

@@ -15,24 +15,25 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score, homogeneity_score
 
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.base import Algorithm, Labels, State
-from fedgrid.algorithms.contract.updates import Updates
-from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import create
-from fedgrid.engine.checkpoint import RunState
-from fedgrid.engine.clients.pool import InProcessPool, Pool
-from fedgrid.engine.configuration.algorithm_of import algorithm_of
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.data.datasets import find
-from fedgrid.engine.models.flat_vectors import layout_of
-from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.round.federation import Federation
-from fedgrid.engine.round.next_round import next_round
-from fedgrid.engine.round.participation import Participation
-from fedgrid.engine.run_setup import prepare
-from fedgrid.engine.seeds import generator
-from fedgrid.engine.training.settings import Evaluation
+from fedgrid.algorithms.updates.updates import Updates
+from fedgrid.engine.federation.clients.pool import Pool
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.models.flat_vectors import layout_of
+from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.round.federation import Federation
+from fedgrid.engine.federation.round.next_round import next_round
+from fedgrid.engine.federation.round.participation import Participation
+from fedgrid.engine.federation.round.run_state import RunState
+from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.training.settings import Evaluation
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.engine.runtime.run.prepare import prepare
 from fedgrid.grids.presets.load import load_grid
 
 NOWHERE = Path("no-data-needed")

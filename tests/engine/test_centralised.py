@@ -6,15 +6,15 @@ import torch
 from sklearn.metrics import f1_score
 from torch.nn import functional
 
-from fedgrid.engine import checkpoint
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.data.datasets import load
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.models import flat_vectors
-from fedgrid.engine.models.flat_vectors import layout_of
-from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.run_setup import prepare
-from fedgrid.engine.seeds import generator
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.models import flat_vectors
+from fedgrid.engine.federation.models.flat_vectors import layout_of
+from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data.datasets import load
+from fedgrid.engine.runtime.run import checkpoint
+from fedgrid.engine.runtime.run.prepare import prepare
 from fedgrid.grids.analyses.epsilons import epochs_of
 from tests.helpers.small_grid import NOWHERE
 from tests.helpers.small_runs import play

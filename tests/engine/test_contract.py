@@ -11,6 +11,7 @@ import pytest
 import ray
 import torch
 
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.local_rule import Finished, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import (
     PREDICTIONS,
@@ -20,22 +21,21 @@ from fedgrid.algorithms.contract.orders import (
     Served,
     Traffic,
 )
-from fedgrid.algorithms.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.registry import create
-from fedgrid.engine.clients import ray_pool
-from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.clients.worker import ClientWorker
-from fedgrid.engine.data.images import ImageSet
-from fedgrid.engine.errors import RunError
-from fedgrid.engine.models.flat_vectors import layout_of
-from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.round.federation import Federation
-from fedgrid.engine.round.next_round import next_round
-from fedgrid.engine.round.participation import Participation
-from fedgrid.engine.training import evaluation
-from fedgrid.engine.training.settings import Evaluation, LocalTraining
-from fedgrid.engine.uplink.steps import Clip
+from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
+from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.federation.models.flat_vectors import layout_of
+from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.round.federation import Federation
+from fedgrid.engine.federation.round.next_round import next_round
+from fedgrid.engine.federation.round.participation import Participation
+from fedgrid.engine.federation.training import evaluation
+from fedgrid.engine.federation.training.settings import Evaluation, LocalTraining
+from fedgrid.engine.federation.uplink.steps import Clip
+from fedgrid.engine.runtime.clients import ray_pool
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from tests.helpers.client_actors import client_actors
 
 CLIENTS, CLASSES, SEED, SHAPE = 4, 3, 11, (1, 8, 8)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.round_cache.files import CacheOptions
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.round_cache.files import CacheOptions
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
 
 pytestmark = pytest.mark.slow

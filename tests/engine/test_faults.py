@@ -10,16 +10,16 @@ import pytest
 import ray
 
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.engine.clients import ray_pool
-from fedgrid.engine.clients.actor import Client
-from fedgrid.engine.clients.messages import TrainTask
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.errors import RunError
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.run_setup import prepare
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.clients.messages import TrainTask
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.runtime.clients import ray_pool
+from fedgrid.engine.runtime.clients.actor import Client
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 from tests.helpers.client_actors import client_actors
 
 pytestmark = pytest.mark.ray

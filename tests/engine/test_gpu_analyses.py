@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 import torch
 
+from fedgrid.algorithms.clustered.before_training import ladd
+from fedgrid.algorithms.clustered.before_training.class_means import ClassMeans
+from fedgrid.algorithms.clustered.before_training.ladd import Styles, style
+from fedgrid.algorithms.clustered.before_training.private import PrivateMessage
 from fedgrid.algorithms.contract.encoder import EncoderKind
 from fedgrid.algorithms.contract.orders import Message
-from fedgrid.algorithms.embeddings import ladd
-from fedgrid.algorithms.embeddings.class_means import ClassMeans
-from fedgrid.algorithms.embeddings.ladd import Styles, style
-from fedgrid.algorithms.embeddings.private import PrivateMessage
-from fedgrid.engine import checkpoint
-from fedgrid.engine.attacks.attack import attacked
-from fedgrid.engine.attacks.observed import observe
-from fedgrid.engine.attacks.settings import ATTACK_KINDS, Attacking
-from fedgrid.engine.clients.messages import EvaluateTask
-from fedgrid.engine.encoders.encoder import NUM_CLASSES, STATE, Codec, Encoder, model_of, principal
-from fedgrid.engine.explanations.explained_run import Explainer, Servers, explain_run, layer_of
-from fedgrid.engine.explanations.settings import Explaining
-from fedgrid.engine.models.initialisation import initial_vector
-from fedgrid.engine.models.registry import MODELS
+from fedgrid.engine.federation.clients.messages import EvaluateTask
+from fedgrid.engine.federation.encoders.encoder import NUM_CLASSES, STATE, Codec, Encoder, model_of, principal
+from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.models.registry import MODELS
+from fedgrid.engine.runtime.run import checkpoint
+from fedgrid.grids.attack.attacks.attack import attacked
+from fedgrid.grids.attack.attacks.observed import observe
+from fedgrid.grids.attack.attacks.settings import ATTACK_KINDS, Attacking
+from fedgrid.grids.explain.explanations.explained_run import Explainer, Servers, explain_run, layer_of
+from fedgrid.grids.explain.explanations.settings import Explaining
 from tests.helpers import small_runs
 from tests.helpers.gpu_cases import Case, descendants, setup_of, start_of, uncovered, worker_of
 from tests.helpers.gpu_stand_in import StandIn

@@ -10,20 +10,21 @@ import numpy as np
 import pytest
 import torch
 
+from fedgrid.algorithms.averaging import fednova, fedprox, scaffold
 from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.contract.orders import ChooseOn, Order
-from fedgrid.algorithms.local import fednova, fedprox, per_fedavg, scaffold
-from fedgrid.engine.clients.actor import Client
-from fedgrid.engine.clients.messages import TrainTask
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.clients.worker import ClientWorker
-from fedgrid.engine.data.images import ImageSet
-from fedgrid.engine.encoders import reconstruction
-from fedgrid.engine.encoders.reconstruction import Reconstruction
-from fedgrid.engine.errors import RunError
-from fedgrid.engine.models.registry import AUTOENCODERS, MODELS
-from fedgrid.engine.training import batches, evaluation
-from fedgrid.engine.training.local import Local
+from fedgrid.algorithms.personalised import per_fedavg
+from fedgrid.engine.federation.clients.messages import TrainTask
+from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.encoders import reconstruction
+from fedgrid.engine.federation.encoders.reconstruction import Reconstruction
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS
+from fedgrid.engine.federation.training import batches, evaluation
+from fedgrid.engine.federation.training.local import Local
+from fedgrid.engine.runtime.clients.actor import Client
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from tests.helpers.gpu_cases import (
     CLASSES,
     OWN_MODELS,
@@ -280,7 +281,7 @@ def test_clients_of_a_new_run_take_the_place_of_those_before_on_the_device():
     try:
         for prepare in (
             InProcessPool("cuda").prepare,
-            lambda given: actor.prepare(given, given.server_set, None, *given.clients),
+            lambda given: actor.prepare(given, (), given.server_set, None, *given.clients),
         ):
             with StandIn() as gpu:
                 prepare(setup)

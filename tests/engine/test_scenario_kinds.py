@@ -6,18 +6,18 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from fedgrid.engine.clients import device_sets
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.data.datasets import find, load
-from fedgrid.engine.data.identity import digest_of
-from fedgrid.engine.partition.kinds import KINDS
-from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS
-from fedgrid.engine.round_cache.key import of_setup
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.run_setup import prepare
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.clients import device_sets
+from fedgrid.engine.federation.dealing.kinds import KINDS
+from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data.datasets import find, load
+from fedgrid.engine.runtime.data.identity import digest_of
+from fedgrid.engine.runtime.round_cache.key import of_setup
+from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.planning.images import expected_images
 from tests.helpers.small_grid import NOWHERE

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import ray
 
-from fedgrid.engine.clients.placement import Placement
-from fedgrid.engine.clients.ray_pool import RayPool
+from fedgrid.engine.runtime.clients.placement import Placement
+from fedgrid.engine.runtime.clients.ray_pool import RayPool
 
 CPUS = 0.1
 """An actor's share: little, so that all processes fit on the session's four logical CPUs."""

@@ -86,7 +86,7 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
 
     Its storage takes no time: which rounds are cached must not depend on how fast this machine trains.
     """
-    from fedgrid.engine.round_cache import speed
+    from fedgrid.engine.runtime.round_cache import speed
     from fedgrid.grids.cli import main
 
     out, err = io.StringIO(), io.StringIO()

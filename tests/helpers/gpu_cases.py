@@ -12,22 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from fedgrid.algorithms.averaging.fednova import NormalisedRule
+from fedgrid.algorithms.averaging.fedprox import ProximalRule
+from fedgrid.algorithms.averaging.scaffold import VARIATE, ScaffoldRule
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Adaptation, ChooseOn, Order
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.algorithms.local.fednova import NormalisedRule
-from fedgrid.algorithms.local.fedprox import ProximalRule
-from fedgrid.algorithms.local.per_fedavg import AdaptRule, MetaRule
-from fedgrid.algorithms.local.scaffold import VARIATE, ScaffoldRule
-from fedgrid.engine.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
-from fedgrid.engine.clients.worker import ClientWorker
-from fedgrid.engine.data.images import ImageSet
-from fedgrid.engine.data.pixel_statistics import PixelStatistics
-from fedgrid.engine.encoders.reconstruction import Reconstruction
-from fedgrid.engine.models.flat_vectors import layout_of
-from fedgrid.engine.models.initialisation import blank, initial_vector
-from fedgrid.engine.models.registry import AUTOENCODERS, MODELS, ModelEntry
-from fedgrid.engine.training.settings import LocalTraining
+from fedgrid.algorithms.personalised.per_fedavg import AdaptRule, MetaRule
+from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
+from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.data.pixel_statistics import PixelStatistics
+from fedgrid.engine.federation.encoders.reconstruction import Reconstruction
+from fedgrid.engine.federation.models.flat_vectors import layout_of
+from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
+from fedgrid.engine.federation.training.settings import LocalTraining
 from tests.helpers.gpu_stand_in import StandIn
 
 CLASSES, TESTS, BATCH = 3, 4, 2

@@ -17,10 +17,10 @@ from typing import Any
 import ray
 from ray.cluster_utils import Cluster
 
-from fedgrid.engine.clients.placement import Placement, Request
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.errors import ConfigError, RunError
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.runtime.clients.placement import Placement, Request
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Context, Job
 from fedgrid.grids.analyses.execute import Ended, run_on_ray
 from fedgrid.grids.planning import gpu_share, gpu_speed

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedgrid.engine.round_cache.entry import CacheEntry
-from fedgrid.engine.round_cache.files import CacheFiles, CacheOptions, kept
+from fedgrid.engine.runtime.round_cache.entry import CacheEntry
+from fedgrid.engine.runtime.round_cache.files import CacheFiles, CacheOptions, kept
 
 STATE, STATISTIC = "000001-abc-mean-all", "000001-abc-reports"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.engine.session import Session
+from fedgrid.engine.runtime.run.session import Session
 from fedgrid.grids.execution import in_process
 
 

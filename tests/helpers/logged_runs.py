@@ -5,9 +5,9 @@ from typing import Any
 
 from mlflow.tracking import MlflowClient
 
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.grids.mlflow_log.tags import run_name
 from tests.helpers.run_records import write_records, write_timings
 

@@ -5,14 +5,16 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.algorithms.contract.base import State
-from fedgrid.engine.checkpoint import RunState
-from fedgrid.engine.clients.messages import TrainReport
-from fedgrid.engine.clients.peak_memory import PeakMemory
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.records import TESTS, RoundRecord, client_row, schemas
-from fedgrid.engine.run_folder import RunFolder
-from fedgrid.engine.storage.storage import Storage
-from fedgrid.engine.training.confusion import Counts, scores
+from fedgrid.engine.federation.clients.messages import TrainReport
+from fedgrid.engine.federation.clients.peak_memory import PeakMemory
+from fedgrid.engine.federation.record_names import TESTS
+from fedgrid.engine.federation.round.rows import RoundRecord, client_row
+from fedgrid.engine.federation.round.run_state import RunState
+from fedgrid.engine.federation.training.confusion import Counts, scores
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.records.schemas import schemas
+from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.storage.storage import Storage
 
 NUM_CLIENTS, ROUNDS = 3, 4
 TABLES = ("rounds.parquet", "clients.parquet", "timings.parquet")

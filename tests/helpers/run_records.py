@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedgrid.engine.integrity.files import stamped
-from fedgrid.engine.records import TIMINGS
+from fedgrid.engine.runtime.integrity.files import stamped
+from fedgrid.engine.runtime.records.schemas import TIMINGS
 from fedgrid.tracking.records import TEST_SCORES, TESTS
 
 WHOLE = ("round", "client", "cluster", "true_cluster")

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.session import Session
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.run.session import Session
 from fedgrid.grids.execution.run_events import run_to_end
 
 ROUNDS = 3

@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.clients.machine import this_machine
-from fedgrid.engine.clients.messages import EvaluateReport, Reply, TrainReport
-from fedgrid.engine.clients.peak_memory import PeakMemory
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.round_cache.files import FOLDER, CacheOptions
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.storage import Storage
-from fedgrid.engine.training.confusion import Counts
+from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, TrainReport
+from fedgrid.engine.federation.clients.peak_memory import PeakMemory
+from fedgrid.engine.federation.training.confusion import Counts
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.clients.machine import this_machine
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 
 NOWHERE = Path("no-data-needed")
 CLIENTS, ROUNDS = 6, 3

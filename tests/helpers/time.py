@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fedgrid.engine.storage.clock import CLOCK, Clock
+from fedgrid.engine.runtime.storage.clock import CLOCK, Clock
 
 
 class Time:

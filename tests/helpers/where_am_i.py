@@ -3,7 +3,7 @@
 import os
 from time import monotonic, sleep
 
-from fedgrid.engine.errors import RunError
+from fedgrid.engine.federation.errors import RunError
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Job
 
 WAIT = 120.0

@@ -26,13 +26,13 @@ from unittest.mock import patch
 
 from fedgrid import load
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.data.registry import DATASETS
-from fedgrid.engine.partition.kinds import KINDS
-from fedgrid.engine.plugins import active
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data.registry import DATASETS
+from fedgrid.engine.federation.dealing.kinds import KINDS
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent
 from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.presets.load import load_grid

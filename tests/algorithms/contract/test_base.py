@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from fedgrid.algorithms.clustered.while_training.ocfl import OcflSettings
+from fedgrid.algorithms.clustered.while_training.sattler import SattlerSettings
 from fedgrid.algorithms.contract.base import Settings, State, split
-from fedgrid.algorithms.ocfl import OcflSettings
-from fedgrid.algorithms.sattler import SattlerSettings
 from tests.helpers.small_cases import freeze, frozen, partition, sets
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedgrid.engine.epsilons import propose
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.analyses.epsilon_rules import propose
 from fedgrid.grids.archive.beside import beside
 from fedgrid.grids.archive.training_records import FILE, ArchivedTraining, SetScores, keep
 from fedgrid.grids.presets.load import load_grid

@@ -9,9 +9,9 @@ import torch
 from ray._private.accelerators import NvidiaGPUAcceleratorManager
 from rich.console import Console
 
-from fedgrid.engine.clients.placement import Node
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.clients.placement import Node
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses import command, execute
 from fedgrid.grids.analyses.analysis import Analysis, AnalysisSettings, Artifacts, Context, Job
 from fedgrid.grids.analyses.command import How, Result, analyse

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fedgrid.engine.errors import RunError
-from fedgrid.engine.format import CHECKSUM, VERSION, seal
-from fedgrid.engine.plugins import active
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.format import CHECKSUM, VERSION, seal
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses import chosen
 from fedgrid.grids.analyses.analysis import AnalysisSettings, Found, Job
 from fedgrid.grids.analyses.command import How, analyse

@@ -9,12 +9,12 @@ import pytest
 from mlflow.tracking import MlflowClient
 from rich.console import Console
 
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.plugins import active
-from fedgrid.engine.plugins.source import read_source
-from fedgrid.engine.storage.lease import Lease
-from fedgrid.engine.storage.storage import Storage
-from fedgrid.engine.storage.storage_id import claim
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.leases.storage_id import claim
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.plugins.source import read_source
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import AnalysisSettings, Context
 from fedgrid.grids.analyses.command import How, Result, analyse
 from fedgrid.grids.analyses.execute import _task, run_on_ray

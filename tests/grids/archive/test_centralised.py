@@ -2,8 +2,8 @@
 
 import pytest
 
-from fedgrid.engine.errors import DataError
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import DataError
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive import layout
 from fedgrid.grids.archive.centralised import read_training
 from fedgrid.grids.archive.training_records import ArchivedTraining, SetScores, keep, of_dataset

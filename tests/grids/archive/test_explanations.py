@@ -8,9 +8,9 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from fedgrid.engine.errors import DataError, RunError
-from fedgrid.engine.format import NewerFormat
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import DataError, RunError
+from fedgrid.engine.runtime.storage.format import NewerFormat
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive import layout
 from fedgrid.grids.archive.explanation_records import FILE, STATISTICS, keep, of_grid
 from fedgrid.grids.archive.explanations import read_explanations
@@ -126,7 +126,7 @@ def test_damaged_file_says_to_import_again(tmp_path):
 
 def test_file_of_a_newer_fedgrid_is_left_alone(tmp_path, monkeypatch):
     grid = stored(tmp_path)
-    monkeypatch.setattr("fedgrid.engine.format.FORMAT", 0)
+    monkeypatch.setattr("fedgrid.engine.runtime.storage.format.FORMAT", 0)
     with pytest.raises(NewerFormat):
         of_grid(grid)
 

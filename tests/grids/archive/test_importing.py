@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 from mlflow.tracking import MlflowClient
 
-from fedgrid.engine.format import unseal
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.storage.format import unseal
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive.explanation_records import of_grid
 from fedgrid.grids.mlflow_log.tags import run_name
 from fedgrid.grids.results.archived import MODELS

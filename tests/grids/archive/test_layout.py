@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.archive import layout
 from fedgrid.grids.archive.configs import config_of
 from fedgrid.grids.presets.load import load_grid

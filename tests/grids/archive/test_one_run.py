@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from fedgrid.engine.errors import DataError
-from fedgrid.engine.records import CLIENTS, rounds_schema
+from fedgrid.engine.federation.errors import DataError
+from fedgrid.engine.runtime.records.schemas import CLIENTS, rounds_schema
 from fedgrid.grids.archive import layout, one_run
 from tests.helpers.small_archive import (
     METRICS,

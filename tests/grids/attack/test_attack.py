@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.lease import Lease
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses import mlflow_log
 from fedgrid.grids.analyses.analysis import Context
 from fedgrid.grids.analyses.command import How, analyse

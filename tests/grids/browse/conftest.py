@@ -2,9 +2,9 @@
 
 import pytest
 
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.small_grid import NOWHERE, config

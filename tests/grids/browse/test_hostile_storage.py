@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.main import app
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid, new_storage

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from fedgrid.engine.format import unseal
+from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.grids.browse.runs import _lines
 from fedgrid.tracking.records import read_records
 from tests.grids.browse.conftest import EARLY, LATE, PLAIN, WAITING

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.grids.browse.run_facts import shown_rounds
 from fedgrid.tracking.records import read_records
 from tests.grids.browse.conftest import EARLY, LATE, PLAIN, WAITING

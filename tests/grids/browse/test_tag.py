@@ -7,9 +7,10 @@ from hashlib import sha256
 
 import pytest
 
-from fedgrid.engine.format import FORMAT, seal
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.format import seal
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.find import find_run
 from fedgrid.grids.mlflow_log.annotations import FILE, LENGTH, OWN, Annotations, annotations_of
 from fedgrid.grids.mlflow_log.own_store import make_ready

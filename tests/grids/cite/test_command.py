@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 import pytest
 
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cite.references import KEY
 from fedgrid.grids.presets.preset_files import preset_names
 from fedgrid.grids.results.grid_folder import GridFolder

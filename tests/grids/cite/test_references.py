@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fedgrid.algorithms.averaging.fedopt_papers import BIBTEX_OF_OPTIMIZER
 from fedgrid.algorithms.built_in import ENTRIES
-from fedgrid.algorithms.fedopt_papers import BIBTEX_OF_OPTIMIZER
-from fedgrid.algorithms.local.entries import LOCAL_METHODS
+from fedgrid.algorithms.local_entries import LOCAL_METHODS
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.data.registry import DATASETS
+from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.grids.cite.references import entries, fedgrid_bibtex, of_algorithm, references, without
 from tests.helpers.small_runs import config
 

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.finished_runs import mark_finished

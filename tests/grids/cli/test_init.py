@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
-from fedgrid.engine.configuration.run_config import RunConfig
+from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.definition import load_search
 from tests.helpers.command_line import fedgrid as command

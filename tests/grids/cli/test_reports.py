@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage, strict_json

@@ -5,9 +5,9 @@ from contextlib import nullcontext
 
 import pytest
 
-from fedgrid.engine.clients.placement import Node
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.clients.placement import Node
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions import stacking
 from fedgrid.grids.execution import launch
 from fedgrid.grids.execution.executors import InProcess

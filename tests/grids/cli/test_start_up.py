@@ -22,7 +22,7 @@ def test_driver_checks_images_and_launches_without_the_import_of_torch():
     """Bad images are refused at once, and a driver of actors does without: torch takes seconds."""
     program = (
         "import sys, fedgrid.grids.planning.checks, fedgrid.grids.execution.launch; "
-        "from fedgrid.engine.data.readers import digits; digits(None); print(*sys.modules)"
+        "from fedgrid.engine.federation.data.readers import digits; digits(None); print(*sys.modules)"
     )
     ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
     assert (HEAVY - {"numpy", "pyarrow", "pydantic"}).isdisjoint(ended.stdout.split())

@@ -7,7 +7,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines, headline, work_done
 from fedgrid.grids.results.outcome import Outcome, finished
 from fedgrid.grids.results.tally import Tally

@@ -6,9 +6,9 @@ from io import StringIO
 
 import pytest
 
-from fedgrid.engine.run_folder import RunFolder
-from fedgrid.engine.storage.lease import Lease
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display import status as status_module
 from fedgrid.grids.display.plain import PlainConsole
 from fedgrid.grids.display.status import status, watch_status

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.round_cache.files import CacheOptions
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.storage import Storage
-from fedgrid.engine.uplink.accountant import epsilon
+from fedgrid.engine.federation.uplink.accountant import epsilon
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.round_cache.files import CacheOptions
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.summary import show, write_summary
 from fedgrid.grids.display.tables import result_row
 from fedgrid.grids.execution.run_events import run_to_end

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.partition.blueprint import Blueprint
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.grids.display.blueprint import Blueprint
 from fedgrid.grids.display.plain import PlainConsole
 from fedgrid.grids.display.tables import (
     RESULT_COLUMNS,

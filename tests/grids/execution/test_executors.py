@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.clients.placement import Node, Placement, Request
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.clients.placement import Node, Placement, Request
+from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.grids.execution import executors
 from fedgrid.grids.execution.executors import OnRay
 from fedgrid.grids.execution.launch_types import LaunchOptions

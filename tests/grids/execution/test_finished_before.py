@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 import fedgrid.grids.execution.launch
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.run import launch_remaining
 from fedgrid.grids.presets.grid import Grid

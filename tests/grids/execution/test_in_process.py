@@ -6,11 +6,11 @@ import pytest
 
 import fedgrid.grids.execution.in_process
 import fedgrid.grids.execution.run_events
-from fedgrid.engine.errors import FinalError, RunError
-from fedgrid.engine.run_folder import RunFolder, folder_of
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.lease import Lease
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import FinalError, RunError
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.in_process import run_in_process
 from fedgrid.grids.execution.run_events import RunPreparing, run_to_end
 from fedgrid.grids.execution.watch import TICK_SECONDS, Watch

@@ -5,9 +5,9 @@ import os
 import pyarrow.parquet as pq
 import pytest
 
-from fedgrid.engine.round_cache.files import kept
-from fedgrid.engine.storage.lease import Lease
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.round_cache.files import kept
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.launch import sweep
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.kept_rounds import shared_prefixes_with_states, shared_prefixes_with_statistics

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedgrid.engine.errors import DeniedError
+from fedgrid.engine.federation.errors import DeniedError
 from fedgrid.grids.execution.run_events import RunFailed
 from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 

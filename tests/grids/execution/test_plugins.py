@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedgrid.algorithms import registry
-from fedgrid.engine.plugins import active
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import load

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fedgrid
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.launch_types import LaunchResult
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid as typed

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedgrid.engine.errors import RunError
+from fedgrid.engine.federation.errors import RunError
 from fedgrid.grids.execution import server_trainable
 from fedgrid.grids.execution.run_events import RunFinished, RunStarted
 from fedgrid.grids.execution.server_trainable import EventReader, ServerTrainable

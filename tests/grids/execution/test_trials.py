@@ -6,14 +6,14 @@ import signal
 
 import pytest
 
-from fedgrid.engine.clients.deadlines import Deadlines
-from fedgrid.engine.clients.placement import Placement
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.errors import RunError
-from fedgrid.engine.run_folder import FAILED, RunFolder, folder_of
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.lease import Lease
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.runtime.clients.deadlines import Deadlines
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.clients.placement import Placement
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.run.run_folder import FAILED, RunFolder, folder_of
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.execution.watch import Watch

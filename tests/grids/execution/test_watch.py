@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.errors import RunError
-from fedgrid.engine.run_folder import RunFolder
-from fedgrid.engine.storage.clock import Patience
-from fedgrid.engine.storage.lease import Lease
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.storage.clock import Patience
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RoundDone, RunFinished, RunPreparing, RunStarted, RunStopped
 from fedgrid.grids.execution.watch import IDLE_SECONDS, Watch
 from fedgrid.grids.results.grid_folder import GridFolder

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.models.registry import MODELS
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.models.registry import MODELS
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Context
 from fedgrid.grids.analyses.choose import find_runs, finished_of
 from fedgrid.grids.explain.asked import Asked, distributions, jobs_of

@@ -9,12 +9,12 @@ import pytest
 from mlflow.tracking import MlflowClient
 from rich.console import Console
 
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.integrity import done_mark
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.lease import Lease
-from fedgrid.engine.storage.storage import Storage
-from fedgrid.engine.storage.storage_id import claim
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.integrity import done_mark
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.leases.storage_id import claim
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses import chosen, command
 from fedgrid.grids.analyses.analysis import Context
 from fedgrid.grids.analyses.command import How, analyse

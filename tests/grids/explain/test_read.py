@@ -5,10 +5,10 @@ from math import isnan
 import pyarrow as pa
 import pytest
 
-from fedgrid.engine.explanations.records import CURVES, SCHEMA
-from fedgrid.engine.explanations.settings import Explaining
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.explain.analysis import metrics_of
+from fedgrid.grids.explain.explanations.records import CURVES, SCHEMA
+from fedgrid.grids.explain.explanations.settings import Explaining
 from fedgrid.grids.explain.read import ReadJob, summarised
 from fedgrid.grids.results.study import describe
 from tests.helpers.small_grid import config

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from docs.reference import scores as scores_page
-from fedgrid.algorithms.fedopt import FedOpt
-from fedgrid.engine import round_metrics
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.records import rounds_schema
-from fedgrid.engine.round_metrics import ROUND_METRICS, RoundMetric
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.algorithms.averaging.fedopt import FedOpt
+from fedgrid.engine.federation.round import metrics as round_metrics
+from fedgrid.engine.federation.round.metrics import ROUND_METRICS, RoundMetric
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.records.schemas import rounds_schema
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.mlflow_log.notes import of_metrics
 from fedgrid.grids.mlflow_log.tags import described, metrics
 from fedgrid.tracking import records

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.mlflow_log import own_process
 from fedgrid.grids.mlflow_log.own_process import ProcessWriter, serve
 from fedgrid.grids.mlflow_log.run_log import Pauses, RunLog

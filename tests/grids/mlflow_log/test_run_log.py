@@ -12,9 +12,9 @@ from threading import Event
 import pytest
 from mlflow.tracking import MlflowClient
 
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.mlflow_log.records_at_uri import records_at_uri
 from fedgrid.grids.mlflow_log.run_log import Pauses, RunLog
 from fedgrid.grids.mlflow_log.tags import run_name

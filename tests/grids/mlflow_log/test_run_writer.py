@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 from mlflow.tracking import MlflowClient
 
-from fedgrid.engine.format import FORMAT, NewerFormat, seal, unseal
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.storage_id import id_of
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.runtime.leases.storage_id import id_of
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.format import NewerFormat, seal, unseal
 from fedgrid.grids.mlflow_log.mark import is_logged
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.mlflow_log.tags import described, run_name

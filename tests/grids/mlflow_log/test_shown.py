@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.integrity.made_with import CODE, MADE_WITH, Part, sealed
-from fedgrid.engine.partition.kinds import KINDS
-from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS
-from fedgrid.engine.run_folder import folder_of
+from fedgrid.engine.federation.dealing.kinds import KINDS
+from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.integrity.made_with import CODE, MADE_WITH, Part, sealed
+from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.grids.mlflow_log.notes import of_run_ended
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.mlflow_log.tags import run_name, source

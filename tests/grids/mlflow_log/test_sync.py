@@ -4,9 +4,9 @@ from platform import node
 
 import pytest
 
-from fedgrid.engine.errors import RunError
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.mlflow_log.sync import sync
 from fedgrid.grids.mlflow_log.tags import origin, run_name

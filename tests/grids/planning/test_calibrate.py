@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.data.registry import DATASETS
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS
-from fedgrid.engine.run_setup import prepare
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.storage import Storage
-from fedgrid.engine.training import evaluation
+from fedgrid.engine.federation.data.registry import DATASETS
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
+from fedgrid.engine.federation.training import evaluation
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.planning import calibrate as calibrate_module
 from fedgrid.grids.planning.calibrate import (
     Speed,

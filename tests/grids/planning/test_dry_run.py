@@ -5,12 +5,12 @@ from itertools import product
 import pytest
 from rich.console import Console
 
-from fedgrid.engine.clients.placement import Node, Placement, Request
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.data.datasets import find
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.clients.placement import Node, Placement, Request
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.planning.calibrate import Speed, Workload
 from fedgrid.grids.planning.dry_run import dry_run
 from fedgrid.grids.planning.estimate import Capacity, DatasetRow, capacities_of, dataset_rows

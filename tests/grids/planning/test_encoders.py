@@ -2,9 +2,9 @@
 
 import pytest
 
-from fedgrid.engine.clients.placement import Node, Request
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.data.datasets import find
+from fedgrid.engine.runtime.clients.placement import Node, Request
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.grids.planning.calibrate import Speed
 from fedgrid.grids.planning.encoders import encoder_plans, workloads_of
 from fedgrid.grids.planning.estimate import capacities_of, dataset_rows

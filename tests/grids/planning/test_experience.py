@@ -2,8 +2,8 @@
 
 import pytest
 
-from fedgrid.engine.clients.placement import Node, Request
-from fedgrid.engine.data.datasets import find
+from fedgrid.engine.runtime.clients.placement import Node, Request
+from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.grids.planning import estimate as module
 from fedgrid.grids.planning.calibrate import Speed, Workload, run_seconds
 from fedgrid.grids.planning.estimate import Experience, capacities_of, experience

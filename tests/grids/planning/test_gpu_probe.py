@@ -6,8 +6,8 @@ from threading import Event
 import pytest
 import torch
 
-from fedgrid.engine.errors import ConfigError, RunError
-from fedgrid.engine.training.settings import LocalTraining
+from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.grids.planning import gpu_probe as probe
 from fedgrid.grids.planning.gpu_probe import Taken, Workload, measure
 
@@ -66,7 +66,7 @@ def test_training_that_runs_out_of_memory_is_told_though_the_worker_wraps_its_er
     def train(*given, **settings):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("fedgrid.engine.training.local.train", train)
+    monkeypatch.setattr("fedgrid.engine.federation.training.local.train", train)
     assert measure([DIGITS], "cpu", ThreadPool).reserved == (None,)
 
 
@@ -74,7 +74,7 @@ def test_another_error_of_training_is_no_lack_of_memory(gpu, monkeypatch):
     def train(*given, **settings):
         raise RuntimeError("CUDA error: no kernel image is available")
 
-    monkeypatch.setattr("fedgrid.engine.training.local.train", train)
+    monkeypatch.setattr("fedgrid.engine.federation.training.local.train", train)
     with pytest.raises(RunError, match="no kernel image"):
         measure([DIGITS], "cpu", ThreadPool)
 

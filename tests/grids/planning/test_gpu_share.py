@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.clients.placement import Node, Placement, Request, plan
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.runtime.clients.placement import Node, Placement, Request, plan
+from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.grids.planning.gpu_probe import Taken
 from fedgrid.grids.planning.gpu_share import with_measured_share, with_share_here
 from fedgrid.grids.ray_cluster.gpus import Gpu

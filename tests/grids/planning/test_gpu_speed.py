@@ -6,8 +6,8 @@ from multiprocessing import dummy as threads
 import pytest
 import torch
 
-from fedgrid.engine.errors import RunError
-from fedgrid.engine.training.settings import LocalTraining
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.grids.planning import gpu_speed
 from fedgrid.grids.planning.gpu_probe import Workload
 from fedgrid.grids.planning.gpu_speed import Crowd, speeds

@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.registry import create
-from fedgrid.engine.clients.pool import InProcessPool
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.errors import ConfigError, DataError
-from fedgrid.engine.format import FORMAT, NewerFormat
-from fedgrid.engine.integrity import made_with as module
-from fedgrid.engine.integrity.made_with import MADE_WITH, parts_of
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.run_setup import images_of
-from fedgrid.engine.session import Session
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.integrity import made_with as module
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
+from fedgrid.engine.runtime.run.prepare import images_of
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.format import NewerFormat
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.one_run import run as run_one
 from fedgrid.grids.planning.origins import check_origins
 
@@ -153,9 +154,11 @@ def test_other_code_is_noticed_when_the_run_is_finished(made, monkeypatch, tmp_p
 def test_code_of_another_algorithm_is_no_change():
     """A grid to which an algorithm is added does not start over."""
     modules = {module.__name__ for module in module._modules(made_algorithm("ocfl-kmeans"))}
-    assert "fedgrid.algorithms.ocfl" in modules
+    assert "fedgrid.algorithms.clustered.while_training.ocfl" in modules
     assert "fedgrid.algorithms.clustering.clusterers" in modules
-    assert not {"fedgrid.algorithms.sattler", "fedgrid.algorithms.registry"} & modules
+    assert (
+        not {"fedgrid.algorithms.clustered.while_training.sattler", "fedgrid.algorithms.registry"} & modules
+    )
 
 
 def test_code_of_local_training_is_part_of_a_runs():

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.clients.placement import Node, Request
-from fedgrid.engine.errors import ConfigError, RunError
+from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.runtime.clients.placement import Node, Request
 from fedgrid.grids.planning.gpu_probe import Taken
 from fedgrid.grids.planning.stacking import OnGpu, decide, largest_stack
 from fedgrid.grids.presets.grid import Stacking

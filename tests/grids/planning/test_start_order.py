@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.grids.planning.start_order import in_order
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.configuration.run_config import RunConfig
-from fedgrid.engine.uplink.steps import Clip, Noise
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.uplink.steps import Clip, Noise
+from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.grids.presets.axis_keys import AXES, KIND, axis_keys, in_run_order, text_of, value_text
 from fedgrid.grids.presets.load import load_grid
 

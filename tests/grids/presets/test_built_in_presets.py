@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.before_training.deal import deal
-from fedgrid.engine.data.datasets import load
-from fedgrid.engine.partition.scenarios import PUBLISHED_SPLITS, SCENARIOS
-from fedgrid.engine.storage.storage import Storage
-from fedgrid.engine.uplink.steps import clip_of, noise_of
+from fedgrid.engine.federation.before_training.deal import deal
+from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, SCENARIOS
+from fedgrid.engine.federation.uplink.steps import clip_of, noise_of
+from fedgrid.engine.runtime.data.datasets import load
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid, preset_names
 from fedgrid.grids.results.study import describe
 from fedgrid.tracking.papers.flis import numbers

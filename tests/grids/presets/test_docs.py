@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.presets.load import load_grid
 
 NOWHERE = Path("no-data-needed")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.presets.load import load_grid
 
 NOWHERE = Path("no-data-needed")

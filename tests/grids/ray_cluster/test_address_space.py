@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.ray_cluster import address_space
 from fedgrid.tracking.report import draw
 from tests.helpers.command_line import fedgrid
@@ -55,7 +55,7 @@ def test_a_command_that_lacks_memory_is_one_line(one_gb, tmp_path, monkeypatch):
     def lacking(place):
         raise ImportError("libtorch_cuda.so: failed to map segment from shared object")
 
-    monkeypatch.setattr("fedgrid.engine.storage.storage.Storage.of", lacking)
+    monkeypatch.setattr("fedgrid.engine.runtime.storage.storage.Storage.of", lacking)
     found = fedgrid("status", "--storage", tmp_path)
     assert (found.code, found.out, len(found.err.splitlines())) == (1, "", 1)
     assert "limited to 1.0 GB" in found.err

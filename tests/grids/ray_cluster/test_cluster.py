@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.clients.placement import Node, Placement, Request
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.errors import RunError
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.runtime.clients.placement import Node, Placement, Request
+from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.grids.ray_cluster import cluster
 from fedgrid.grids.ray_cluster.cluster import actors_at_once, known_nodes, num_to_place, placements
 from fedgrid.grids.ray_cluster.nodes import local_nodes

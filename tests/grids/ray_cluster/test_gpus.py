@@ -10,8 +10,8 @@ import pytest
 import torch
 from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
-from fedgrid.engine.clients.placement import Node, Request
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.clients.placement import Node, Request
 from fedgrid.grids.ray_cluster import gpus, nodes
 from fedgrid.grids.ray_cluster.gpus import Gpu, open_all, open_here
 from fedgrid.grids.ray_cluster.nodes import OF_RUN

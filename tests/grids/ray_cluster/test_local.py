@@ -14,7 +14,7 @@ from ray._private import ray_constants, services, worker
 from ray._private.node import Node
 from ray.tune.execution import class_cache
 
-from fedgrid.engine.storage.processes import NEW_OBJECTS
+from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.grids.ray_cluster import local as start
 from fedgrid.grids.ray_cluster.local import few_processes, light_tune, private_folder, system_config
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
-from fedgrid.engine.clients.placement import Node, Request
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.clients.placement import Node, Request
 from fedgrid.grids.ray_cluster import cluster
 from fedgrid.grids.ray_cluster.cluster import known_nodes
 from fedgrid.grids.ray_cluster.nodes import check_gpus, cluster_nodes, local_nodes

@@ -8,9 +8,9 @@ from unittest.mock import Mock
 import grpc
 import pytest
 
-from fedgrid.engine.data.datasets import default_data_dir
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.data.datasets import default_data_dir
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.ray_cluster.token import check_accepted, make_private, send_token
 
 

@@ -1,6 +1,6 @@
 """The further axes of a grid, found in the configurations of its runs."""
 
-from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.grids.results.axes import further_axes, name_of, pairs_of, setting_of
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from fedgrid.algorithms.registry import is_reference
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.format import FORMAT
-from fedgrid.engine.plugins import active
-from fedgrid.engine.run_folder import RunFolder
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import grid_folder
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids

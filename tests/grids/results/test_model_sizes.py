@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.grids.results.model_sizes import model_bytes
 
 

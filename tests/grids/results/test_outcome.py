@@ -4,11 +4,11 @@ import shutil
 
 import pytest
 
-from fedgrid.engine.format import DamagedFile
-from fedgrid.engine.integrity import checked
-from fedgrid.engine.integrity.made_with import MADE_WITH
-from fedgrid.engine.run_folder import RunFolder
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.integrity import checked
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
+from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.storage.format import DamagedFile
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import rows_of
 from fedgrid.grids.results import outcome
 from fedgrid.grids.results.outcome import damage, finished, is_finished, trusting_times

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.plugins import active
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.results.own_items import own_items, with_own_items
 from fedgrid.tracking.report.page import Page
 from fedgrid.tracking.tables.fairness import fairness

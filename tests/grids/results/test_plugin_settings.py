@@ -3,8 +3,8 @@
 import pytest
 
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.plugins import active
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import all_columns, check_columns, rows_of
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.axes import further_axes, naming_keys

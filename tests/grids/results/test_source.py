@@ -2,8 +2,8 @@
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.source import check_source

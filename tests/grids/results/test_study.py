@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.integrity.made_with import MADE_WITH, Part, sealed
-from fedgrid.engine.run_folder import RunFolder
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, Part, sealed
+from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished
 from fedgrid.grids.results.study import describe, load

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from fedgrid.engine.plugins import active
-from fedgrid.engine.run_folder import RunFolder
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import load

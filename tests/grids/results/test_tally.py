@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.grids.results.tally import Tally
 
 

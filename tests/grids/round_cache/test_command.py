@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from fedgrid.engine.integrity.files import stamped
-from fedgrid.engine.round_cache.files import kept
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.lease import Lease
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.integrity.files import stamped
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.round_cache.files import kept
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.round_cache.table import cache_table, readable_size
 from fedgrid.grids.round_cache.usage import Usage, cache_usage

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import fedgrid.grids.round_cache.retention
-from fedgrid.engine.errors import RunError
-from fedgrid.engine.run_folder import RunFolder, folder_of
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.round_cache.retention import Retention, idle_shared_prefixes
 from tests.helpers.finished_runs import mark_finished

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from fedgrid.engine.configuration.algorithm_of import algorithm_of
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.format import unseal
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.grids.search import progress
 from fedgrid.grids.search.definition import load_search
 from tests.helpers.command_line import fedgrid, new_storage, strict_json

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.presets.yaml_file import Place, YamlFile
 from fedgrid.grids.search.built_in import FAMILIES, built_in
 from fedgrid.grids.search.space import Choices, Range, nested, read_space

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.search.space import Choices, Range
 from fedgrid.grids.search.suggest import SEARCHERS, StoppedEarly, grid_levels, suggestions
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError
-from fedgrid.engine.format import seal
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.storage.format import seal
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.tuned import noted, read_tuned
 from tests.helpers.command_line import fedgrid

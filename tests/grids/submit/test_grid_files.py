@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.submit.grid_files import stage
 from fedgrid.grids.submit.images import Shipment

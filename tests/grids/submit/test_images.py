@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedgrid.engine.configuration.complete import complete
-from fedgrid.engine.data import datasets
-from fedgrid.engine.data.datasets import find, is_here, load
-from fedgrid.engine.errors import ConfigError, DataError
+from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data import datasets
+from fedgrid.engine.runtime.data.datasets import find, is_here, load
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.submit import images
 from fedgrid.grids.submit.grid_files import stage

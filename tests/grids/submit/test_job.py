@@ -19,7 +19,7 @@ import ray
 from ray.job_submission import JobStatus, JobSubmissionClient
 from rich.console import Console
 
-from fedgrid.engine.errors import ConfigError, DataError, FedgridError, RunError
+from fedgrid.engine.federation.errors import ConfigError, DataError, FedgridError, RunError
 from fedgrid.grids.submit import tunnel
 from fedgrid.grids.submit.job import by_hand, command, stage, submit
 from tests.helpers.command_line import END_SECONDS, new_storage, started
@@ -92,7 +92,7 @@ def test_stage_copies_the_code_and_the_grid_file(tmp_path: Path) -> None:
     files = sorted(path.name for path in job.iterdir())
     assert files == ["fedgrid", "grid"]
     assert (job / "fedgrid" / "grids" / "cli" / "main.py").read_bytes() == (
-        ROOT / "grids" / "cli" / "main.py"
+        ROOT / "fedgrid" / "grids" / "cli" / "main.py"
     ).read_bytes()
     assert not list(job.rglob("__pycache__"))
 

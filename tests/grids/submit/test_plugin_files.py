@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.submit.plugin_files import stage_listed, stage_options
 
 

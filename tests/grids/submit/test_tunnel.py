@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.submit import listener, tunnel
 
 LISTENS = """

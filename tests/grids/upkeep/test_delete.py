@@ -4,11 +4,11 @@ import shutil
 
 import pytest
 
-from fedgrid.engine.run_folder import folder_of
-from fedgrid.engine.storage.claims import NONE
-from fedgrid.engine.storage.lease import Lease
-from fedgrid.engine.storage.storage import Storage
-from fedgrid.engine.storage.storage_id import id_of
+from fedgrid.engine.runtime.leases.claims import NONE
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.leases.storage_id import id_of
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.planning.claims import of_launch
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.tracking.mlflow.runs import Experiment

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.engine.format import FORMAT
+from fedgrid.engine.federation.format import FORMAT
 from fedgrid.grids.upkeep import gpus, machine, reach
 from fedgrid.grids.upkeep.section import Section
 from tests.helpers.command_line import fedgrid, strict_json

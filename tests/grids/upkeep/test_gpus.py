@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fedgrid.engine.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.ray_cluster.gpus import Gpu
 from fedgrid.grids.upkeep import gpus
 

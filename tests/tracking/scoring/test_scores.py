@@ -256,7 +256,7 @@ def test_missing_or_damaged_records_are_an_error_that_names_the_file(tmp_path: P
 
 
 def test_the_engine_records_every_column_that_is_read():
-    from fedgrid.engine.records import CLIENTS, clients_schema, rounds_schema
+    from fedgrid.engine.runtime.records.schemas import CLIENTS, clients_schema, rounds_schema
 
     assert {*records.ROUND_KEYS} <= set(rounds_schema().names)
     read = {*records.CLIENT_KEYS, *records.CLIENT_COLUMNS, "part"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.engine.storage.storage import Storage
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.study import describe
 from fedgrid.tracking.scoring.study import Study

@@ -1,0 +1,1 @@
+"""Algorithms with one model for all."""

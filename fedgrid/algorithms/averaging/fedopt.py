@@ -1,0 +1,276 @@
+"""FedOpt: average each cluster's updates and let a server optimizer take the step.
+
+Source: Reddi et al., Adaptive Federated Optimization, ICLR 2021, arXiv:2003.00295, Algorithms 1 and 2
+(FedAdagrad, FedYogi, FedAdam); Hsu et al. 2019, arXiv:1909.06335 (FedAvgM). Without an optimizer and with
+learning rate 1 it is the federated averaging that the OCFL papers call FedOpt and report as the baseline
+(BNC). The second moment starts at tau^2, the least that Algorithm 2 allows; there is no bias correction.
+
+Shapes: K clients of the federation, C cluster models, P entries of a state vector.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import inf
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fedgrid.algorithms.clustering.latecomers import place, split_among
+from fedgrid.algorithms.contract.base import Algorithm, Conditions, Diagnostics, Fresh, Settings, State
+from fedgrid.algorithms.contract.checks import checked_partition
+from fedgrid.algorithms.contract.local_method import AnyLocalMethod, LocalMethod, PlainTraining
+from fedgrid.algorithms.contract.local_rule import PLAIN
+from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
+from fedgrid.algorithms.contract.traits import Traits
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.updates import Updates, Vector
+
+MOST_STEPS = 1_000_000
+"""Of fine-tuning: more are a typing error."""
+FineTuningSteps = Annotated[int, Field(ge=0, le=MOST_STEPS)]
+FIRST, SECOND = "cluster_first", "cluster_second"
+MOMENTS = {
+    "none": (),
+    "momentum": (FIRST,),
+    "adagrad": (FIRST, SECOND),
+    "adam": (FIRST, SECOND),
+    "yogi": (FIRST, SECOND),
+}
+"""The arrays of shape (C, P) that each server optimizer keeps in the state."""
+RATES = {"none": 1.0, "momentum": 1.0, "adagrad": 0.1, "adam": 0.01, "yogi": 0.01}
+"""Default of `server_learning_rate`. The direction of an adaptive optimizer has entries of about 1, whatever
+the size of an update's."""
+
+
+def _default_rate(given: Mapping[str, Any]) -> float:
+    return RATES[given.get("server_optimizer", "none")]
+
+
+class FedOptSettings(Settings):
+    """What the server does with a mean update; the defaults are plain averaging."""
+
+    server_optimizer: Literal["none", "momentum", "adagrad", "adam", "yogi"] = "none"
+    """How the server steps along the mean update; none: by it, times the learning rate."""
+    server_learning_rate: Annotated[float, Field(gt=0)] = Field(default_factory=_default_rate)
+    """eta: the step is eta times the optimizer's direction. The default follows the optimizer: 1 with none
+    and momentum, 0.1 with adagrad, 0.01 with adam and yogi."""
+    server_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """beta_1, of every optimizer but none."""
+    server_beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
+    """beta_2, of adam and yogi."""
+    server_epsilon: Annotated[float, Field(gt=0)] = 1e-3
+    """tau, of adagrad, adam and yogi: the degree of adaptivity; far larger than in local training."""
+    local: AnyLocalMethod = None
+    """How clients train, as in `{name: fedprox, mu: 0.01}`; None: plainly."""
+
+    fine_tune: FineTuningSteps = 0
+    """Steps of the run's optimizer, a batch each, that a client takes on its training images from the model
+    that it is served, before it is tested on its own test images. Nothing of it is sent."""
+
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("local", "fine_tune")
+
+
+class OwnRuleSettings(FedOptSettings):
+    """Of algorithms whose clients train by a rule of the algorithm's own."""
+
+    @model_validator(mode="after")
+    def _has_its_rule(self) -> Self:
+        if self.local is not None:
+            raise ValueError(
+                f"local = {self.local.name}: clients already train by this algorithm's own rule; leave it "
+                "out, or use it with another algorithm, such as fedavg"
+            )
+        return self
+
+
+class OwnAdaptationSettings(OwnRuleSettings):
+    """Of algorithms that say themselves what a client does to its model before it is tested."""
+
+    @model_validator(mode="after")
+    def _adapts_itself(self) -> Self:
+        if self.fine_tune:
+            raise ValueError(
+                f"fine_tune = {self.fine_tune}: this algorithm defines what clients do before a test; "
+                "leave it out, or use it with another algorithm, such as fedavg"
+            )
+        return self
+
+
+class FedOpt(Algorithm):
+    """One step is `recluster`, then `aggregate`; clustered algorithms override the first only.
+
+    With x a cluster's model, D the mean of its updates by the run's `weights`, eta `server_learning_rate`, b1
+    `server_momentum`, b2 `server_beta2` and tau `server_epsilon`, the server's step is
+
+    - `none`: x += eta D
+    - `momentum`: m = b1 m + D; x += eta m
+    - `adagrad`: m = b1 m + (1 - b1) D; v = v + D^2; x += eta m / (sqrt(v) + tau)
+    - `yogi`: as `adagrad`, but v = v - (1 - b2) D^2 sign(v - D^2)
+    - `adam`: as `adagrad`, but v = b2 v + (1 - b2) D^2
+
+    BatchNorm's buffers take the plain mean under any optimizer. The default rates of `adam` and `yogi` are
+    for deep networks; a small one wants larger ones, such as 0.1.
+
+    Sends: A sampled client gets its cluster's model and returns its update: four bytes an entry each way,
+    before the `uplink`.
+
+    Degenerate cases:
+
+    - A cluster without a usable update keeps its model and its moments; a new cluster starts with those of
+      its parent.
+    - A round in which every sampled client drops out changes nothing, and warns. If clients reply and every
+      update is NaN or infinite, the run fails and keeps its last state.
+    - An update with NaN or infinities is left out, and counted in the column `excluded`.
+
+    Absent clients: Every client that arrives trains and counts.
+
+    Memory: The optimizer's moments `cluster_first` and `cluster_second`, float32, shape (C, P).
+    """
+
+    settings: FedOptSettings
+
+    @property
+    def local(self) -> LocalMethod:
+        """How clients train."""
+        return self.settings.local or PlainTraining()
+
+    @property
+    def traits(self) -> Traits:
+        """Averages updates, unless the server learns from what clients send beside them.
+
+        Clients train plainly, unless the algorithm has a rule, or `local` has one.
+        """
+        return Traits(
+            averages_updates=type(self.local).learn is LocalMethod.learn,
+            trains_plainly=not isinstance(self.settings, OwnRuleSettings) and self.local.rule() == PLAIN,
+        )
+
+    def start_order_key(self) -> tuple[float, ...]:
+        """Never: it is FedAvg."""
+        return (inf,)
+
+    def problem(self, conditions: Conditions) -> str | None:
+        """Return that of the clients' training."""
+        return self.local.problem(conditions.training)
+
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+        """Return the state of one cluster that holds every client, with the optimizer's first moments."""
+        starts = {FIRST: 0.0, SECOND: self.settings.server_epsilon**2}
+        arrays = {
+            name: np.full((1, layout.size), starts[name], np.float32)
+            for name in MOMENTS[self.settings.server_optimizer]
+        }
+        arrays |= self.local.init(layout, num_clients)
+        return State((fresh(0),), np.zeros(num_clients, np.int64), arrays)
+
+    def orders(
+        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
+    ) -> Sequence[Order]:
+        """Send each sampled client its cluster's model, and how to train it."""
+        rule, payloads = self.local.rule(), self.local.payloads(state)
+        cluster_of = dict(enumerate(state.labels_K.tolist()))
+        return [
+            Order(client, (cluster_of[client],), rule=rule, payload=payloads[cluster_of[client]])
+            for client in present.sampled
+        ]
+
+    def step(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Place latecomers, choose the partition of this round, then average the updates within it."""
+        state, updates, placed = place(state, updates)
+        clustered, diagnostics = self.recluster(state, round_index, updates, rng)
+        state = checked_partition(self, "recluster", clustered, len(state.labels_K))
+        return self.aggregate(state, updates, rng), replace(
+            diagnostics, placed={**placed, **diagnostics.placed}
+        )
+
+    def served(self, state: State) -> Served:
+        """Test each client with its cluster's model, fine-tuned if the settings say so."""
+        return replace(super().served(state), adaptation=self.fine_tuning(state))
+
+    def fine_tuning(self, state: State) -> Adaptation | None:
+        """Return what a client does to the model that it is served; None: nothing."""
+        return Adaptation(steps=self.settings.fine_tune) if self.settings.fine_tune else None
+
+    def global_model(self, state: State) -> Vector | None:
+        """Return the only model; None once there are several."""
+        return state.models[0] if len(state.models) == 1 else None
+
+    def recluster(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Return the state with the partition of this round; here, the one it had."""
+        return state, Diagnostics()
+
+    def aggregate(self, state: State, updates: Updates, rng: np.random.Generator) -> State:
+        """Move each cluster's model by the mean of its members' updates.
+
+        A cluster without usable updates keeps its model and its moments. Buffers (BatchNorm statistics
+        and counters) take the plain mean whatever the optimizer: they are measurements, not weights.
+        `rng` is for subclasses that draw; averaging does not. Noise of a server is in the means already.
+        """
+        models = list(state.models)
+        moments = {name: state.arrays[name].copy() for name in MOMENTS[self.settings.server_optimizer]}
+        parameters = slice(updates.layout.num_parameters)
+        state = self.local.learn(state, updates)
+        groups = updates.groups(state.labels_K)
+        for cluster, mean_P in zip(groups, self.local.means(updates, list(groups.values())), strict=True):
+            model_P = state.models[cluster]
+            direction = self._direction(
+                mean_P[parameters], [array[cluster, parameters] for array in moments.values()]
+            )
+            moved_P = model_P + mean_P
+            moved_P[parameters] = model_P[parameters] + self.settings.server_learning_rate * direction
+            models[cluster] = moved_P
+        return replace(state, models=tuple(models)).keep(**moments)
+
+    def _direction(self, mean: Vector, moments: list[Vector]) -> Vector:
+        """Return the direction of the step and update `moments` in place (copies of this round)."""
+        beta1 = self.settings.server_momentum
+        if self.settings.server_optimizer == "none":
+            return mean
+        if self.settings.server_optimizer == "momentum":
+            (first,) = moments
+            first *= beta1
+            first += mean
+            return first
+        first, second = moments
+        first *= beta1
+        first += (1 - beta1) * mean
+        self._accumulate(second, mean**2)
+        return np.divide(first, np.sqrt(second) + np.float32(self.settings.server_epsilon))
+
+    def _accumulate(self, second: Vector, squares: Vector) -> None:
+        """Move the second moment by the mean's squares, in place."""
+        beta2 = self.settings.server_beta2
+        match self.settings.server_optimizer:
+            case "adagrad":
+                second += squares
+            case "yogi":
+                second -= (1 - beta2) * squares * np.sign(second - squares)
+            case _:
+                second *= beta2
+                second += (1 - beta2) * squares
+
+
+def idle_settings(settings: FedOptSettings, when: str) -> tuple[str, ...]:
+    """Return a warning if the server's optimizer is set `when` it has no effect, as in "without x"."""
+    if settings.server_optimizer == "none" and settings.server_learning_rate == 1:
+        return ()
+    return (f"server_optimizer and server_learning_rate have no effect {when}",)
+
+
+def moving(updates: Updates) -> Updates:
+    """Return the view of the updates that are not zero: a zero update has no direction."""
+    return updates.select(np.asarray(updates.clients)[updates.norms_K > 0].tolist())
+
+
+def split_positions(state: State, cluster: int, members: Updates, groups: Sequence[Sequence[int]]) -> State:
+    """Split `cluster` into groups of positions in `members`, which a clusterer returns instead of ids.
+
+    Absent members wait (see `algorithms.clustering.latecomers`).
+    """
+    ids = [[members.clients[position] for position in group] for group in groups]
+    return split_among(state, cluster, ids, members)

@@ -1,0 +1,177 @@
+"""Clusters that are formed before round 1, by what clients say about their data; FedAvg within each.
+
+Shapes: K clients of the federation, C clusters, D entries of a client's vector.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import floor
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.algorithms.averaging.shared_layers import SharedLayers, SharedLayersSettings
+from fedgrid.algorithms.clustered.before_training.private import MessageNoise
+from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, split
+from fedgrid.algorithms.contract.first_round import FirstRound
+from fedgrid.algorithms.contract.orders import Order, Payload, Presence
+from fedgrid.algorithms.contract.section import PositiveInt
+from fedgrid.algorithms.contract.traits import Traits
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.updates import Updates
+
+CENTROIDS, MEMBERS = "cluster_centroids", "cluster_members"
+"""Arrays of a state: float64, shape (C, D), and int64, shape (C,), how many clients each is the mean of."""
+NEW, FAR = "newcomers", "newcomers_distances"
+"""Arrays of a state: the clients of the last meeting, and how far each is from its cluster's centroid."""
+
+
+class BeforeTrainingSettings(SharedLayersSettings, MessageNoise):
+    """What is the same whatever clients say about their data."""
+
+    sample: Literal["all", "cluster"] = "all"
+    """Whether `participation` is the share of all clients, or of the members of each cluster, at least one of
+    each (the text of Prigent et al.; its code draws from all)."""
+    update_centroids: bool = True
+    """Whether a newcomer, who joins the cluster of the nearest centroid, moves that centroid."""
+    recluster_every: Annotated[PositiveInt | None, FirstRound(later=1)] = None
+    """Rounds after which all clients send their messages again and go to the nearest centroid, so that those
+    whose data have changed migrate (Prigent et al., section VIII, future work: 50); None: never."""
+
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("recluster_every",)
+
+
+class BeforeTraining(SharedLayers):
+    """Clusters once, when it first meets clients; newcomers join the nearest centroid.
+
+    Absent clients: Those that are there in round 1 are clustered. A newcomer joins the cluster of the nearest
+    centroid before its first round; until then it counts to the largest cluster.
+
+    Memory: `cluster_centroids` (float64, shape (C, D)) and `cluster_members` (int64, shape (C,)).
+    """
+
+    settings: BeforeTrainingSettings
+
+    @property
+    def traits(self) -> Traits:
+        """Records say what messages cost."""
+        return replace(super().traits, columns=frozenset({"message"}))
+
+    def start_order_key(self) -> tuple[float, ...]:
+        """From round 1 on."""
+        return (1.0,)
+
+    @abstractmethod
+    def vector(self, payload: Payload) -> NDArray[np.float64]:
+        """Return a message as a vector, shape (D,)."""
+
+    @abstractmethod
+    def groups(self, vectors_ND: NDArray[np.float64], rng: np.random.Generator) -> Labels:
+        """Return the cluster of each of N clients, shape (N,)."""
+
+    def meet(
+        self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: np.random.Generator
+    ) -> State:
+        """Form clusters of the first clients, or give later ones their places."""
+        clients = sorted(messages)
+        vectors_ND = np.array([self.vector(messages[client]) for client in clients])
+        if CENTROIDS in state.arrays:
+            return self._joined(state, clients, vectors_ND)
+        labels_N = self.groups(vectors_ND, rng)
+        ids = np.array(clients)
+        state = split(state, 0, [ids[labels_N == label].tolist() for label in np.unique(labels_N)])
+        own_N = state.labels_K[ids]
+        centroids_CD = np.array(
+            [vectors_ND[own_N == label].mean(axis=0) for label in range(len(state.models))]
+        )
+        return state.keep(
+            **{
+                CENTROIDS: centroids_CD,
+                MEMBERS: np.bincount(own_N, minlength=len(state.models)),
+                NEW: np.array([], np.int64),
+                FAR: np.array([]),
+            }
+        )
+
+    def _joined(self, state: State, clients: Sequence[int], vectors_ND: NDArray[np.float64]) -> State:
+        centroids_CD = state.arrays[CENTROIDS].copy()
+        members_C, labels_K = state.arrays[MEMBERS].copy(), state.labels_K.copy()
+        distances = []
+        for client, vector_D in zip(clients, vectors_ND, strict=True):
+            distances_C = np.linalg.norm(centroids_CD - vector_D, axis=1)
+            nearest = int(distances_C.argmin())
+            labels_K[client] = nearest
+            distances.append(distances_C[nearest])
+            if self.settings.update_centroids:
+                members_C[nearest] += 1
+                centroids_CD[nearest] += (vector_D - centroids_CD[nearest]) / members_C[nearest]
+        return State(state.models, labels_K, state.arrays).keep(
+            **{
+                CENTROIDS: centroids_CD,
+                MEMBERS: members_C,
+                NEW: np.array(clients, np.int64),
+                FAR: np.array(distances),
+            }
+        )
+
+    def meets_again(self, round_index: int) -> bool:
+        """Return whether `recluster_every` rounds have passed since the last time."""
+        every = self.settings.recluster_every
+        return every is not None and round_index > 0 and round_index % every == 0
+
+    def meet_again(
+        self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: np.random.Generator
+    ) -> State:
+        """Move every client to the nearest centroid; with `update_centroids` these are means again then."""
+        clients = sorted(messages)
+        vectors_ND = np.array([self.vector(messages[client]) for client in clients])
+        centroids_CD = state.arrays[CENTROIDS]
+        distances_NC = np.linalg.norm(vectors_ND[:, None] - centroids_CD[None], axis=2)
+        nearest_N = distances_NC.argmin(axis=1)
+        labels_K = state.labels_K.copy()
+        labels_K[clients] = nearest_N
+        has_moved_N = nearest_N != state.labels_K[clients]
+        if self.settings.update_centroids:
+            centroids_CD = centroids_CD.copy()
+            for cluster in np.unique(nearest_N):
+                centroids_CD[cluster] = vectors_ND[nearest_N == cluster].mean(axis=0)
+        return State(state.models, labels_K, state.arrays).keep(
+            **{
+                CENTROIDS: centroids_CD,
+                MEMBERS: np.bincount(nearest_N, minlength=len(centroids_CD)),
+                NEW: np.array(clients, np.int64)[has_moved_N],
+                FAR: distances_NC.min(axis=1)[has_moved_N],
+            }
+        )
+
+    def orders(
+        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
+    ) -> Sequence[Order]:
+        """Send each sampled client its cluster's model."""
+        if self.settings.sample == "cluster":
+            present = Presence(present.joined, self._of_each(state, present, rng), present.participation)
+        return super().orders(state, round_index, present, rng)
+
+    def _of_each(self, state: State, present: Presence, rng: np.random.Generator) -> tuple[int, ...]:
+        """Return a share of the members of each cluster that have joined, at least one, ascending."""
+        sampled: list[int] = []
+        for cluster in range(len(state.models)):
+            members = sorted(set(state.members(cluster)) & set(present.joined))
+            size = min(len(members), max(1, floor(present.participation * len(members) + 0.5)))
+            sampled += rng.choice(members, size, replace=False).tolist() if members else []
+        return tuple(sorted(sampled))
+
+    def recluster(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Report what was decided when clients were met: in round 1, again, and of newcomers."""
+        placed = {
+            int(client): f"distance {distance:.2f} to the nearest centroid"
+            for client, distance in zip(state.arrays.get(NEW, ()), state.arrays.get(FAR, ()), strict=True)
+        }
+        if placed:
+            state = state.keep(**{NEW: np.array([], np.int64), FAR: np.array([])})
+        is_met = round_index == 0 or self.meets_again(round_index)
+        return state, Diagnostics(clustered=is_met and CENTROIDS in state.arrays, placed=placed)

@@ -1,0 +1,49 @@
+"""Clustering before training in the registry."""
+
+from fedgrid.algorithms.clustered.before_training import embeddings, ladd
+from fedgrid.algorithms.clustered.before_training.embeddings import Embeddings, EmbeddingsSettings
+from fedgrid.algorithms.clustered.before_training.ladd import Ladd, LaddSettings
+from fedgrid.algorithms.contract.encoder import EncoderSettings
+from fedgrid.algorithms.contract.entry import AlgorithmEntry
+
+SOURCE = "Prigent et al. 2024"
+
+EMBEDDINGS = (
+    AlgorithmEntry(
+        "embeddings",
+        "Embeddings",
+        "clusters before round 1, by flipped bits of mean codes of each class",
+        SOURCE,
+        Embeddings,
+        EmbeddingsSettings(),
+        bibtex=embeddings.BIBTEX,
+    ),
+    AlgorithmEntry(
+        "ladd",
+        "LADD",
+        "clusters before round 1, by the low frequencies of each class's images",
+        "Shenaj et al. 2023",
+        Ladd,
+        LaddSettings(),
+        bibtex=ladd.BIBTEX,
+    ),
+)
+
+EMBEDDINGS_AS_PUBLISHED = (
+    AlgorithmEntry(
+        "embeddings-as-published",
+        "Embeddings as published",
+        "as its release: the worst cut that it accepts, two layers shared",
+        SOURCE,
+        Embeddings,
+        EmbeddingsSettings(
+            encoder=EncoderSettings(federated=10, batch_statistics=True),
+            threshold="bayesian-reversed",
+            least_clusters=3,
+            least_members=10,
+            shared=2,
+            similarity_over="state",
+        ),
+        bibtex=embeddings.BIBTEX,
+    ),
+)

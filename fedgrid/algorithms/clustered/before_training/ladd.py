@@ -1,0 +1,165 @@
+"""LADD: clients are clustered before training, by the low frequencies of their images' spectra.
+
+Source: Shenaj et al., Learning Across Domains and Devices: Style-Driven Source-Free Domain Adaptation in
+Clustered Federated Learning, WACV 2023; here as the baseline of Prigent et al. 2024, whose code sends the
+mean style of each class, as real numbers, and clusters by k-means with K given. `per_class: false` and no
+`num_clusters` are nearer to the original: one style a client, K by the silhouette. Its other parts (domain
+adaptation, layers by name) are not here. Deviation: a missing class is uniform in [0, 1] with images in
+[0, 1], as in the release; amplitudes are sums over pixels, so that absence is plainly visible.
+
+Shapes: N images or clients, L classes, W entries of a style, D of a client's vector.
+"""
+
+from math import floor, prod
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fedgrid.algorithms.clustered.before_training.before_training import (
+    BeforeTraining,
+    BeforeTrainingSettings,
+)
+from fedgrid.algorithms.clustered.before_training.class_means import VECTOR, class_means
+from fedgrid.algorithms.clustered.before_training.private import PrivateMessage
+from fedgrid.algorithms.contract.base import Conditions, Labels
+from fedgrid.algorithms.contract.orders import Message, Payload
+from fedgrid.algorithms.contract.section import PositiveInt
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BIBTEX = r"""@inproceedings{shenaj2023learning,
+  author = {Shenaj, Donald and Fan{\`i}, Eros and Toldo, Marco and Caldarola, Debora and Tavera, Antonio
+    and Michieli, Umberto and Ciccone, Marco and Zanuttigh, Pietro and Caputo, Barbara},
+  title = {Learning Across Domains and Devices: Style-Driven Source-Free Domain Adaptation in Clustered
+    Federated Learning},
+  booktitle = {IEEE/CVF Winter Conference on Applications of Computer Vision (WACV)},
+  year = {2023}
+}"""
+
+DRAWS = 10
+"""Starts of k-means."""
+BLOCK = 1 << 20
+"""Values of images (pixels by channels) whose spectra are taken at a time: a spectrum takes 20 bytes each."""
+Share = Annotated[float, Field(gt=0, lt=0.5)]
+
+
+class Styles(PrivateMessage):
+    """The mean style of each class, or of all images."""
+
+    share: Share = 0.1
+    per_class: bool = True
+
+    def describe(
+        self, images: "Tensor", labels: "Tensor", num_classes: int, rng: np.random.Generator
+    ) -> Payload:
+        """Return the mean styles of a client's images, float32, shape (L W,) or (W,)."""
+        styles, [noise] = style(images, self.share), rng.spawn(1)
+        if self.per_class:
+            means_LW = class_means(styles, labels, num_classes)
+            means_D = np.where(np.isnan(means_LW), rng.random(means_LW.shape), means_LW).ravel()
+        else:
+            means_D = styles.double().mean(dim=0).cpu().numpy()
+        return {VECTOR: self.covered(means_D, noise).astype(np.float32)}
+
+
+def style(images: "Tensor", share: float) -> "Tensor":
+    """Return the low frequencies of uint8 images, float32, shape (N, W).
+
+    Of the amplitudes of each channel's 2-D spectrum, images in [0, 1], a square of side 2 b + 1 around
+    frequency zero, b = floor(share * the shorter side).
+    """
+    import torch
+
+    at_a_time = max(1, BLOCK // prod(images.shape[1:]))
+    return torch.cat([_style(part, share) for part in torch.split(images, at_a_time)])
+
+
+def _style(images: "Tensor", share: float) -> "Tensor":
+    import torch
+
+    height, width = images.shape[2:]
+    reach = floor(share * min(height, width))
+    # On some processors the last bits of a transform depend on the strides, and on how many images there are.
+    planes = images.contiguous().float() / 255
+    amplitudes = torch.fft.fftshift(torch.fft.fft2(planes).abs(), dim=(2, 3))
+    rows, columns = (slice(side // 2 - reach, side // 2 + reach + 1) for side in (height, width))
+    low: Tensor = amplitudes[:, :, rows, columns].flatten(1)
+    return low
+
+
+class LaddSettings(BeforeTrainingSettings):
+    """What a style is, and how many clusters there are."""
+
+    num_clusters: PositiveInt | None = None
+    """K; None takes the one with the greatest silhouette."""
+    most_clusters: Annotated[int, Field(ge=2, strict=True)] = 10
+    """The greatest K that is tried."""
+    share: Share = 0.1
+    """Share of an image's side that is a low frequency."""
+    per_class: bool = True
+    """Whether there is a style for each class; the original has one a client."""
+
+
+class Ladd(BeforeTraining):
+    """FedAvg in clusters of like styles.
+
+    A style is the amplitudes of an image's spectrum at low frequencies: a square of side
+    2 floor(`share` x side) + 1 around frequency zero. Clients send its mean over each class.
+
+    Sends: The styles as float32, 250 numbers for MNIST and 1,470 for CIFAR-10. After that as FedAvg.
+
+    Degenerate cases:
+
+    - Amplitudes do not change by half a turn, so 0 and 180 degrees are one group.
+    - A missing class is uniform in [0, 1], far below real amplitudes: absence shows.
+    """
+
+    settings: LaddSettings
+
+    def problem(self, conditions: Conditions) -> str | None:
+        """Refuse more clusters than clients."""
+        return conditions.too_few_for(self.settings.num_clusters) or super().problem(conditions)
+
+    def message(self) -> Message:
+        """Return what clients say: mean styles."""
+        settings = self.settings
+        return Styles(
+            share=settings.share, per_class=settings.per_class, clip=settings.clip, noise=settings.noise
+        )
+
+    def vector(self, payload: Payload) -> NDArray[np.float64]:
+        """Return the styles, shape (D,)."""
+        return payload[VECTOR].astype(np.float64)
+
+    def groups(self, vectors_ND: NDArray[np.float64], rng: np.random.Generator) -> Labels:
+        """Return the clusters of k-means."""
+        seed, num_vectors = int(rng.integers(2**31)), len(vectors_ND)
+        if self.settings.num_clusters is not None:
+            return kmeans(vectors_ND, min(self.settings.num_clusters, num_vectors), seed)
+        from sklearn.metrics import silhouette_score
+
+        best, labels_N = -np.inf, np.zeros(num_vectors, np.int64)
+        for count in range(2, min(self.settings.most_clusters, num_vectors - 1) + 1):
+            found_N = kmeans(vectors_ND, count, seed)
+            if len(np.unique(found_N)) < count:  # There are fewer different vectors.
+                break
+            score = float(silhouette_score(vectors_ND, found_N))
+            if score > best:
+                best, labels_N = score, found_N
+        return labels_N
+
+
+def kmeans(vectors_ND: NDArray[np.float64], count: int, seed: int) -> Labels:
+    """Return the best of ten k-means clusterings, shape (N,)."""
+    import warnings
+
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # Fewer different vectors than clusters.
+        model = KMeans(count, n_init=DRAWS, random_state=seed).fit(vectors_ND)
+    return np.asarray(model.labels_, np.int64)

@@ -1,0 +1,208 @@
+"""FLIS-DC: a cluster around each participant, found anew in every round; clusters may overlap.
+
+Source: Morafah et al. 2022, arXiv:2208.09754, Algorithm 1. Participant i's cluster C_i is i and all j with
+A_ij >= beta; its model is the mean of the models of C_i. In the next round each sampled client takes the best
+of these models. Deviations: by default it chooses by its loss on its training images (`choose_on`), because
+the paper's choice, on test images, has seen what is reported; equal clusters are one model, which is sent
+once; means have the weights of the run, which is `images` in the paper.
+
+Shapes: K clients of the federation, N that took part, M reference images, P entries of a state vector.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fedgrid.algorithms.averaging.fedopt import FineTuningSteps
+from fedgrid.algorithms.clustered.flis.inference import (
+    CLASSES,
+    NEEDS_REFERENCES,
+    UNKNOWN,
+    Classes,
+    Inference,
+    LabelKind,
+    SimilarityKind,
+    Threshold,
+    agreements,
+    components,
+    distinct,
+    infer,
+    latest_classes,
+    neighbourhoods,
+)
+from fedgrid.algorithms.contract.base import (
+    Algorithm,
+    Conditions,
+    Diagnostics,
+    Fresh,
+    Labels,
+    Settings,
+    State,
+)
+from fedgrid.algorithms.contract.local_method import AnyLocalMethod, refusal
+from fedgrid.algorithms.contract.local_rule import PLAIN
+from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Presence, Served
+from fedgrid.algorithms.contract.traits import Traits
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.updates import Matrix, Updates, Vector, mean_of
+
+NOBODYS = -1
+
+
+class FlisDcSettings(Settings):
+    """How models are compared, joined and chosen."""
+
+    beta: Threshold = 0.5
+    """Models at least so similar are in one cluster. 0: one cluster, FedAvg; above 1: one a participant. The
+    paper searches 0 to 1; 0.3 is its best on CIFAR-10 and SVHN, 0.5 on Fashion-MNIST."""
+    always_joined: Threshold | None = None
+    """A similarity from which two models are joined whatever beta is; 0.96 as published."""
+    labels: LabelKind = "hard"
+    """Whether predicted classes are compared, or probabilities."""
+    similarity: SimilarityKind = "agreement"
+    """`agreement`: the cosine of the predictions. `printed`: the formula as the paper prints it."""
+    choose_on: ChooseOn = "train"
+    """What a client chooses its cluster's model on. `test` as published: it sees what is reported. On
+    `reference` images all clients choose the same model, because all see the same losses."""
+    choose_by: ChooseBy = "loss"
+    """Whether a client takes the model of the least loss, or of the highest accuracy, as published."""
+    local: AnyLocalMethod = None
+    """How clients train, as in `{name: fedprox, mu: 0.01}`; None: plainly."""
+    fine_tune: FineTuningSteps = 0
+    """As in `FedOptSettings`: steps that a client takes from the model that it is served before a test."""
+
+    omitted_defaults = ("local", "fine_tune")
+
+
+class FlisDc(Algorithm):
+    """A model a participant.
+
+    The connected components of "similar" are scored as the partition; `members` of `clients.parquet` has each
+    participant's cluster. The paper scores clients' last local models: the last `local_own_accuracy` of each.
+
+    Sends: A sampled client gets all different cluster models of the round before, and returns one update.
+    Predicting costs the server a pass over its reference images a model, and no bytes.
+
+    Degenerate cases:
+
+    - `beta: 0` is BNC, to the byte; above 1 every participant has a model of its own.
+    - Models that predict one class for everything are alike, whatever their data.
+    - Without `split.reference_images` it is refused.
+
+    Absent clients: Clusters are of those that arrive. One that is away is tested with the model that it would
+    choose, and is labelled as the participant whose predictions agree most with its own latest ones.
+
+    As published: Clients choose by accuracy on their test images, which are then reported. Pairs that agree
+    on 96 % of the images are joined whatever `beta` is, so that `beta` above 0.96 does nothing. The authors'
+    reference images are also in the clients' tests; ours never are.
+
+    Memory: `model_K` (int64), the cluster model of each client that took part in the last round, -1 for the
+    others; `classes_KM` (int16), each client's latest predictions, -1 before its first.
+    """
+
+    settings: FlisDcSettings
+
+    @property
+    def traits(self) -> Traits:
+        """A client's model is one that the server sent plus its update; records have each one's cluster."""
+        return Traits(
+            averages_updates=True,
+            trains_plainly=self.settings.local is None or self.settings.local.rule() == PLAIN,
+            columns=frozenset({"members"}),
+        )
+
+    def problem(self, conditions: Conditions) -> str | None:
+        """Refuse a run without reference images, and a `local` that is more than a rule."""
+        if not conditions.has_reference_images:
+            return NEEDS_REFERENCES
+        return refusal(self.settings.local)
+
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+        """Return the state of one model for all."""
+        zeros_K = np.zeros(num_clients, np.int64)
+        return State((fresh(0),), zeros_K, {"model_K": zeros_K})
+
+    def orders(
+        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
+    ) -> Sequence[Order]:
+        """Send each sampled client all cluster models of the round before; infer on the replies."""
+        on, by = self.settings.choose_on, self.settings.choose_by
+        candidates = tuple(range(len(state.models)))
+        rule = PLAIN if self.settings.local is None else self.settings.local.rule()
+        return [Order(client, candidates, on, by, infer=True, rule=rule) for client in present.sampled]
+
+    def step(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Build a cluster around each participant, and average the participants' models within it."""
+        found = self._infer(updates)
+        joined_NN = neighbourhoods(found.similarities_NN, self._threshold())
+        groups, owner_N = distinct(joined_NN, updates.clients)
+        participants = list(updates.clients)
+        model_K = np.full(len(state.labels_K), NOBODYS, np.int64)
+        model_K[participants] = owner_N
+        classes_KM = latest_classes(state, participants, found.classes_NM)
+        labels_K = labels_of_all(classes_KM, participants, components(joined_NN))
+        models = cluster_models(state.models, updates, groups)
+        members = {client: tuple(groups[owner]) for client, owner in zip(participants, owner_N, strict=True)}
+        state = replace(state, models=tuple(models), labels_K=labels_K)
+        state = state.keep(model_K=model_K).keep(**{CLASSES: classes_KM})
+        return state, Diagnostics(clustered=True, members=members)
+
+    def served(self, state: State) -> Served:
+        """Test participants with their cluster's model, the others with the one that they would choose."""
+        model_K = state.arrays["model_K"]
+        choosing = frozenset(np.flatnonzero(model_K == NOBODYS).tolist())
+        on, by = self.settings.choose_on, self.settings.choose_by
+        steps = self.settings.fine_tune
+        adaptation = Adaptation(steps=steps) if steps else None
+        return Served(state.models, np.maximum(model_K, 0), adaptation, choosing, on, by)
+
+    def distances(self, updates: Updates) -> Matrix:
+        """Return 1 - similarity, 0 of a model to itself whatever the printed formula says."""
+        distances_NN = 1 - self._infer(updates).similarities_NN
+        np.fill_diagonal(distances_NN, 0.0)
+        return distances_NN
+
+    def _threshold(self) -> float:
+        always = self.settings.always_joined
+        return self.settings.beta if always is None else min(self.settings.beta, always)
+
+    def _infer(self, updates: Updates) -> Inference:
+        return infer(updates, self.settings.labels, self.settings.similarity)
+
+
+def cluster_models(
+    models: Sequence[Vector], updates: Updates, groups: Sequence[Sequence[int]]
+) -> list[Vector]:
+    """Return the mean local model of each group of clients, by the run's weights.
+
+    A local model is the one that the client chose plus its update.
+    """
+    starts = [_mean_start(models, updates, group) for group in groups]
+    return [start_P + mean_P for start_P, mean_P in zip(starts, updates.means(groups), strict=True)]
+
+
+def _mean_start(models: Sequence[Vector], updates: Updates, group: Sequence[int]) -> Vector:
+    """Return the mean of the models that the clients of a group trained; a single one as it is."""
+    shares: dict[int, float] = {}
+    for client in group:
+        weight = 1.0 if updates.weights is None else updates.weights[client]
+        shares[updates.chosen[client]] = shares.get(updates.chosen[client], 0.0) + weight
+    if len(shares) == 1:
+        return models[next(iter(shares))]
+    return mean_of([models[chosen] for chosen in shares], tuple(shares.values())).astype(np.float32)
+
+
+def labels_of_all(classes_KM: Classes, participants: Sequence[int], labels_N: Labels) -> Labels:
+    """Return a partition of all clients, which is scored: a participant is in its connected component.
+
+    Another client is labelled as the participant whose predictions agree most with its own latest ones, or,
+    if it has never taken part, with the largest component; ties go to the first.
+    """
+    labels_K = np.full(len(classes_KM), np.bincount(labels_N).argmax(), np.int64)
+    known = np.flatnonzero(classes_KM[:, 0] != UNKNOWN)
+    labels_K[known] = labels_N[agreements(classes_KM[known], classes_KM[participants]).argmax(axis=1)]
+    labels_K[participants] = labels_N
+    return labels_K

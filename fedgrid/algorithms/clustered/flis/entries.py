@@ -1,0 +1,57 @@
+"""FLIS in the registry."""
+
+from fedgrid.algorithms.clustered.flis.dynamic import FlisDc, FlisDcSettings
+from fedgrid.algorithms.clustered.flis.hierarchical import FlisHc, FlisHcSettings
+from fedgrid.algorithms.contract.entry import AlgorithmEntry
+
+BIBTEX = r"""@misc{morafah2022flis,
+  author = {Morafah, Mahdi and Vahidian, Saeed and Wang, Weijia and Lin, Bill},
+  title = {{FLIS}: Clustered Federated Learning via Inference Similarity for Non-{IID} Data Distribution},
+  year = {2022},
+  eprint = {2208.09754},
+  archiveprefix = {arXiv}
+}"""
+
+SOURCE = "Morafah et al. 2022, arXiv:2208.09754"
+
+FLIS = (
+    AlgorithmEntry(
+        "flis-dc",
+        "FLIS-DC",
+        "overlapping clusters in each round, of models that predict alike; clients choose one",
+        SOURCE,
+        FlisDc,
+        FlisDcSettings(),
+        bibtex=BIBTEX,
+    ),
+    AlgorithmEntry(
+        "flis-hc",
+        "FLIS-HC",
+        "clusters once, in round 1, by the predictions of all clients' models",
+        SOURCE,
+        FlisHc,
+        FlisHcSettings(),
+        bibtex=BIBTEX,
+    ),
+)
+
+FLIS_AS_PUBLISHED = (
+    AlgorithmEntry(
+        "flis-dc-as-published",
+        "FLIS-DC as published",
+        "clients choose by accuracy on their test images; models that agree on 96 % are joined",
+        SOURCE,
+        FlisDc,
+        FlisDcSettings(always_joined=0.96, choose_on="test", choose_by="accuracy", similarity_over="state"),
+        bibtex=BIBTEX,
+    ),
+    AlgorithmEntry(
+        "flis-hc-as-published",
+        "FLIS-HC as published",
+        "no clusters: means over all clients that agree on 96 %, whether they have taken part or not",
+        SOURCE,
+        FlisHc,
+        FlisHcSettings(variant="neighbours", similarity_over="state"),
+        bibtex=BIBTEX,
+    ),
+)

@@ -1,0 +1,211 @@
+"""FLIS-HC: disjoint clusters, formed once, from the predictions of models that all clients have trained.
+
+Source: Morafah et al. 2022, arXiv:2208.09754, Algorithm 3. In round 1 every client that has joined trains the
+initial model; the server clusters the clients by 1 - similarity of their models' predictions. All clusters
+start from the initial model and train apart, each round with the clients that are sampled: of round 1's
+updates only theirs are averaged. The paper names no linkage and no threshold. `ward5` is what a routine that
+is commented out in the released code does, `neighbours` what that code runs: `clustered.flis.lists`.
+
+A client that has not been seen yet *waits*: it is in a cluster by itself with the others that wait, trains
+the initial model once, and joins the cluster whose members' predictions agree most with its own on average.
+That update enters no mean, because its cluster has left the initial model behind. (The paper has no
+newcomers.)
+
+Shapes: K clients of the federation, N that took part, C clusters, M reference images.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, idle_settings
+from fedgrid.algorithms.clustered.flis import lists
+from fedgrid.algorithms.clustered.flis.inference import (
+    CLASSES,
+    NEEDS_REFERENCES,
+    UNKNOWN,
+    LabelKind,
+    SimilarityKind,
+    Threshold,
+    agreements,
+    infer,
+    latest_classes,
+)
+from fedgrid.algorithms.clustering.agglomerative import agglomerate
+from fedgrid.algorithms.clustering.clusterers import labels_to_groups
+from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State
+from fedgrid.algorithms.contract.local_method import refusal
+from fedgrid.algorithms.contract.orders import Order, Presence, Served
+from fedgrid.algorithms.contract.traits import Traits
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.updates import Matrix, Updates
+
+WARD_CLUSTERS = 5
+
+
+class FlisHcSettings(FedOptSettings):
+    """How the clusters are formed; after that the server's settings are those of FedOpt."""
+
+    variant: Literal["text", "ward5", "neighbours"] = "text"
+    """`text`: agglomerative clustering of 1 - similarity. `ward5`: Ward's clustering of the rows of
+    similarities into 5. `neighbours`: no clusters; a client trains the mean of the latest models of all
+    clients that agree with it on 96 % of the images, as published."""
+    threshold: Threshold = 0.5
+    """Of `text`: clusters merge while their distance, 1 - similarity, is below this. 0: a cluster a client;
+    above 1: one cluster, FedAvg."""
+    linkage: Literal["average", "complete", "single"] = "average"
+    """Of `text`: the distance of two clusters, from those of their clients."""
+    labels: LabelKind = "hard"
+    """Whether predicted classes are compared, or probabilities."""
+    similarity: SimilarityKind = "agreement"
+    """`agreement`: the cosine of the predictions. `printed`: the formula as the paper prints it."""
+
+
+class FlisHc(FedOpt):
+    """FedOpt in clusters that are formed in round 1.
+
+    Sends: As FedAvg; in round 1 to and from all clients that have joined.
+
+    Degenerate cases:
+
+    - `threshold: 0` gives a cluster a client; 2 gives one for all, which with full participation is BNC.
+    - It rests on a single training: after a few local epochs the models of like clients agree on a third of
+      the images at most, and nothing is found.
+    - Models that predict one class for everything are alike, whatever their data.
+    - Without `split.reference_images` it is refused.
+
+    Absent clients: A client that was not there in round 1 trains the initial model once and joins the cluster
+    whose members' predictions agree most with its own on average. That update enters no mean.
+
+    As published: `variant: neighbours`. A client starts from the mean of the latest models of all clients
+    that agree with it on 96 % of the images. That is neither disjoint nor transitive, and a neighbour that
+    has not been sampled holds every mean back with the initial model. It keeps a model a client.
+
+    Memory: `classes_KM` (int16), each client's predictions after its first training, -1 before. While clients
+    wait, the last model is the initial one.
+    """
+
+    settings: FlisHcSettings
+
+    @property
+    def traits(self) -> Traits:
+        """Where clients have neighbours in the place of clusters: these are recorded, and average models."""
+        has_neighbours = self.settings.variant == "neighbours"
+        columns = frozenset({"members"} if has_neighbours else ())
+        return replace(super().traits, averages_updates=not has_neighbours, columns=columns)
+
+    def start_order_key(self) -> tuple[float, ...]:
+        """From round 1 on."""
+        return (1.0,)
+
+    def problem(self, conditions: Conditions) -> str | None:
+        """Refuse a run without reference images; variant `neighbours` averages models, not updates."""
+        if not conditions.has_reference_images:
+            return NEEDS_REFERENCES
+        averages_models = self.settings.variant == "neighbours"
+        return refusal(self.settings.local, averages_models=averages_models) or super().problem(conditions)
+
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+        """Return FedOpt's state; without the optimizer's moments where there are no clusters."""
+        if self.settings.variant == "neighbours":
+            return State((fresh(0),), np.zeros(num_clients, np.int64))
+        return super().init(layout, num_clients, fresh, rng)
+
+    def orders(
+        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
+    ) -> Sequence[Order]:
+        """Ask everybody until there are clusters, then those sampled; infer on what waiting ones send."""
+        start_K = lists.starts(state)
+        waiting = set(_waiting(state).tolist())
+        asked = present.sampled if CLASSES in state.arrays else present.joined
+        rule = self.local.rule()
+        return [
+            Order(client, (int(start_K[client]),), infer=client in waiting, rule=rule) for client in asked
+        ]
+
+    def served(self, state: State) -> Served:
+        """Test each client with its cluster's model, or with the mean of its neighbours' models."""
+        if self.settings.variant == "neighbours":
+            return Served(state.models, lists.starts(state), self.fine_tuning(state))
+        return super().served(state)
+
+    def step(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Form the clusters, or place those that have waited; then average within each cluster."""
+        if self.settings.variant == "neighbours":
+            return lists.step(
+                state,
+                updates,
+                idle_settings(self.settings, "with variant neighbours") if round_index == 0 else (),
+            )
+        if CLASSES not in state.arrays:
+            state = self._form(state, updates)
+            updates, diagnostics = updates.select(updates.sampled), Diagnostics(clustered=True)
+        else:
+            state, updates, placed = self._place(state, updates)
+            diagnostics = Diagnostics(clustered=bool(placed), placed=placed)
+        return self.aggregate(state, updates, rng) if updates.clients else state, diagnostics
+
+    def cut(self, similarities_NN: Matrix) -> Labels:
+        """Return the clusters of models by their similarities, shape (N,)."""
+        if self.settings.variant == "text":
+            distances_NN = 1 - similarities_NN
+            np.fill_diagonal(distances_NN, 0.0)
+            return agglomerate(distances_NN, self.settings.linkage, self.settings.threshold)
+        from sklearn.cluster import AgglomerativeClustering
+
+        if len(similarities_NN) <= WARD_CLUSTERS:
+            return np.arange(len(similarities_NN))
+        method = AgglomerativeClustering(WARD_CLUSTERS, linkage="ward").fit(similarities_NN)
+        return np.asarray(method.labels_, np.int64)
+
+    def _form(self, state: State, updates: Updates) -> State:
+        """Return the state with the clusters of the clients that have sent an update; the others wait."""
+        found = infer(updates, self.settings.labels, self.settings.similarity)
+        groups = labels_to_groups(self.cut(found.similarities_NN), 1 - found.similarities_NN, "residual")
+        labels_K = np.full(len(state.labels_K), len(groups), np.int64)
+        for label, group in enumerate(groups):
+            labels_K[[updates.clients[place] for place in group]] = label
+        rows = [0] * (len(groups) + bool((labels_K == len(groups)).any()))
+        classes_KM = latest_classes(state, updates.clients, found.classes_NM)
+        return _with_rows(replace(state, labels_K=labels_K), rows).keep(**{CLASSES: classes_KM})
+
+    def _place(self, state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
+        """Return the state with those that waited in clusters, the others' updates, and the reasons."""
+        late = updates.select(_waiting(state))
+        if not late.clients:
+            return state, updates, {}
+        found = infer(late, self.settings.labels, self.settings.similarity)
+        labels_K, reasons = state.labels_K.copy(), {}
+        members = [np.array(state.members(label)) for label in range(len(state.models) - 1)]
+        for client, classes_M in zip(late.clients, found.classes_NM, strict=True):
+            means = [
+                float(agreements(classes_M[None], state.arrays[CLASSES][group]).mean()) for group in members
+            ]
+            labels_K[client] = int(np.argmax(means))
+            text = ", ".join(f"{label}: {mean:.3f}" for label, mean in enumerate(means))
+            reasons[client] = f"mean agreement {text}"
+        classes_KM = latest_classes(state, late.clients, found.classes_NM)
+        state = replace(state, labels_K=labels_K).keep(**{CLASSES: classes_KM})
+        if not len(_waiting(state)):
+            state = _with_rows(state, range(len(state.models) - 1))
+        return state, updates.select(set(updates.clients) - set(late.clients)), reasons
+
+
+def _waiting(state: State) -> Labels:
+    """Return the ids of the clients whose predictions are not known yet."""
+    if CLASSES not in state.arrays:
+        return np.arange(len(state.labels_K))
+    return np.flatnonzero(state.arrays[CLASSES][:, 0] == UNKNOWN)
+
+
+def _with_rows(state: State, rows: Sequence[int]) -> State:
+    """Return the state with these of its models, and of the rows of its `cluster_...` arrays."""
+    arrays = {
+        name: array[list(rows)] if name.startswith("cluster_") else array
+        for name, array in state.arrays.items()
+    }
+    return State(tuple(state.models[row] for row in rows), state.labels_K, arrays)

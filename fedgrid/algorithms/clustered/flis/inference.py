@@ -1,0 +1,122 @@
+"""Inference similarity: how alike two models' predictions on the server's reference images are.
+
+Source: Morafah, Vahidian, Wang, Lin, FLIS: Clustered Federated Learning via Inference Similarity for Non-IID
+Data Distribution, 2022, arXiv:2208.09754, section 2. B is a model's matrix of predictions, one row an image.
+`agreement` is the released code's <B_i, B_j> / (|B_i| |B_j|): of one-hot rows the share of images on which
+the two models predict the same class. `printed` is the paper's |B_i o B_j| / (|B_i| |B_j|), which of one-hot
+rows is sqrt(that share / M): 1 / sqrt(M) of a model with itself.
+
+Shapes: N models, M reference images, L classes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fedgrid.algorithms.contract.base import Labels, State
+from fedgrid.algorithms.contract.orders import PREDICTIONS
+from fedgrid.algorithms.updates.updates import Matrix, Updates
+
+LabelKind = Literal["hard", "soft"]
+SimilarityKind = Literal["agreement", "printed"]
+Threshold = Annotated[float, Field(ge=0)]
+Classes = NDArray[np.int16]
+Joined = NDArray[np.bool_]
+CLASSES = "classes_KM"
+"""The array of a state that has each client's predicted classes, int16, shape (K, M)."""
+UNKNOWN = -1
+"""The class in the row of a model that has predicted nothing."""
+NEEDS_REFERENCES = (
+    "compares models by their predictions on images that the server has: set split.reference_images, to "
+    "2500 as in the paper or to fewer (they are taken from the official test set and are in no test)"
+)
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What a server sees in the predictions of N models."""
+
+    similarities_NN: Matrix
+    classes_NM: Classes
+    """The predicted classes."""
+
+
+def infer(updates: Updates, labels: LabelKind, similarity: SimilarityKind) -> Inference:
+    """Return what the predictions of a round say, in the order of `updates.clients`."""
+
+    def compute(predictions_NML: list[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return {
+            "similarities_NN": similarities(predictions_NML, labels, similarity),
+            "classes_NM": np.stack([each.argmax(axis=1) for each in predictions_NML]).astype(np.int16),
+        }
+
+    known = updates.derived(PREDICTIONS, f"{labels}-{similarity}", compute)
+    return Inference(known["similarities_NN"], known["classes_NM"])
+
+
+def similarities(
+    predictions_NML: Sequence[NDArray[Any]], labels: LabelKind, similarity: SimilarityKind
+) -> Matrix:
+    """Return the similarities of models by their class probabilities, float64, shape (N, N), in [0, 1].
+
+    Args:
+        predictions_NML: for each model, shape (M, L).
+        labels: whether B has the predicted classes, one-hot, or the probabilities.
+        similarity: which of the two formulas.
+    """
+    rows = [one_hot(each) if labels == "hard" else each for each in predictions_NML]
+    flat = np.stack([np.asarray(row, np.float64).ravel() for row in rows])
+    squares_N = np.einsum("nd,nd->n", flat, flat)
+    products_NN = np.sqrt(flat**2 @ (flat**2).T) if similarity == "printed" else flat @ flat.T
+    found_NN = products_NN / np.sqrt(np.outer(squares_N, squares_N))
+    # So that equal models have the similarity 1 and not one bit less, below a beta of 1.
+    return np.asarray(found_NN, np.float64).round(12)
+
+
+def one_hot(probabilities_ML: NDArray[Any]) -> Matrix:
+    """Return 1 for the most probable class of each row, of equals the first, and 0 elsewhere."""
+    return np.asarray(np.eye(probabilities_ML.shape[1])[probabilities_ML.argmax(axis=1)], np.float64)
+
+
+def agreements(classes_NM: Classes, others_OM: Classes) -> Matrix:
+    """Return the shares of images on which models predict the same class, float64, shape (N, O)."""
+    return np.array([(others_OM == classes_M).mean(axis=1) for classes_M in classes_NM])
+
+
+def latest_classes(state: State, clients: Sequence[int], classes_NM: Classes) -> Classes:
+    """Return `classes_KM` with the rows of `clients` replaced."""
+    nothing = np.full((len(state.labels_K), classes_NM.shape[1]), UNKNOWN, np.int16)
+    classes_KM = np.array(state.arrays.get(CLASSES, nothing))
+    classes_KM[list(clients)] = classes_NM
+    return classes_KM
+
+
+def neighbourhoods(similarities_NN: Matrix, threshold: float) -> Joined:
+    """Return which models are joined: those at least as similar as `threshold`, and each with itself."""
+    return np.asarray((similarities_NN >= threshold) | np.eye(len(similarities_NN), dtype=bool))
+
+
+def components(joined_NN: Joined) -> Labels:
+    """Return the connected components, numbered by their first member, shape (N,)."""
+    from scipy.sparse.csgraph import connected_components
+
+    _, labels_N = connected_components(joined_NN, directed=False)
+    return np.asarray(labels_N, np.int64)
+
+
+def distinct(joined_NN: Joined, clients: Sequence[int]) -> tuple[list[list[int]], Labels]:
+    """Return the different neighbourhoods, by client ids, and which is whose.
+
+    They are in the order of their first owners. The second is the position of each model's neighbourhood,
+    shape (N,).
+    """
+    places: dict[tuple[int, ...], int] = {}
+    owners = [
+        places.setdefault(tuple(np.asarray(clients)[joined_N].tolist()), len(places))
+        for joined_N in joined_NN
+    ]
+    return [list(group) for group in places], np.array(owners, np.int64)

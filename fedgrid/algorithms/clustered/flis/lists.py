@@ -1,0 +1,100 @@
+"""The released code's FLIS-HC: no clusters, but a list of neighbours for each client.
+
+Two clients are neighbours if their models, trained once from the initial one, agree on 96 % of the reference
+images. In every round a client trains the mean of the latest models of its neighbours, whether they have
+taken part or not; one that has not holds the initial model still, so that means stay near it for many rounds.
+
+Source: the code of Morafah et al. 2022, arXiv:2208.09754, whose threshold for hierarchical clustering is set
+to 5 and never acts. Deviations: means have the weights of the run; what a client trains in round 1 is its
+first local model if it is sampled; a newcomer trains the initial model, then has neighbours as the others.
+
+Shapes: K clients of the federation, N whose predictions are known, P entries of a state vector.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fedgrid.algorithms.clustered.flis.inference import (
+    CLASSES,
+    UNKNOWN,
+    agreements,
+    components,
+    distinct,
+    infer,
+    latest_classes,
+    neighbourhoods,
+)
+from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
+from fedgrid.algorithms.updates.updates import Updates, Vector, mean_of
+
+AGREEMENT = 0.96
+INITIAL, STARTS = "initial_P", "start_K"
+
+
+def starts(state: State) -> Labels:
+    """Return the position of the model that each client trains next, shape (K,)."""
+    return state.arrays.get(STARTS, state.labels_K)
+
+
+def step(state: State, updates: Updates, warnings: tuple[str, ...]) -> tuple[State, Diagnostics]:
+    """Note the latest models, find neighbours of clients seen for the first time, and average.
+
+    Memory: `client_model_<id>` (float32, shape (P,)) of each client that has taken part, and `weights_K`
+    (float64) if clients have weights; `initial_P`; `classes_KM`; `start_K`. Connected components are scored;
+    a client that has not been seen is labelled with the largest.
+    """
+    is_first = CLASSES not in state.arrays
+    new = [client for client in updates.clients if is_first or state.arrays[CLASSES][client, 0] == UNKNOWN]
+    if is_first:
+        state = state.keep(**{INITIAL: state.models[0]})
+    if new:
+        found = infer(updates.select(new), "hard", "agreement")
+        state = state.keep(**{CLASSES: latest_classes(state, new, found.classes_NM)})
+    state = _refresh(state, updates, updates.sampled if is_first else updates.clients)
+    known = np.flatnonzero(state.arrays[CLASSES][:, 0] != UNKNOWN).tolist()
+    classes_NM = state.arrays[CLASSES][known]
+    joined_NN = neighbourhoods(agreements(classes_NM, classes_NM), AGREEMENT)
+    groups, owner_N = distinct(joined_NN, known)
+    labels_N = components(joined_NN)
+    labels_K = np.full(len(state.labels_K), np.bincount(labels_N).argmax(), np.int64)
+    labels_K[known] = labels_N
+    start_K = np.full(len(labels_K), len(groups), np.int64)
+    start_K[known] = owner_N
+    models = [_mean_of(state, group) for group in groups]
+    if len(known) < len(labels_K):
+        models.append(state.arrays[INITIAL])
+    members = {client: tuple(groups[owner]) for client, owner in zip(known, owner_N, strict=True)}
+    state = replace(state, models=tuple(models), labels_K=labels_K).keep(**{STARTS: start_K})
+    return state, Diagnostics(clustered=bool(new), members=members, warnings=warnings)
+
+
+def _refresh(state: State, updates: Updates, clients: Sequence[int] | frozenset[int]) -> State:
+    """Return the state with the latest models of those of `clients` that have an update, and weights."""
+    models = {
+        _name(client): state.models[updates.chosen[client]] + update_P
+        for client, update_P in zip(updates.clients, updates.vectors(), strict=True)
+        if client in clients
+    }
+    if updates.weights is not None:
+        weights_K = state.arrays.get("weights_K", np.ones(len(state.labels_K))).copy()
+        weights_K[list(updates.clients)] = [updates.weights[client] for client in updates.clients]
+        state = state.keep(weights_K=weights_K)
+    return state.keep(**models)
+
+
+def _mean_of(state: State, group: Sequence[int]) -> Vector:
+    """Return the mean of the latest models of a group of clients, float32, shape (P,)."""
+    weights_K = state.arrays.get("weights_K", np.ones(len(state.labels_K)))
+    trained = [client for client in group if _name(client) in state.arrays]
+    untrained = float(sum(weights_K[client] for client in group if client not in trained))
+    rows = [state.arrays[_name(client)] for client in trained]
+    shares = [float(weights_K[client]) for client in trained]
+    if untrained:
+        rows, shares = [*rows, state.arrays[INITIAL]], [*shares, untrained]
+    return rows[0] if len(rows) == 1 else mean_of(rows, tuple(shares)).astype(np.float32)
+
+
+def _name(client: int) -> str:
+    return f"client_model_{client}"

@@ -1,0 +1,1 @@
+"""Algorithms that cluster by what clients send while they train."""

@@ -1,0 +1,140 @@
+"""BCL: cluster once, in a fixed round, by agglomerative clustering of the updates (FL+HC).
+
+Source: Briggs, Fan, Andras, Federated learning with hierarchical clustering of local updates to improve
+training on non-IID data, IJCNN 2020, arXiv:2004.11791.
+
+Shapes: K clients that are clustered.
+"""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import NonNegativeFloat, PositiveInt, model_validator
+
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving, split_positions
+from fedgrid.algorithms.clustering.agglomerative import agglomerate
+from fedgrid.algorithms.clustering.clusterers import labels_to_groups
+from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
+from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
+from fedgrid.algorithms.contract.first_round import FirstRound
+from fedgrid.algorithms.updates.updates import Matrix, Updates
+
+BIBTEX = r"""@inproceedings{briggs2020federated,
+  author = {Briggs, Christopher and Fan, Zhong and Andras, Peter},
+  title = {Federated Learning with Hierarchical Clustering of Local Updates to Improve Training on
+    Non-{IID} Data},
+  booktitle = {International Joint Conference on Neural Networks (IJCNN)},
+  year = {2020},
+  eprint = {2004.11791},
+  archiveprefix = {arXiv}
+}"""
+
+
+class BriggsSettings(CosineSettings, FedOptSettings):
+    """When and how the updates are clustered."""
+
+    round: Annotated[PositiveInt, FirstRound()] = 21
+    """The round of the clustering, counted from 1."""
+    threshold: NonNegativeFloat = 0.4
+    """Clusters merge while their distance is below this; in units of the metric (cosine: 0..2)."""
+    linkage: Literal["average", "complete", "single", "ward"] = "average"
+    """How far two clusters are apart, from the distances of their members; ward needs `metric: euclidean`."""
+    metric: Literal["cosine", "euclidean", "manhattan"] = "cosine"
+    """Of the distances between updates."""
+
+    @model_validator(mode="after")
+    def _ward_is_euclidean(self) -> "BriggsSettings":
+        if self.linkage == "ward" and self.metric != "euclidean":
+            raise ValueError(f"linkage 'ward' needs metric 'euclidean', not '{self.metric}'")
+        return self
+
+    @model_validator(mode="after")
+    def _cosines_are_of_cosine(self) -> "BriggsSettings":
+        for option in CosineSettings.omitted_defaults:
+            if getattr(self, option) and self.metric != "cosine":
+                raise ValueError(f"{option} has no effect with metric '{self.metric}', only with cosine")
+        return self
+
+
+class BriggsAsPublishedSettings(BriggsSettings):
+    """The settings of the archived runs; linkage and metric were fixed."""
+
+    similarity_over: Literal["parameters", "state"] = "state"
+    threshold: NonNegativeFloat = 0.05
+    linkage: Literal["average"] = "average"
+    metric: Literal["cosine"] = "cosine"
+
+
+class Briggs(FedOpt):
+    """One clustering, in `round`; before it plain averaging, after it a fixed partition.
+
+    Degenerate cases:
+
+    - Too high a threshold gives one cluster, which is BNC; too low a one gives one cluster a client.
+    - A client without a usable update, or with a zero one, joins the largest cluster.
+    - With fewer than two others in that round there is a warning, and never a clustering.
+
+    Absent clients: The clients that are present in `round` are clustered. The others wait with the model
+    before the split; the next time one is sampled, it joins the cluster with the least mean cosine distance
+    to its members' updates at the split.
+    """
+
+    settings: BriggsSettings
+
+    def start_order_key(self) -> tuple[float, ...]:
+        """The round of the clustering is a setting."""
+        return (3.0, self.settings.round)
+
+    def recluster(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Split the federation's only cluster, if this is the round.
+
+        Clients without an update, or with a zero one, join the largest cluster. With fewer than two
+        others there is no clustering, now or later.
+        """
+        if self.settings.pool_rounds and round_index < self.settings.round:
+            state = pool(state, moving(updates), standardise=self.settings.standardise)
+        if round_index + 1 != self.settings.round:
+            return state, Diagnostics()
+        part = moving(updates)
+        if len(part.clients) < 2:
+            warning = "fewer than two clients have an update in the clustering round: no clusters"
+            return state, Diagnostics(warnings=(warning,))
+        distances_KK = self.distances(part)
+        if self.settings.metric == "cosine":
+            distances_KK = clustering_distances(state, part, self.settings)
+        groups = labels_to_groups(self.cut(distances_KK), distances_KK, "residual")
+        return split_positions(state, 0, part, groups), Diagnostics(clustered=True)
+
+    def distances(self, updates: Updates) -> Matrix:
+        """Return the distances in the chosen metric, float64, shape (K, K)."""
+        if self.settings.metric == "cosine":
+            return updates.cosine_distances_KK
+        if self.settings.metric == "euclidean":
+            return updates.euclidean_distances_KK
+        return updates.manhattan_distances_KK
+
+    def cut(self, distances_KK: Matrix) -> Labels:
+        """Return the clusters whose merges are all below the threshold, K >= 2."""
+        return agglomerate(distances_KK, self.settings.linkage, self.settings.threshold)
+
+
+class BriggsAsPublished(Briggs):
+    """The OCFL authors' version: cosine similarities in the place of distances, so unlike clients join.
+
+    As published: The matrix of similarities, diagonal 1, is handed over as distances. Of 16 archived runs of
+    the small CNN 12 merge all clients, 4 mix the true groups (ARI -0.235); the 24 ResNet runs are singletons.
+    """
+
+    def cut(self, distances_KK: Matrix) -> Labels:
+        """Return the clusters whose mean similarity is below the threshold."""
+        from sklearn.cluster import AgglomerativeClustering
+
+        method = AgglomerativeClustering(
+            n_clusters=None,
+            metric="precomputed",
+            linkage=self.settings.linkage,
+            distance_threshold=self.settings.threshold,
+        )
+        return np.asarray(method.fit(1 - distances_KK).labels_, np.int64)

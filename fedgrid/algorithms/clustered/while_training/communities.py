@@ -1,0 +1,289 @@
+"""Communities of models: a graph of the clients' latest models, clustered anew each round.
+
+Source: Bettinelli, Benoit, Grandjean 2024 (Louvain on trusted distances; attributions AVG, 1NN and WNN;
+Late after Espinoza-Castellon). Deviations: WNN's weights sum to one and are not divided by their number
+again, as in the authors' code; models that have grown old can be left out (`max_age`); distances are made
+symmetric without regard to the order of the clients.
+
+Shapes: K clients of the federation, N of them asked, C communities, P entries of a state vector.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, idle_settings
+from fedgrid.algorithms.clustering.graph import Groups, Library, communities, silhouette, similarities
+from fedgrid.algorithms.clustering.trusted import symmetric_trusted_distances, trusted_distances
+from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, split
+from fedgrid.algorithms.contract.first_round import FirstRound
+from fedgrid.algorithms.contract.local_method import refusal
+from fedgrid.algorithms.contract.orders import Order, Presence
+from fedgrid.algorithms.contract.traits import Traits
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.updates import Matrix, Updates, Vector
+
+BIBTEX = r"""% Title and venue are not known to fedgrid: complete them.
+@misc{bettinelli2024,
+  author = {Bettinelli and Benoit and Grandjean},
+  year = {2024}
+}"""
+
+NEVER = -1
+
+
+class CommunitiesSettings(FedOptSettings):
+    """How models are compared, grouped and handed out. The server optimizer acts with `late` only."""
+
+    distance: Literal["trusted", "cosine", "euclidean"] = "trusted"
+    """Between models. The trusted one sees parameters only, whatever `similarity_over` says."""
+    exponent: PositiveFloat = 3.0
+    """Of the similarities; the higher, the less distant clients count."""
+    resolution: PositiveFloat = 1.0
+    """Higher gives more, smaller communities; 1 is plain modularity. The paper says the opposite, as its
+    library does below 1."""
+    attribution: Literal["avg", "1nn", "wnn"] = "1nn"
+    """What a client starts from: the mean of the community models, the one nearest to its own latest
+    model, or a mixture of the nearest ones."""
+    neighbours: PositiveInt = 3
+    """k: how many community models WNN mixes."""
+    beta: NonNegativeFloat = 1.0
+    """WNN's weights are proportional to exp(-beta distance)."""
+    late: Annotated[PositiveInt | None, FirstRound()] = None
+    """The round, counted from 1, of the only clustering: one model for all before it, fixed communities
+    that train apart after it, no attribution. None: a clustering each round."""
+    max_age: Annotated[NonNegativeInt | None, FirstRound(later=2)] = None
+    """Rounds after which a client's model leaves graph and means until the client takes part again; 0:
+    this round's models only. None: never (as published)."""
+
+
+class Communities(FedOpt):
+    """What `Louvain` and `Leiden` share.
+
+    In each round the models of the clients that took part, start plus update, replace their last ones. The
+    distances d between all latest models become similarities ((max - d) / (max - min))^`exponent`; those of 0
+    are no edges. The communities of largest modularity are the clusters. A community's model is the mean of
+    its members' latest models. Clients are tested with it, but start the next round from their `attribution`.
+
+    The trusted distance is T(a, b) = prod over layers of (1 + |a_l - b_l| / |a_l|), minus 1. A layer is a
+    module: a bias counts with its kernel, and running statistics never count. (The published code takes each
+    tensor for a layer, so that a bias of norm 1e-6 rules the product.) A layer more than ten times shorter in
+    a than in b counts as ten times shorter. T is not symmetric: the graph takes
+    sqrt((1 + T(a, b)) (1 + T(b, a))) - 1.
+
+    Sends: A sampled client gets the model that it is attributed, and returns its update. The server keeps the
+    latest model of every client: 2.5 GB for 30 ResNet-34.
+
+    Degenerate cases:
+
+    - If all distances are equal, up to a share of 1e-6, there is one community; so two clients form one.
+    - Min-max scaling enlarges any difference: the farthest pair always loses its edge. A client that is far
+      from all others leaves them with similarities near 1.
+    - Where the graph has no clear communities, the result depends on the seeded order of the moves.
+    - Without `late` the server's optimizer and learning rate have no effect, and a warning says so.
+
+    Absent clients: A client keeps its latest model in the graph, until it is older than `max_age`; then it is
+    labelled with the community nearest to that model. One that has never taken part starts from the global
+    model and is labelled with the largest community. With `late` nobody waits: both go there for good.
+
+    Memory: `client_model_<id>` (float32, shape (P,)), the latest model of each client seen so far, and
+    `weights_K` (float64), its weight in means, if clients have weights;
+    `last_seen_K` (int64), the index of the round it is of, -1 for never; `start_K` (int64), the model that
+    each client starts from. With `late` there is no `start_K`, and after it there are no client models.
+    """
+
+    settings: CommunitiesSettings
+    library: ClassVar[Library]
+
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+        """Return the state of one model for all, no client seen yet."""
+        last_seen_K = np.full(num_clients, NEVER, np.int64)
+        if self.settings.late is not None:
+            return super().init(layout, num_clients, fresh, rng).keep(last_seen_K=last_seen_K)
+        zeros_K = np.zeros(num_clients, np.int64)
+        return State((fresh(0),), zeros_K, {"last_seen_K": last_seen_K, "start_K": zeros_K})
+
+    @property
+    def traits(self) -> Traits:
+        """With `late` it averages updates; else the clients' latest models."""
+        return replace(super().traits, averages_updates=self.settings.late is not None)
+
+    def start_order_key(self) -> tuple[float, ...]:
+        """In every round, or once, in round `late`."""
+        return (self.settings.late or 1,)
+
+    def problem(self, conditions: Conditions) -> str | None:
+        """Return that of the clients' training; without `late`, models are averaged."""
+        averages_models = self.settings.late is None
+        return refusal(self.settings.local, averages_models=averages_models) or super().problem(conditions)
+
+    def orders(
+        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
+    ) -> Sequence[Order]:
+        """Send each sampled client its start model, which need not be its community's."""
+        start_K = _start_K(state)
+        rule = self.local.rule()
+        return [Order(client, (int(start_K[client]),), rule=rule) for client in present.sampled]
+
+    def global_model(self, state: State) -> Vector:
+        """Return W of the paper, the plain mean of the community models, however large their communities."""
+        num_communities = int(state.labels_K.max()) + 1
+        return _mixture(state.models[:num_communities], np.full(num_communities, 1 / num_communities))
+
+    def step(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Find the communities of the latest models, average them, choose the next starts."""
+        if self.settings.late is not None:
+            return super().step(state, round_index, updates, rng)
+        state = _refresh(state, round_index, updates)
+        groups, score = self._communities(state, round_index, updates.layout, rng)
+        warnings = idle_settings(self.settings, "without `late`") if round_index == 0 else ()
+        diagnostics = Diagnostics(clustered=True, silhouette=score, warnings=warnings)
+        return self._attribute(state, groups, updates.layout), diagnostics
+
+    def recluster(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Split the federation's only cluster, if this is the round of `late`."""
+        rounds_left = (self.settings.late or 0) - 1 - round_index
+        if rounds_left < 0:
+            return state, Diagnostics()
+        state = _refresh(state, round_index, updates)
+        if rounds_left > 0:
+            return state, Diagnostics()
+        groups, score = self._communities(state, round_index, updates.layout, rng)
+        placed = self._attribute(state, groups, updates.layout)
+        parts = [placed.members(label) for label in range(len(groups))]
+        return split(state.without(*map(_name, range(len(state.labels_K)))), 0, parts), Diagnostics(
+            clustered=True, silhouette=score
+        )
+
+    def _communities(
+        self, state: State, round_index: int, layout: Layout, rng: np.random.Generator
+    ) -> tuple[Groups, float | None]:
+        """Return the communities, by client ids, of the models that are not too old, and their silhouette."""
+        last_seen_K = state.arrays["last_seen_K"]
+        oldest = 0 if self.settings.max_age is None else max(0, round_index - self.settings.max_age)
+        clients = np.flatnonzero(last_seen_K >= oldest)
+        distances_KK = self._distances(_latest(state, clients), layout, symmetric=True)
+        similarities_KK = similarities(distances_KK, self.settings.exponent)
+        groups = communities(similarities_KK, self.library, self.settings.resolution, rng)
+        return [clients[group].tolist() for group in groups], silhouette(distances_KK, groups)
+
+    def _attribute(self, state: State, groups: Groups, layout: Layout) -> State:
+        """Return the state with the community models, and with every client's label and start.
+
+        A client whose model is too old is labelled with the community nearest to that model. One that was
+        never seen starts from the global model and is labelled with the largest community.
+        """
+        weights_K = state.arrays.get("weights_K")
+        models = [
+            Updates(
+                dict(enumerate(_latest(state, group))),
+                layout,
+                weights=None if weights_K is None else dict(enumerate(weights_K[group].tolist())),
+            ).mean()
+            for group in groups
+        ]
+        largest = max(range(len(groups)), key=lambda index: len(groups[index]))
+        labels_K = np.full_like(state.labels_K, largest)
+        weights_KC = np.full((len(labels_K), len(groups)), 1 / len(groups))
+        asked = np.flatnonzero(state.arrays["last_seen_K"] != NEVER)
+        if self.settings.attribution == "avg":
+            asked = np.setdiff1d(asked, np.concatenate(groups))
+        if len(asked):
+            distances = self._distances([*_latest(state, asked), *models], layout)
+            distances_NC = distances[: len(asked), len(asked) :]
+            labels_K[asked] = distances_NC.argmin(axis=1)
+            if self.settings.attribution != "avg":
+                neighbours = 1 if self.settings.attribution == "1nn" else self.settings.neighbours
+                weights_KC[asked] = nearest_weights(distances_NC, neighbours, self.settings.beta)
+        for label, group in enumerate(groups):
+            labels_K[group] = label
+        mixtures, start_K = starts(models, weights_KC)
+        return replace(state, models=(*models, *mixtures), labels_K=labels_K).keep(start_K=start_K)
+
+    def _distances(self, models: Sequence[Vector], layout: Layout, symmetric: bool = False) -> Matrix:
+        """Return the distances between models, from each row's point of view unless `symmetric`."""
+        if self.settings.distance == "trusted":
+            return (symmetric_trusted_distances if symmetric else trusted_distances)(models, layout)
+        view = Updates(dict(enumerate(models)), layout, similarity_over=self.settings.similarity_over)
+        return view.cosine_distances_KK if self.settings.distance == "cosine" else view.euclidean_distances_KK
+
+
+class Louvain(Communities):
+    """Communities by igraph's Louvain method."""
+
+    library = "louvain"
+
+
+class Leiden(Communities):
+    """Communities by leidenalg's Leiden method."""
+
+    library = "leiden"
+
+
+def nearest_weights(distances_NC: Matrix, neighbours: int, beta: float) -> Matrix:
+    """Return weights in proportion to exp(-beta d) for the nearest communities, 0 for the others.
+
+    Each row sums to one. Of equally distant communities the first are taken. Distances count from the
+    nearest one, which changes no weight and keeps the exponentials of large ones from all being 0.
+    """
+    nearest_NC = np.argsort(distances_NC, axis=1, kind="stable")[:, :neighbours]
+    nearby_NC = np.take_along_axis(distances_NC, nearest_NC, axis=1)
+    parts_NC = np.exp(-beta * (nearby_NC - nearby_NC[:, :1]))
+    weights_NC = np.zeros_like(distances_NC)
+    np.put_along_axis(weights_NC, nearest_NC, parts_NC / parts_NC.sum(axis=1, keepdims=True), axis=1)
+    return weights_NC
+
+
+def starts(models: Sequence[Vector], weights_KC: Matrix) -> tuple[list[Vector], Labels]:
+    """Return the mixtures of `models` that are none of them, each once, and the start of each client.
+
+    Starts number the mixtures after the models. A row of equal weights is the global model.
+    """
+    places = {row.tobytes(): index for index, row in enumerate(np.eye(len(models)))}
+    mixtures = []
+    for row in weights_KC:
+        if row.tobytes() not in places:
+            places[row.tobytes()] = len(places)
+            mixtures.append(_mixture(models, row))
+    return mixtures, np.array([places[row.tobytes()] for row in weights_KC], np.int64)
+
+
+def _mixture(models: Sequence[Vector], weights_C: Matrix) -> Vector:
+    mixture = np.zeros_like(models[0])
+    for model, weight in zip(models, weights_C, strict=True):
+        if weight:
+            mixture += float(weight) * model
+    return mixture
+
+
+def _refresh(state: State, round_index: int, updates: Updates) -> State:
+    """Return the state that knows the models of the clients that took part."""
+    last_seen_K, start_K = state.arrays["last_seen_K"].copy(), _start_K(state)
+    models = {}
+    for client, update_P in zip(updates.clients, updates.vectors(), strict=True):
+        models[_name(client)] = state.models[int(start_K[client])] + update_P
+        last_seen_K[client] = round_index
+    if updates.weights is not None:
+        weights_K = state.arrays.get("weights_K", np.ones(len(last_seen_K))).copy()
+        weights_K[list(updates.clients)] = [updates.weights[client] for client in updates.clients]
+        state = state.keep(weights_K=weights_K)
+    return state.keep(last_seen_K=last_seen_K, **models)
+
+
+def _start_K(state: State) -> Labels:
+    return state.arrays.get("start_K", state.labels_K)
+
+
+def _latest(state: State, clients: Sequence[int] | Labels) -> list[Vector]:
+    return [state.arrays[_name(int(client))] for client in clients]
+
+
+def _name(client: int) -> str:
+    return f"client_model_{client}"

@@ -1,0 +1,200 @@
+"""IFCA: K models; in every round each client trains the one that fits its data best.
+
+Source: Ghosh, Chung, Yin, Ramchandran, An Efficient Framework for Clustered Federated Learning, NeurIPS 2020,
+arXiv:2006.04088, Algorithm 1, model averaging, and section 6 (shared lower layers, choice on a batch, random
+restarts). Deviations: ties are broken at random; a client that was not asked in a round is tested with the
+model that it would choose then, on what it trains on, not on its test images; a redrawn model is the drawn
+one with the entries of each tensor shuffled, and every attempt costs the round in which it was tried.
+
+Shapes: K clients of the federation, C models, P entries of a state vector.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fedgrid.algorithms.averaging.shared_layers import SharedLayers, SharedLayersSettings, share
+from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, State
+from fedgrid.algorithms.contract.local_method import one_model_each
+from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY, ChooseOn, Order, Presence, Served, Traffic
+from fedgrid.algorithms.contract.section import PositiveInt
+from fedgrid.algorithms.contract.traits import Traits
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.updates import Updates, Vector
+
+BIBTEX = r"""@inproceedings{ghosh2020efficient,
+  author = {Ghosh, Avishek and Chung, Jichan and Yin, Dong and Ramchandran, Kannan},
+  title = {An Efficient Framework for Clustered Federated Learning},
+  booktitle = {Advances in Neural Information Processing Systems (NeurIPS)},
+  year = {2020},
+  eprint = {2006.04088},
+  archiveprefix = {arXiv}
+}"""
+
+NEVER = -1
+
+
+class IfcaSettings(SharedLayersSettings):
+    """How many models there are, how they start, and how clients choose."""
+
+    num_clusters: PositiveInt = 3
+    """K in the paper: the number of models. FLIS's comparison has 2."""
+    choose_on: ChooseOn = "train"
+    """What a client's loss is of, by which it chooses. With `test` it has seen what it is scored on; with
+    `reference` all clients choose the same model, because all see the same losses."""
+    start: Literal["deal", "fresh", "rejection"] = "fresh"
+    """All three draw independent models. `fresh`: clients choose from round 1 on. `deal`: in round 1 models
+    are dealt out at random. `rejection`: as fresh, but all are drawn again while too few choose one of them.
+    """
+    least_share: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """With `rejection`: the share of the clients asked that each model must be chosen by."""
+    redraws: Annotated[int, Field(ge=0)] = 10
+    """With `rejection`: how often the models are drawn again at most; each time costs a round."""
+
+
+class Ifca(SharedLayers):
+    """FedOpt in clusters that the clients choose.
+
+    A client is tested with the model that it trained in the round; one that was not asked chooses among the
+    new models, which need not be its label. The authors' test machines choose on their own test data.
+    Prigent et al. have `{name: ifca, start: deal, choose_on: batch, shared: 2}` with `weights: batches`.
+
+    Which models clients start from decides where it ends. With more than two groups take more models than you
+    expect groups, or `start: rejection` and some more rounds.
+
+    Sends: A sampled client gets all models, of which shared layers are sent once, and returns one update. It
+    passes over its training images once for each model to choose.
+
+    Degenerate cases:
+
+    - With one model it is BNC, to the byte. More models than clients are refused.
+    - A model that nobody chose keeps its weights. If all choose one model, a warning says so.
+    - Ties are broken at random, seeded.
+
+    Absent clients: A client that is away keeps its last choice as its cluster, and is tested with what it
+    would choose. One that was never asked is labelled with the largest cluster.
+
+    Memory: `choice_K` (int64), each client's last choice, -1 before the first; `chose_K` (bool), whether that
+    was in the last round; `redraws` (int64, shape (1,)), how often the models may still be drawn again.
+    """
+
+    settings: IfcaSettings
+
+    @property
+    def traits(self) -> Traits:
+        """Records say how many clients chose each model."""
+        return replace(super().traits, columns=frozenset({"counts"}))
+
+    def start_order_key(self) -> tuple[float, ...]:
+        """From round 1 on."""
+        return (1.0,)
+
+    def problem(self, conditions: Conditions) -> str | None:
+        """Refuse more models than clients, and a choice on images that are not there."""
+        if problem := conditions.too_few_for(self.settings.num_clusters):
+            return problem
+        if self.settings.choose_on == "reference" and not conditions.has_reference_images:
+            return "choose_on reference needs images that the server has: set split.reference_images"
+        return one_model_each(self.settings.local) or super().problem(conditions)
+
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+        """Return the state of C independent models that nobody has chosen."""
+        state = super().init(layout, num_clients, fresh, rng)
+        count = self.settings.num_clusters
+        models = share(self.shared_entries(layout), [fresh(number) for number in range(count)])
+        moments = {name: np.repeat(array, count, axis=0) for name, array in state.arrays.items()}
+        redraws = self.settings.redraws if self.settings.start == "rejection" else 0
+        return State(tuple(models), state.labels_K, moments).keep(
+            choice_K=np.full(num_clients, NEVER),
+            chose_K=np.zeros(num_clients, bool),
+            redraws=np.array([redraws]),
+        )
+
+    def orders(
+        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
+    ) -> Sequence[Order]:
+        """Send each sampled client all models, in an order of its own: ties go to the first."""
+        count, rule = len(state.models), self.local.rule()
+        if self.settings.start == "deal" and round_index == 0:
+            dealt = rng.permutation(len(present.sampled)) % count
+            return [
+                Order(client, (int(place),), rule=rule)
+                for client, place in zip(present.sampled, dealt, strict=True)
+            ]
+        return [
+            Order(client, tuple(rng.permutation(count).tolist()), self.settings.choose_on, rule=rule)
+            for client in present.sampled
+        ]
+
+    def traffic(self, order: Order, layout: Layout) -> Traffic:
+        """Return the bytes of an order: what the models share is sent once."""
+        num_shared = int(self.shared_entries(layout).sum())
+        repeated = BYTES_PER_ENTRY * num_shared * (len(order.candidates) - 1)
+        traffic = super().traffic(order, layout)
+        return replace(traffic, down=traffic.down - repeated)
+
+    def step(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Note who chose which model and average; or draw other models, if one is chosen by too few."""
+        chosen = [updates.chosen[client] for client in updates.clients]
+        counts = np.bincount(chosen, minlength=len(state.models))
+        left = int(state.arrays["redraws"][0])
+        if not left:
+            return super().step(state, round_index, updates, rng)
+        if counts.min() < self.settings.least_share * counts.sum():
+            warning = f"models chosen by {_listed(counts)} clients: drawn again, {left - 1} redraws left"
+            state = replace(state, models=self._redrawn(state, updates.layout, rng))
+            state = state.keep(redraws=np.array([left - 1]))
+            return state, Diagnostics(counts=tuple(counts.tolist()), warnings=(warning,))
+        return super().step(state.keep(redraws=np.array([0])), round_index, updates, rng)
+
+    def recluster(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Return the state in which each client is in the cluster that it chose last.
+
+        One that was never asked is labelled with the cluster that most have chosen; ties go to the first.
+        """
+        count, before_K = len(state.models), state.arrays["choice_K"]
+        choice_K, chose_K = before_K.copy(), np.zeros(len(before_K), bool)
+        for client in updates.clients:
+            choice_K[client], chose_K[client] = updates.chosen[client], True
+        counts = np.bincount(choice_K[chose_K], minlength=count)
+        largest = int(np.bincount(choice_K[choice_K != NEVER]).argmax())
+        labels_K = np.where(choice_K == NEVER, largest, choice_K)
+        was_apart = len(set(before_K[before_K != NEVER].tolist())) != 1
+        warnings = (
+            (f"all {counts.sum()} clients chose one model of {count}: {_listed(counts)}; one model for all",)
+            if count > 1 and counts.sum() > 1 and counts.max() == counts.sum() and was_apart
+            else ()
+        )
+        state = replace(state, labels_K=labels_K).keep(choice_K=choice_K, chose_K=chose_K)
+        return state, Diagnostics(clustered=True, counts=tuple(counts.tolist()), warnings=warnings)
+
+    def served(self, state: State) -> Served:
+        """Test a client with the model that it has trained; one that was not asked chooses again."""
+        choosing = np.flatnonzero(~state.arrays["chose_K"])
+        return Served(
+            state.models,
+            state.labels_K,
+            self.fine_tuning(state),
+            choosing=frozenset(choosing.tolist()),
+            choose_on=self.settings.choose_on,
+        )
+
+    def _redrawn(self, state: State, layout: Layout, rng: np.random.Generator) -> tuple[Vector, ...]:
+        """Return models whose tensors have their entries shuffled: those of a tensor are drawn alike."""
+        models = [model.copy() for model in state.models]
+        for model in models:
+            for _, where, _ in layout.slices():
+                model[where] = rng.permutation(model[where])
+        return tuple(share(self.shared_entries(layout), models))
+
+
+def _listed(counts: NDArray[np.int64]) -> str:
+    return ", ".join(str(count) for count in counts)

@@ -1,0 +1,154 @@
+"""OCFL: cluster once, in the first round in which the clients' updates start to point apart.
+
+Source: Zuziak, Pellungrini, Rinzivillo, One-Shot Clustering for Federated Learning, IEEE BigData 2024,
+arXiv:2503.04231, and arXiv:2509.01587 (moving average). Follows the authors' code, not the text, on two
+points: the temperature must rise strictly, and the first round never clusters (start value +inf).
+
+Shapes: K clients of the federation.
+"""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, PositiveInt
+from threadpoolctl import threadpool_limits
+
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving, split_positions
+from fedgrid.algorithms.clustering.clusterers import NOISE, AnyClusterer, KMeans, labels_to_groups
+from fedgrid.algorithms.clustering.latecomers import regroup
+from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
+from fedgrid.algorithms.clustering.temperature import rises, temperature
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
+from fedgrid.algorithms.contract.first_round import FirstRound
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.updates import Updates
+
+BIBTEX = r"""@inproceedings{zuziak2024oneshot,
+  author = {Zuziak, Maciej Krzysztof and Pellungrini, Roberto and Rinzivillo, Salvatore},
+  title = {One-Shot Clustering for Federated Learning},
+  booktitle = {IEEE International Conference on Big Data (BigData)},
+  year = {2024},
+  doi = {10.1109/BigData62323.2024.10825763},
+  eprint = {2503.04231},
+  archiveprefix = {arXiv}
+}
+
+@misc{zuziak2025oneshot,
+  author = {Zuziak, Maciej Krzysztof and Pellungrini, Roberto and Rinzivillo, Salvatore},
+  title = {One-Shot Clustering for Federated Learning Under Clustering-Agnostic Assumption},
+  year = {2025},
+  eprint = {2509.01587},
+  archiveprefix = {arXiv}
+}"""
+
+
+class OcflSettings(CosineSettings, FedOptSettings):
+    """How, and how soon, OCFL clusters."""
+
+    clusterer: AnyClusterer = KMeans()
+    """What finds the groups; each has an algorithm of its own name."""
+    window: Annotated[int, Field(ge=1), FirstRound(later=1)] = 1
+    """Rounds of the temperature's moving average; 1 is the published switch."""
+    noise: Literal["nearest", "residual"] = "nearest"
+    """Where clients go that the clusterer calls noise: to the nearest cluster, or into one of their own."""
+    unclustered_consumes_shot: bool = False
+    """Whether the one clustering is used up when the clusterer finds none (as published)."""
+    few_shot: PositiveInt = 1
+    """How many rises of the temperature cluster the clients anew; 1 is one-shot."""
+
+    recluster_every: Annotated[PositiveInt | None, FirstRound(later=2)] = None
+    """Rounds after which clients that are clustered are clustered anew, whatever the temperature, so that
+    those whose data have changed are found; None: never."""
+
+    omitted_defaults = ("few_shot", "recluster_every")
+
+
+class Ocfl(FedOpt):
+    """One-shot clustering, with any clusterer.
+
+    The temperature is half the root mean square of the pairwise cosine distances of a round's updates: 0 if
+    all are parallel, 0.5 if all are orthogonal. It falls while the federation learns what is common. In the
+    first round in which it rises, the clusterer gets the matrix of cosine distances; its groups train apart
+    from that round on.
+
+    `few_shot`, `recluster_every`, `centre`, `pool_rounds` and `standardise` are ours. With `few_shot` all
+    clients are clustered anew at each of the first rises; a new cluster starts from the mean of its members'
+    models and moments. The next rise comes soon after the first one, because separated groups point apart.
+
+    Degenerate cases:
+
+    - Round 1 never clusters: a rise needs `window` + 1 temperatures. A round with fewer than two updates that
+      are not zero has none.
+    - Some rise always comes, also in a federation without groups.
+    - If the clusterer finds nothing, the next rise is tried; if it finds one cluster, the shot is taken.
+    - A client without a usable update, or with a zero one, joins the largest cluster.
+    - A later shot sees the clients of its round only, and the absent follow the majority of their cluster: a
+      small sample can lose a group.
+
+    Absent clients: The temperature is of the updates that arrived, so it also moves with the sample. Clients
+    that are away at the rise wait with the model before the split; the next time one is sampled, it joins the
+    cluster with the least mean cosine distance to its members' updates at the split. With `few_shot` it waits
+    for the cluster that most of the nearest part has joined.
+
+    Memory: `temperatures` (float64, the last `window` + 1) and `shots_taken` (int64, shape (1,)); with
+    `recluster_every` also `last_shot` (int64, shape (1,)), the index of its round.
+    """
+
+    settings: OcflSettings
+
+    def start_order_key(self) -> tuple[float, ...]:
+        """Round 2 at the earliest: a rise needs two temperatures. A longer window delays it."""
+        return (2.0, self.settings.window)
+
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+        """Return the state of one cluster, the shot not taken."""
+        state = super().init(layout, num_clients, fresh, rng)
+        return state.keep(temperatures=np.zeros(0), shots_taken=np.array([0]))
+
+    def recluster(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Take the temperature; at its first rise split the federation's only cluster.
+
+        With `few_shot` further rises put all clients into new clusters. Few shots are future work in section
+        6.2 of the journal paper; that a rise triggers them, and how they regroup, is ours.
+
+        Clients without an update, or with a zero one (it has no direction), are not clustered: they join
+        the largest cluster. With fewer than two others there is no temperature in this round.
+        """
+        part = moving(updates)
+        shots_taken = int(state.arrays["shots_taken"][0])
+        is_due = self._is_due(state, round_index)
+        if (shots_taken >= self.settings.few_shot and not is_due) or len(part.clients) < 2:
+            return state, Diagnostics()
+        if self.settings.pool_rounds:
+            state = pool(state, part, standardise=self.settings.standardise)
+        latest = np.append(state.arrays["temperatures"], temperature(part.cosine_distances_KK))
+        state = state.keep(temperatures=latest[-self.settings.window - 1 :])
+        if not (is_due or rises(latest.tolist(), self.settings.window)):
+            return state, Diagnostics()
+        state, diagnostics = self._shoot(state, part, rng)
+        if self.settings.recluster_every is not None and diagnostics.clustered:
+            state = state.keep(last_shot=np.array([round_index]))
+        return state, diagnostics
+
+    def _is_due(self, state: State, round_index: int) -> bool:
+        """Return whether the clients are clustered, and `recluster_every` rounds have passed since then."""
+        every, last = self.settings.recluster_every, state.arrays.get("last_shot")
+        return every is not None and last is not None and round_index >= int(last[0]) + every
+
+    def _shoot(self, state: State, updates: Updates, rng: np.random.Generator) -> tuple[State, Diagnostics]:
+        distances_KK = clustering_distances(state, updates, self.settings)
+        with threadpool_limits(limits=1):
+            labels = self.settings.clusterer.fit(distances_KK, rng)
+        if (labels == NOISE).all() and not self.settings.unclustered_consumes_shot:
+            warning = f"{self.settings.clusterer.name} found no clusters: the next rise is tried"
+            return state, Diagnostics(warnings=(warning,))
+        groups = labels_to_groups(labels, distances_KK, self.settings.noise)
+        shots_taken = int(state.arrays["shots_taken"][0])
+        if shots_taken == 0:
+            state = split_positions(state, 0, updates, groups)
+        else:
+            ids = [[updates.clients[position] for position in group] for group in groups]
+            state = regroup(state, ids, updates.weights)
+        return state.keep(shots_taken=np.array([shots_taken + 1])), Diagnostics(clustered=True)

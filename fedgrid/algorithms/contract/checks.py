@@ -1,0 +1,169 @@
+"""What an algorithm returns is checked, and frozen: a slip in a plugin is named where it happens.
+
+Shapes: K clients of the federation, C cluster models, P entries of a state vector.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedgrid.algorithms.contract.base import Algorithm, State
+from fedgrid.algorithms.contract.orders import Order, Presence, Served
+from fedgrid.algorithms.updates.source import read_only
+from fedgrid.algorithms.updates.updates import Vector
+
+
+class BrokenContract(ValueError):
+    """An algorithm returned what no algorithm may return."""
+
+    def __init__(self, algorithm: Algorithm, method: str, what: str) -> None:
+        super().__init__(f"{type(algorithm).__name__}.{method} returned {what}")
+        self.of = type(algorithm)
+        """The algorithm's class."""
+
+
+def frozen(state: State) -> State:
+    """Return the state, whose arrays cannot be written to any more."""
+    read_only([*state.models, state.labels_K, *state.arrays.values()])
+    return state
+
+
+def checked_partition(algorithm: Algorithm, method: str, state: State, num_clients: int) -> State:
+    """Return the state that a method returned, in which each of K clients has one of the models.
+
+    Raises:
+        BrokenContract: the labels are no integers 0..C-1, one a client.
+    """
+    if not isinstance(state, State):
+        raise BrokenContract(algorithm, method, f"{_described(state)}; expected a State")
+    _check_places(algorithm, method, "labels_K", state.labels_K, num_clients, len(state.models))
+    return state
+
+
+def checked_state(algorithm: Algorithm, method: str, state: State, size: int, num_clients: int) -> State:
+    """Return the state that a method returned, with arrays that cannot be written to.
+
+    Args:
+        algorithm: whose method it is.
+        method: its name.
+        state: what it returned.
+        size: P.
+        num_clients: K.
+
+    Raises:
+        BrokenContract: a model is no float32 vector of P finite entries; the labels are no integers 0..C-1,
+            one a client; an array `cluster_...` has no row for each model.
+    """
+    checked_partition(algorithm, method, state, num_clients)
+    _check_models(algorithm, method, state.models, size)
+    for name, array in state.arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise BrokenContract(
+                algorithm, method, f"arrays['{name}'] = {_described(array)}; expected a NumPy array"
+            )
+        if name.startswith("cluster_") and array.shape[:1] != (len(state.models),):
+            raise BrokenContract(
+                algorithm,
+                method,
+                f"arrays['{name}'] = {_described(array)}; expected a row for each of the "
+                f"{len(state.models)} models",
+            )
+    return frozen(state)
+
+
+def checked_orders(
+    algorithm: Algorithm, orders: Sequence[Order], num_models: int, presence: Presence
+) -> list[Order]:
+    """Return the orders, by client.
+
+    Raises:
+        BrokenContract: several orders for a client, one for a client that has not joined, or one without
+            models that there are.
+    """
+    counts = Counter(order.client for order in orders)
+    for order in orders:
+        if counts[order.client] > 1 or order.client not in presence.joined:
+            raise BrokenContract(
+                algorithm,
+                "orders",
+                f"{counts[order.client]} orders for client {order.client}; expected at most one, and only "
+                "for clients that have joined",
+            )
+        if not order.candidates or not all(0 <= place < num_models for place in order.candidates):
+            raise BrokenContract(
+                algorithm,
+                "orders",
+                f"candidates {order.candidates} for client {order.client}; expected positions of the "
+                f"{num_models} models",
+            )
+    return sorted(orders, key=lambda order: order.client)
+
+
+def checked_served(algorithm: Algorithm, state: State, size: int) -> Served:
+    """Return which models are tested, each of `size` entries.
+
+    Raises:
+        BrokenContract: a model is no float32 vector of P finite entries, or a client has none of them.
+    """
+    served = algorithm.served(state)
+    if not isinstance(served, Served):
+        raise BrokenContract(algorithm, "served", f"{_described(served)}; expected a Served")
+    _check_models(algorithm, "served", served.models, size)
+    _check_places(algorithm, "served", "model_K", served.model_K, len(state.labels_K), len(served.models))
+    return served
+
+
+def checked_global_model(algorithm: Algorithm, state: State, size: int) -> Vector | None:
+    """Return the one model for all, of `size` entries; None if there is none.
+
+    Raises:
+        BrokenContract: it is no float32 vector of P finite entries.
+    """
+    model = algorithm.global_model(state)
+    if model is not None:
+        _check_models(algorithm, "global_model", (model,), size)
+    return model
+
+
+def _check_models(algorithm: Algorithm, method: str, models: Sequence[object], size: int) -> None:
+    for place, model in enumerate(models):
+        if not isinstance(model, np.ndarray) or model.dtype != np.float32 or model.shape != (size,):
+            raise BrokenContract(
+                algorithm, method, f"model {place} = {_described(model)}; expected float32, shape ({size},)"
+            )
+        if wrong := size - np.count_nonzero(np.isfinite(model)):
+            raise BrokenContract(
+                algorithm,
+                method,
+                f"model {place} with {wrong} of {size} entries NaN or infinite;"
+                " if the training diverges, lower training.learning_rate or algorithm.server_learning_rate",
+            )
+
+
+def _check_places(
+    algorithm: Algorithm, method: str, name: str, places: object, num_clients: int, num_models: int
+) -> None:
+    """Check that each client has one of the models."""
+    if (
+        not isinstance(places, np.ndarray)
+        or not np.issubdtype(places.dtype, np.integer)
+        or places.shape != (num_clients,)
+    ):
+        raise BrokenContract(
+            algorithm, method, f"{name} = {_described(places)}; expected integers, shape ({num_clients},)"
+        )
+    wrong = np.flatnonzero((places < 0) | (places >= num_models))
+    if wrong.size:
+        raise BrokenContract(
+            algorithm,
+            method,
+            f"{name} with client {wrong[0]} in {places[wrong[0]]}; there are {num_models} models, from 0",
+        )
+
+
+def _described(value: object) -> str:
+    """Return what a value is: an array by its dtype and shape, anything else by its type."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}, shape {value.shape}"
+    return f"a {type(value).__name__}"

@@ -1,0 +1,116 @@
+"""The setting `local` of an averaging algorithm: another way for its clients to train.
+
+A method is a local rule and, where the rule changes what an update stands for, another mean of the updates.
+What the server must know about each client for it, it keeps by client and not by cluster, so that it works
+under any partition.
+
+Shapes: C cluster models, P entries of a state vector.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, SerializeAsAny
+
+from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
+from fedgrid.algorithms.contract.orders import Payload
+from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.updates import Updates, Vector
+
+
+class LocalMethod(Section, ABC):
+    """How clients train and how their updates are averaged: a frozen settings model with a `name`."""
+
+    name: str
+
+    @abstractmethod
+    def rule(self) -> LocalRule:
+        """Return the rule of every order."""
+
+    def means(self, updates: Updates, groups: Sequence[Sequence[int]]) -> list[Vector]:
+        """Return the mean update of each group of clients, float32, shape (P,)."""
+        return updates.means(groups)
+
+    def init(self, layout: Layout, num_clients: int) -> Mapping[str, NDArray[Any]]:
+        """Return what it keeps in the state's arrays, one row a client."""
+        return {}
+
+    def payloads(self, state: State) -> Sequence[Payload]:
+        """Return for each cluster model what its members' orders carry for the rule, length C."""
+        return [{}] * len(state.models)
+
+    def learn(self, state: State, updates: Updates) -> State:
+        """Return the state with what it keeps brought up to date by a round's replies."""
+        return state
+
+    def problem(self, training: Mapping[str, Any]) -> str | None:
+        """Return in one line why it cannot work with these settings of `training`; None if it can."""
+        return None
+
+
+def rule_alone(local: LocalMethod | None) -> str | None:
+    """Return why a method does not fit where models are averaged and not updates; None if its rule is all."""
+    if local is None or type(local).means is LocalMethod.means:
+        return None
+    return (
+        f"local = {local.name} changes how updates are averaged, but here models are; take one that changes "
+        "only how clients train, such as local: {name: fedprox}"
+    )
+
+
+def refusal(local: LocalMethod | None, *, averages_models: bool = True) -> str | None:
+    """Return why an algorithm whose clients choose or change models cannot have `local`, None if it can.
+
+    `averages_models`: whether it averages models, not updates.
+    """
+    return (rule_alone(local) if averages_models else None) or one_model_each(local)
+
+
+def one_model_each(local: LocalMethod | None) -> str | None:
+    """Return why a method does not fit where the server does not know which model a client will train."""
+    if local is None or type(local).payloads is LocalMethod.payloads:
+        return None
+    return (
+        f"local = {local.name} needs to know a client's cluster before it trains, but here clients choose "
+        "their model or start from another one; take another method, such as local: {name: fedprox}"
+    )
+
+
+class PlainTraining(LocalMethod):
+    """Cross-entropy by the optimizer of `training`, and the plain mean."""
+
+    name: str = "plain"
+
+    def rule(self) -> LocalRule:
+        """Return the rule that changes nothing."""
+        return PLAIN
+
+
+LOCAL_METHODS: dict[str, type[LocalMethod]] = {}
+"""What `local` may name; `algorithms.local_entries` fills it."""
+
+
+def parse_local_method(given: object) -> object:
+    """Return the method that a mapping with a `name` of `LOCAL_METHODS` describes.
+
+    Raises:
+        ValueError: without a name, or with an unknown one.
+        pydantic.ValidationError: settings that this method does not have.
+    """
+    if given is None or isinstance(given, LocalMethod):
+        return given
+    name = given.get("name") if isinstance(given, Mapping) else given
+    if not isinstance(name, str) or name not in LOCAL_METHODS:
+        known = ", ".join(LOCAL_METHODS)
+        raise ValueError(
+            f"unknown local training {name!r}; known: {known}, as in {{name: fedprox, mu: 0.01}}"
+        )
+    return LOCAL_METHODS[name].model_validate(given if isinstance(given, Mapping) else {"name": name})
+
+
+AnyLocalMethod = Annotated[SerializeAsAny[LocalMethod] | None, BeforeValidator(parse_local_method)]
+"""A settings field that holds any of them, or none, and survives JSON."""

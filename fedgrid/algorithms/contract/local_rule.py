@@ -1,0 +1,140 @@
+"""A local rule: what an algorithm changes in its clients' training.
+
+The engine has one training loop (`federation.training.local`). A rule is a frozen settings model that travels
+with an order; at the client its `start` returns hooks into that loop: a term of the loss, a correction of the
+gradient, which entries train, or a whole step. FedProx and SCAFFOLD are the examples to read.
+
+Shapes: W entries of a state vector that are parameters, P entries of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from numpy.typing import NDArray
+
+from fedgrid.algorithms.contract.section import Section
+
+if TYPE_CHECKING:
+    # Algorithms are listed and configured without torch, which takes seconds to import.
+    from torch import Tensor
+
+    from fedgrid.algorithms.updates.updates import Vector
+
+
+class LocalModel(Protocol):
+    """The client's model during its training. Tensors are on its device, in an order of the module's own."""
+
+    weights: Tensor
+    """The parameters, shape (W,); trained in place."""
+    learning_rate: float
+    momentum: float
+    """0 with an optimizer that has none."""
+    payload: Mapping[str, NDArray[Any]]
+    """The arrays of the order."""
+    memory: Mapping[str, NDArray[Any]]
+    """What this client's last training left under the names of `LocalRule.remembers`."""
+    num_steps: int
+    """How many batches this training has, over all epochs."""
+    num_epochs: int
+    """How many times it goes through the client's images, the last time perhaps not to their end."""
+    epoch_index: int
+    """The epoch that the next batch is of, from 0."""
+
+    @property
+    def start(self) -> Tensor:
+        """The parameters before the first step, shape (W,)."""
+
+    @property
+    def reference(self) -> Tensor | None:
+        """The server's reference images as inputs, shape (N, channels, height, width); None without any.
+
+        They are made each time, all at once: to predict on them, `predict` takes less memory.
+        """
+
+    def tensor(self, vector: Vector) -> Tensor:
+        """Return a vector in the layout's order, shape (W,) or (P,), as a tensor like `weights`."""
+
+    def vector(self, tensor: Tensor) -> Vector:
+        """Return a tensor like `weights` as a vector in the layout's order, float32, shape (W,)."""
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Return the model's outputs, shape (N, L), for inputs of shape (N, channels, height, width)."""
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """Return a scalar's gradient with respect to `weights`, shape (W,); the next call overwrites it."""
+
+    def predict(self, images: Tensor | None = None) -> NDArray[Any]:
+        """Return the class probabilities of inputs in inference mode, float32, shape (N, L).
+
+        None: of the reference images, which are converted a batch at a time.
+
+        Raises:
+            ValueError: there are none.
+        """
+
+    def step(self, images: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:
+        """Train on one batch with the run's optimizer; return the logits before the step, shape (N, L)."""
+
+    def descend(self, gradient: Tensor) -> None:
+        """Take one step of the run's optimizer along a gradient, shape (W,), which may be overwritten."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a client's training leaves behind beside its update."""
+
+    outputs: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """Arrays for the server, under the names of `LocalRule.outputs`."""
+    memory: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """Arrays for the client's next training, under the names of `LocalRule.remembers`."""
+
+
+class LocalSteps:
+    """The hooks of one client's training in one round. These change nothing; rules override some of them."""
+
+    trains: Tensor | None = None
+    """Which parameters train, bool, shape (W,); None: all. The others keep their values; the optimizer's
+    moments of them are updated all the same."""
+
+    def step(self, local: LocalModel, images: Tensor, labels: Tensor) -> Tensor:
+        """Train on one batch, inputs (N, channels, height, width) and classes (N,); return logits (N, L)."""
+        return local.step(images, labels, self)
+
+    def penalty(self, logits: Tensor, labels: Tensor, images: Tensor) -> Tensor | None:
+        """Return what is added to the batch's mean cross-entropy, a scalar; None: nothing."""
+        return None
+
+    def correct(self, weights: Tensor, gradient: Tensor) -> None:
+        """Change the gradient in place, before weight decay and the optimizer; both of shape (W,)."""
+
+    def finish(self, local: LocalModel, num_steps: int) -> Finished:
+        """Return outputs and memory after the last of `num_steps` optimizer steps."""
+        return Finished()
+
+
+class LocalRule(Section):
+    """How a client trains. This one changes nothing: cross-entropy, and the optimizer of `training`.
+
+    Subclasses add settings and override `start`. A rule's source code is part of the round cache's key.
+    """
+
+    outputs: ClassVar[tuple[str, ...]] = ()
+    """Names of the arrays that a reply carries beside its update. Float32 ones take the uplink's steps."""
+    public: ClassVar[tuple[str, ...]] = ()
+    """Those of `outputs` that tell nothing but how many images there are, as the server knows: sent as is."""
+    remembers: ClassVar[tuple[str, ...]] = ()
+    """Names of the arrays that the client is handed again in its next training."""
+
+    personal: tuple[tuple[int, int], ...] = ()
+    """Ranges, start and stop, of the state vector that belong to the client: it puts its own entries in their
+    place before it trains or adapts a model, and remembers them after training. In its update they are 0."""
+
+    def start(self, local: LocalModel) -> LocalSteps:
+        """Return the hooks of one client's training. May overwrite `local.weights` first."""
+        return LocalSteps()
+
+
+PLAIN = LocalRule()

@@ -1,0 +1,87 @@
+"""The two references that every comparison needs: no federation at all, and the hidden groups given.
+
+`solo` is what a client reaches with its own images; a method that does worse harms its clients. `oracle` is
+plain averaging within the hidden groups from round 1 on, the most that finding them can give. Neither is a
+competitor: no server can run the second one, and the first one has no server.
+
+Shapes: K clients of the federation.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedgrid.algorithms.averaging.fedopt import FedOpt
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State, split
+from fedgrid.algorithms.contract.traits import Traits
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.updates import Updates
+
+
+class Solo(Algorithm):
+    """Every client trains a model of its own, in the rounds and with the steps of any other algorithm.
+
+    All start from the initial model that the other algorithms share. Each client is a cluster by itself, and
+    that partition is scored: no groups are mixed, all are cut up. An algorithm below it makes its clients
+    worse off than no federation does.
+
+    Sends: Nothing: `bytes_down` and `bytes_up` are 0, and `uplink` does nothing.
+
+    Degenerate cases:
+
+    - It keeps a model a client, in memory and in checkpoints: 2.5 GB for 30 ResNet-34.
+
+    Absent clients: A client that is not sampled, or drops out, does not train in that round: as many local
+    steps as in every other algorithm.
+    """
+
+    @property
+    def traits(self) -> Traits:
+        """Every client trains for itself."""
+        return Traits(sends_updates=False)
+
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+        """Return the state of a model a client, all equal."""
+        return State((fresh(0),) * num_clients, np.arange(num_clients))
+
+    def step(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Take each client's model to where its training has ended."""
+        models = list(state.models)
+        # Means of one client each would fill the round cache, and no other run needs them.
+        for client, update_P in zip(updates.clients, updates.vectors(), strict=True):
+            models[client] = models[client] + update_P
+        return replace(state, models=tuple(models)), Diagnostics()
+
+
+class Oracle(FedOpt):
+    """FedOpt within each hidden group, which a simulation knows: what perfect clustering can give.
+
+    Tables have references below the other rows. They are never the best of a column and in no test.
+
+    Degenerate cases:
+
+    - With one hidden group it is BNC, to the byte.
+
+    Absent clients: A newcomer is in its group from the start.
+    """
+
+    def start_order_key(self) -> tuple[float, ...]:
+        """From round 1 on."""
+        return (1.0,)
+
+    def reveal(self, state: State, groups_K: Labels, before_K: Labels | None = None) -> State:
+        """Return the state with a cluster for each hidden group, all with the initial model.
+
+        A client that moves later goes to the cluster of the clients that were in its new group before.
+        """
+        if before_K is None:
+            groups = [np.flatnonzero(groups_K == group).tolist() for group in np.unique(groups_K)]
+            return split(state, 0, groups)
+        labels_K = state.labels_K.copy()
+        for client in np.flatnonzero(groups_K != before_K):
+            there = np.flatnonzero(before_K == groups_K[client])
+            if len(there):
+                labels_K[client] = state.labels_K[there[0]]
+        return replace(state, labels_K=labels_K)

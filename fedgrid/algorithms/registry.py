@@ -1,0 +1,107 @@
+"""The algorithms by name: those that come with the package (`built_in`), then those of plugins.
+
+The registry knows no algorithm: the package `fedgrid.algorithms` puts its own here when it is imported.
+"""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from fedgrid.algorithms.clustering.clusterers import Clusterer
+from fedgrid.algorithms.contract.base import Algorithm, Settings
+from fedgrid.algorithms.contract.entry import AlgorithmEntry
+
+ALGORITHMS: dict[str, AlgorithmEntry] = {}
+"""By name: those of the package, then those of the plugins in use (`runtime.plugins`)."""
+ALSO_CALLED: dict[str, str] = {}
+"""What papers and tables call algorithms, in small letters -> name here, for messages."""
+
+_titles: dict[str, str] = {}
+_references: set[str] = set()
+
+
+def title(name: str) -> str:
+    """Return what tables call an algorithm; its name if its plugin is not loaded and left no title."""
+    return ALGORITHMS[name].title if name in ALGORITHMS else _titles.get(name, name)
+
+
+def is_reference(name: str) -> bool:
+    """Return whether an algorithm is a row to compare with and no competitor."""
+    return ALGORITHMS[name].is_reference if name in ALGORITHMS else name in _references
+
+
+def note_titles(titles: Mapping[str, str], references: Iterable[str] = ()) -> None:
+    """Remember what tables call algorithms whose plugins need not be loaded: name -> title.
+
+    `references` are the names of those that are references.
+    """
+    _titles.update(titles)
+    _references.update(references)
+
+
+def nameless(settings: Mapping[str, Any]) -> str:
+    """Return why an algorithm given by settings without its name is refused."""
+    problem = f"algorithm = {dict(settings)!r}: name is missing; "
+    for name, inner in settings.items():
+        if name in ALGORITHMS and isinstance(inner, Mapping | None):
+            meant = ", ".join(["name: " + name, *(f"{key}: {value}" for key, value in (inner or {}).items())])
+            return f"{problem}did you mean {{{meant}}}?"
+    return f"{problem}known: {', '.join(ALGORITHMS)}"
+
+
+def create(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Algorithm:
+    """Return the algorithm `name` with `settings` changed, the others at the entry's defaults.
+
+    A `clusterer` may leave out what stays at the default, its name included.
+
+    Raises:
+        ValueError: unknown algorithm, or the clusterer of another one (a table would list the run
+            under the wrong name).
+        pydantic.ValidationError: unknown or impossible settings (also a ValueError).
+    """
+    if name not in ALGORITHMS:
+        near = ALSO_CALLED.get(name.lower()) or next(iter(get_close_matches(name, ALGORITHMS, n=1)), None)
+        hint = f"did you mean '{near}'? " if near else ""
+        raise ValueError(f"unknown algorithm '{name}'; {hint}known: {', '.join(ALGORITHMS)}")
+    entry = ALGORITHMS[name]
+    values = {**free(entry.settings), **settings}
+    default = getattr(entry.settings, "clusterer", None)
+    if isinstance(default, Clusterer):
+        values["clusterer"] = _complete(name, default, values["clusterer"])
+    return entry.algorithm(type(entry.settings).model_validate(values))
+
+
+def free(settings: Settings) -> dict[str, Any]:
+    """Return settings without those that have the default which follows from the others.
+
+    If one of the others is changed, they follow: as the server's learning rate does its optimizer.
+    """
+    try:
+        return dict(_free(settings))
+    except TypeError:  # A plugin's settings may have values without a hash.
+        return _free.__wrapped__(settings)
+
+
+@lru_cache
+def _free(settings: Settings) -> dict[str, Any]:
+    # Thousands of runs have the settings of a few algorithms.
+    values = settings.model_dump()
+    for name, field in type(settings).model_fields.items():
+        if field.default_factory_takes_validated_data:
+            default = field.get_default(call_default_factory=True, validated_data=values)
+            if values[name] == default:
+                del values[name]
+    return values
+
+
+def _complete(name: str, default: Clusterer, given: object) -> object:
+    if isinstance(given, Clusterer):
+        given = given.model_dump()
+    if not isinstance(given, Mapping):
+        return given
+    chosen = {**default.model_dump(), **given}
+    if chosen["name"] != default.name:
+        raise ValueError(f"{name} clusters with '{default.name}', not '{chosen['name']}': name its algorithm")
+    return chosen

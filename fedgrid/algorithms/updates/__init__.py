@@ -1,0 +1,1 @@
+"""What a server sees of its clients' updates: vectors, their layout, products and means."""

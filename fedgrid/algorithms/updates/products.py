@@ -1,0 +1,261 @@
+"""Inner products of long vectors in one streamed pass, the distances that follow from them, and means.
+
+Standardised vectors have inner products, too, in a pass of their own.
+
+Shapes: K vectors, P entries each.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from fedgrid.algorithms.updates.source import Arrays, statistic_name
+
+Vector = NDArray[np.float32]
+Matrix = NDArray[np.float64]
+T = TypeVar("T")
+
+BLOCK = 32768
+"""Columns a block: with 30 clients four megabytes, which stay in a core's cache."""
+SAMPLE = 65536
+"""Entries from which the length of a vector is estimated."""
+LANES = 16
+"""Rows of a block are padded with zeros to a multiple of this: matrix products are twice as fast."""
+LONG = 1 << 20
+"""Entries from which vectors are multiplied in tiles, and by several threads.
+
+Below, milliseconds are not worth other last bits, and to start threads takes longer than they save.
+"""
+TILE, BAND, ACROSS = 1024, 16, 48
+"""Columns of a tile, and the rows of its two factors.
+
+Each row meets only K others, so that OpenBLAS takes longer to copy a block into its own order than to
+multiply it. With AVX-512 it multiplies small factors as they lie: at most 1,200 products, a million
+multiplications. An inner product then has the same bits wherever it stands in a tile. Without these
+kernels equal updates would not be at distance zero.
+"""
+AS_THEY_LIE = {"SkylakeX", "Cooperlake", "SapphireRapids"}
+"""Kinds of processors for which OpenBLAS has such kernels, by its names."""
+
+
+@dataclass(frozen=True)
+class Products:
+    """Inner products of K vectors u_i, split into what they share and what differs.
+
+    With r one of the vectors and c_i = u_i - r, <u_i, u_j> = <c_i, c_j> + <r, c_i> + <r, c_j> + <r, r>.
+    Kept apart, the distances of nearly parallel updates (BatchNorm counters make them so: cosine
+    distances of 1e-6) survive float32 products.
+    """
+
+    differences_KK: Matrix
+    """<c_i, c_j>."""
+    cross_K: Matrix
+    """<r, c_i>."""
+    common: float
+    """<r, r>."""
+
+    def arrays(self) -> Arrays:
+        """Return the fields as arrays."""
+        return {name: np.asarray(value) for name, value in vars(self).items()}
+
+    def select(self, positions: list[int]) -> "Products":
+        """Return the products of the vectors at `positions`."""
+        return Products(
+            self.differences_KK[np.ix_(positions, positions)], self.cross_K[positions], self.common
+        )
+
+    @property
+    def gram_KK(self) -> Matrix:
+        """<u_i, u_j>."""
+        return self.differences_KK + self.cross_K[:, None] + self.cross_K[None, :] + self.common
+
+    @property
+    def squared_distances_KK(self) -> Matrix:
+        """|u_i - u_j|^2."""
+        squares_K = np.diagonal(self.differences_KK)
+        return np.maximum(squares_K[:, None] + squares_K[None, :] - 2 * self.differences_KK, 0.0)
+
+    @property
+    def cosine_distances_KK(self) -> Matrix:
+        """1 - cos(u_i, u_j) in [0, 2]; 1 from a zero vector to every other, 0 on the diagonal.
+
+        From |u - v|^2 = (|u| - |v|)^2 + 2 |u| |v| (1 - cos), which cancels nothing when u is close to v.
+        """
+        squares_K = np.maximum(np.diagonal(self.differences_KK) + 2 * self.cross_K + self.common, 0.0)
+        norms_K = np.sqrt(squares_K)
+        excess_K = np.diagonal(self.differences_KK) + 2 * self.cross_K
+        sums_KK = norms_K[:, None] + norms_K[None, :]
+        gaps_KK = np.divide(
+            excess_K[:, None] - excess_K[None, :], sums_KK, out=np.zeros_like(sums_KK), where=sums_KK > 0
+        )
+        products_KK = norms_K[:, None] * norms_K[None, :]
+        distances_KK = np.divide(
+            self.squared_distances_KK - gaps_KK**2,
+            2 * products_KK,
+            out=np.ones_like(products_KK),
+            where=products_KK > 0,
+        )
+        np.fill_diagonal(distances_KK, 0.0)
+        return np.asarray(np.clip((distances_KK + distances_KK.T) / 2, 0.0, 2.0))
+
+
+def inner_products(vectors: Sequence[Vector], width: int, threads: int = 1) -> Products:
+    """Return the inner products of the first `width` entries of K >= 1 vectors, in one pass over them."""
+    reference = _reference(vectors, width)
+    order = [reference, *(index for index in range(len(vectors)) if index != reference)]
+    ordered = [vectors[index][:width] for index in order]
+    multiply = _tiled_products if width >= LONG and _has_small_kernels() else _block_products
+    total_KK = np.asarray(sum(map_blocks(lambda columns: multiply(ordered, columns), width, threads)))
+    common = float(total_KK[0, 0])
+    cross_K = total_KK[0] - np.eye(1, len(order))[0] * common
+    total_KK[0], total_KK[:, 0] = 0.0, 0.0
+    position = np.argsort(order)
+    return Products(total_KK[np.ix_(position, position)], cross_K[position], common)
+
+
+def standardised_products(
+    vectors: Sequence[Vector], lengths_K: Matrix, width: int, threads: int = 1
+) -> Products:
+    """Return the inner products of vectors of length 1 whose entries are divided by their standard deviation.
+
+    The deviation of an entry is that over the vectors. Entries that are equal everywhere are left out: they
+    tell no two vectors apart. The products are split at the mean.
+
+    Args:
+        vectors: K >= 1 of them. A zero vector stays one.
+        lengths_K: their Euclidean norms over these entries.
+        width: the number of entries, from the first on.
+        threads: blocks at a time; the result does not depend on it.
+    """
+    scales_K = np.divide(1.0, lengths_K, out=np.zeros_like(lengths_K), where=lengths_K > 0)
+    scales_K1 = scales_K.astype(np.float32)[:, None]
+
+    def block_products(columns: slice) -> Matrix:
+        rows = np.stack([vector[columns] for vector in vectors]) * scales_K1
+        mean = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
+        rows -= mean
+        deviation = rows.std(axis=0, dtype=np.float64).astype(np.float32)
+        both = np.vstack([mean, rows])
+        np.divide(both, deviation, out=both, where=deviation > 0)
+        both[:, deviation == 0] = 0.0
+        return np.asarray(both @ both.T, np.float64)
+
+    total = np.asarray(sum(map_blocks(block_products, width, threads)))
+    return Products(total[1:, 1:], total[0, 1:], float(total[0, 0]))
+
+
+def manhattan_distances(vectors: Sequence[Vector], width: int, threads: int = 1) -> Matrix:
+    """Return the sums of absolute differences of the first `width` entries, shape (K, K)."""
+
+    def block_sums(columns: slice) -> Matrix:
+        block = np.stack([vector[columns] for vector in vectors])
+        return np.stack([np.abs(block - row).sum(axis=1, dtype=np.float64) for row in block])
+
+    return np.asarray(sum(map_blocks(block_sums, width, threads)))
+
+
+def mean_of(rows: Sequence[NDArray[Any]], shares: Sequence[float] | None) -> Matrix:
+    """Return the mean of equally long vectors by `shares`, summed in float64; None: the plain mean.
+
+    Row by row, as NumPy adds them too: the bits of `np.mean` and `np.average`, without a copy of all rows.
+    """
+    if shares is None:
+        total = np.array(rows[0], np.float64)
+        for row in rows[1:]:
+            total += row
+        return np.asarray(total / len(rows))
+    total = np.multiply(rows[0], shares[0], dtype=np.float64)
+    part = np.empty_like(total)
+    for row, share in zip(rows[1:], shares[1:], strict=True):
+        total += np.multiply(row, share, out=part, dtype=np.float64)
+    return np.asarray(total / np.sum(shares))
+
+
+def shares_of(group: Sequence[int], weights: Mapping[int, float] | None) -> tuple[float, ...] | None:
+    """Return the weights of a group's clients; None if they are equal, for the bits of the plain mean."""
+    if weights is None:
+        return None
+    shares = tuple(float(weights[client]) for client in group)
+    return None if len(set(shares)) == 1 else shares
+
+
+def mean_name(output: str, group: Sequence[int], weights: Mapping[int, float] | None) -> str:
+    """Return the name under which the mean of an output of these clients is cached."""
+    return statistic_name("mean", output, tuple(map(int, group)), shares_of(group, weights))
+
+
+def map_blocks(function: Callable[[slice], T], width: int, threads: int = 1) -> list[T]:
+    """Return what `function` returns for each block of columns, in their order, `threads` at a time."""
+    columns = [slice(start, min(start + BLOCK, width)) for start in range(0, width, BLOCK)]
+    with _blas().limit(limits=1, user_api="blas"):
+        if threads == 1 or width < LONG:
+            return [function(part) for part in columns]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(function, columns))
+
+
+def _reference(vectors: Sequence[Vector], width: int) -> int:
+    """Return the position of the shortest vector that is not zero, by a sample of entries.
+
+    Differences from a long vector would cancel the digits that tell short ones apart.
+    """
+    step = max(1, width // SAMPLE)
+    norms_K = [float(np.linalg.norm(vector[:width:step])) for vector in vectors]
+    return min(range(len(norms_K)), key=lambda index: (norms_K[index] == 0, norms_K[index]))
+
+
+def _block_products(vectors: list[Vector], columns: slice) -> Matrix:
+    """Return the Gram matrix of (r, c_1, .., c_K-1) in these columns: the first vector is the reference."""
+    num_rows = len(vectors)
+    block = np.empty((-(-num_rows // LANES) * LANES, columns.stop - columns.start), np.float32)
+    _fill(block, vectors, columns)
+    return (block @ block.T)[:num_rows, :num_rows].astype(np.float64)
+
+
+def _tiled_products(vectors: list[Vector], columns: slice) -> Matrix:
+    """Return what `_block_products` does, as a float64 sum over tiles of the products above the diagonal."""
+    num_rows, width = len(vectors), columns.stop - columns.start
+    num_tiles = -(-width // TILE)
+    # A row of zeros at least: of a matrix and its own transpose NumPy asks for `ssyrk`, which copies both.
+    # Columns to spare: rows at a distance of a power of two would share a few lines of the cache.
+    block = np.empty((4 * (num_rows // 4 + 1), num_tiles * TILE + LANES), np.float32)
+    _fill(block[:, :width], vectors, columns)
+    block[:, width:] = 0.0
+    tiles = block[:, : num_tiles * TILE].reshape(len(block), num_tiles, TILE).transpose(1, 0, 2)
+    products = np.zeros((len(block), len(block)))
+    for first in range(0, num_rows, BAND):
+        rows = slice(first, min(first + BAND, len(block) - 1))
+        for start in range(first, len(block), ACROSS):
+            others = slice(start, start + ACROSS)
+            found = np.matmul(tiles[:, rows], tiles[:, others].transpose(0, 2, 1))
+            products[rows, others] = found.sum(axis=0, dtype=np.float64)
+    upper = np.triu(products[:num_rows, :num_rows])
+    return upper + np.triu(upper, 1).T
+
+
+def _fill(block: Vector, vectors: list[Vector], columns: slice) -> None:
+    """Write r, c_1, .., c_K-1 into the rows of `block`, and zeros into the others."""
+    block[0] = vectors[0][columns]
+    for row, vector in zip(block[1:], vectors[1:], strict=False):
+        np.subtract(vector[columns], block[0], out=row)
+    block[len(vectors) :] = 0.0
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Return the BLAS libraries of this process; finding them takes milliseconds.
+
+    Products run on one thread, so that their bits do not depend on the number of cores.
+    """
+    return ThreadpoolController()
+
+
+@cache
+def _has_small_kernels() -> bool:
+    return any(library.get("architecture") in AS_THEY_LIE for library in _blas().info())

@@ -1,0 +1,298 @@
+"""A view of one round's updates that never copies them whole.
+
+The updates may be gigabytes in the object store, so everything here streams over them in blocks of
+columns, once, with matrix products. Shapes: K clients in the view, P entries of a state vector.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.products import (
+    Matrix,
+    Products,
+    Vector,
+    inner_products,
+    manhattan_distances,
+    map_blocks,
+    mean_name,
+    mean_of,
+    shares_of,
+    standardised_products,
+)
+from fedgrid.algorithms.updates.source import (
+    UPDATE,
+    Arrays,
+    InMemory,
+    Source,
+    read_only,
+    statistic_name,
+)
+
+__all__ = ["Matrix", "Updates", "Vector", "mean_of", "shares_of"]
+
+T = TypeVar("T")
+MeanNoise = Callable[[Vector, Sequence[int], Sequence[float] | None, str], Vector]
+"""A mean, its clients, their shares (None: equal), the output it is of -> the mean that the server takes."""
+
+
+class Updates:
+    """The usable updates of one round, keyed by client id.
+
+    Args:
+        vectors: client id -> update, float32, shape (P,); only read, block by block. Or a lazy source of the
+            updates of `clients`, which is asked only for what it has not cached.
+        layout: what the entries are.
+        similarity_over: whether cosines, norms and distances see the parameters or the whole state;
+            means are always over the whole state.
+        threads: number of blocks computed at a time. The result does not depend on it.
+        chosen: client id -> which of its candidate models the client trained.
+        absent: clients that were not sampled, dropped out or have not joined. A client that sent an unusable
+            update is neither absent nor in this view.
+        clients: the clients whose updates a source has; of a mapping its keys.
+        images: client id -> number of images it trained on.
+        steps: client id -> number of its optimizer steps.
+        weights: client id -> positive weight in every mean; None: all are equal.
+        sampled: clients that `participation` drew; others may have been asked too. None: all in the view.
+        noise: what the server adds to every mean that it takes; None: nothing.
+    """
+
+    def __init__(
+        self,
+        vectors: Mapping[int, Vector] | Source,
+        layout: Layout,
+        *,
+        similarity_over: str = "parameters",
+        threads: int = 1,
+        chosen: Mapping[int, int] | None = None,
+        absent: Iterable[int] = (),
+        clients: Iterable[int] | None = None,
+        images: Mapping[int, int] | None = None,
+        steps: Mapping[int, int] | None = None,
+        weights: Mapping[int, float] | None = None,
+        sampled: Iterable[int] | None = None,
+        noise: MeanNoise | None = None,
+    ) -> None:
+        if isinstance(vectors, Mapping):
+            self.clients = tuple(sorted(vectors))
+            self._source: Source = InMemory(vectors)
+        else:
+            self.clients = tuple(sorted(clients or ()))
+            self._source = vectors
+        self.layout = layout
+        self.similarity_over = similarity_over
+        self.chosen = dict(chosen or {})
+        self.absent = frozenset(absent)
+        self.images = dict(images or {})
+        self.steps = dict(steps or {})
+        self.weights = None if weights is None else dict(weights)
+        self.sampled = frozenset(self.clients if sampled is None else sampled)
+        self._width = layout.num_parameters if similarity_over == "parameters" else layout.size
+        self._threads = threads
+        self._noise = noise
+
+    def select(self, clients: Iterable[int], *, absent: Iterable[int] | None = None) -> "Updates":
+        """Return the view of those of `clients` that have an update; inner products are shared.
+
+        `absent` are the ids of clients that count as absent in the view; None leaves them as they are.
+        """
+        wanted = set(clients)
+        positions = [index for index, client in enumerate(self.clients) if client in wanted]
+        part = Updates(
+            self._source,
+            self.layout,
+            similarity_over=self.similarity_over,
+            threads=self._threads,
+            chosen=self.chosen,
+            absent=self.absent if absent is None else absent,
+            clients=[self.clients[index] for index in positions],
+            images=self.images,
+            steps=self.steps,
+            weights=self.weights,
+            sampled=self.sampled,
+            noise=self._noise,
+        )
+        part.products = self.products.select(positions)
+        return part
+
+    def groups(self, labels_K: NDArray[np.int64]) -> dict[int, list[int]]:
+        """Return cluster -> those of its clients that have an update; clusters without any are left out.
+
+        `labels_K` has the cluster of each client of the federation.
+        """
+        groups: dict[int, list[int]] = {}
+        for client in self.clients:
+            groups.setdefault(int(labels_K[client]), []).append(client)
+        return dict(sorted(groups.items()))
+
+    @cached_property
+    def products(self) -> Products:
+        """Inner products of all pairs, in one pass."""
+        if not self.clients:
+            return Products(np.zeros((0, 0)), np.zeros(0), 0.0)
+        return self._products("products", lambda: inner_products(self._vectors, self._width, self._threads))
+
+    @property
+    def gram_KK(self) -> Matrix:
+        """Inner products, float64, shape (K, K)."""
+        return self.products.gram_KK
+
+    @property
+    def norms_K(self) -> Matrix:
+        """Euclidean norm of each update, shape (K,)."""
+        return np.sqrt(np.maximum(np.diagonal(self.gram_KK), 0.0))
+
+    @property
+    def mean_norm(self) -> float:
+        """Euclidean norm of the mean update, by the run's weights."""
+        shares = shares_of(self.clients, self.weights)
+        if shares is None:
+            return float(np.sqrt(max(self.gram_KK.mean(), 0.0)))
+        shares_K = np.array(shares) / sum(shares)
+        return float(np.sqrt(max(float(shares_K @ self.gram_KK @ shares_K), 0.0)))
+
+    @property
+    def cosine_distances_KK(self) -> Matrix:
+        """1 - cosine similarity, in [0, 2]; see `Products.cosine_distances_KK` for zero updates."""
+        return self.products.cosine_distances_KK
+
+    @property
+    def euclidean_distances_KK(self) -> Matrix:
+        """Euclidean distances, shape (K, K)."""
+        return np.sqrt(self.products.squared_distances_KK)
+
+    @cached_property
+    def standardised_distances_KK(self) -> Matrix:
+        """1 - cosine of updates of length 1 whose entries are divided by their standard deviation over them.
+
+        So all entries count alike. Zero updates are at distance 1. Shape (K, K); a pass of its own.
+        """
+        return self._products(
+            "standardised",
+            lambda: standardised_products(self._vectors, self.norms_K, self._width, self._threads),
+        ).cosine_distances_KK
+
+    @cached_property
+    def manhattan_distances_KK(self) -> Matrix:
+        """Sums of absolute differences, shape (K, K); a pass of its own over the updates."""
+        return self._cached(
+            "manhattan", lambda: {"sums_KK": manhattan_distances(self._vectors, self._width, self._threads)}
+        )["sums_KK"]
+
+    def vectors(self) -> list[Vector]:
+        """Return the updates themselves, each float32, shape (P,), in the order of `clients`."""
+        return self._vectors
+
+    def outputs(self, name: str) -> list[NDArray[Any]]:
+        """Return a named output of each reply, in the order of `clients`."""
+        return read_only(self._source.fetch(self.clients, name))
+
+    def derived(self, output: str, name: str, compute: Callable[[list[NDArray[Any]]], Arrays]) -> Arrays:
+        """Return what `compute` makes of a named output of all replies, in the order of `clients`.
+
+        Runs that share this round compute it once; `name` tells what it is from anything else that is made
+        of the same output.
+        """
+        return self._statistic(f"{output}-{name}", lambda: compute(self.outputs(output)))
+
+    def mean(self, weights: Mapping[int, float] | None = None) -> Vector:
+        """Return the mean update over the whole state, float32, shape (P,); `weights` as in `means`."""
+        return self.means([self.clients], weights)[0]
+
+    def means(
+        self,
+        groups: Sequence[Sequence[int]],
+        weights: Mapping[int, float] | None = None,
+        output: str = UPDATE,
+    ) -> list[Vector]:
+        """Return the mean update of each group of clients over the whole state, float32, shape (P,).
+
+        Args:
+            groups: client ids.
+            weights: client id -> positive weight; divided by their sum within each group. None: those of the
+                view, which are the run's (`RunConfig.weights`).
+            output: another named output of the replies to average, a vector of one length for all.
+        """
+        weights = self.weights if weights is None else weights
+        by_name = {mean_name(output, group, weights): group for group in groups}
+
+        def compute(missing: Sequence[str]) -> list[Arrays]:
+            wanted = [by_name[name] for name in missing]
+            members = sorted({client for group in wanted for client in group})
+            vectors = dict(zip(members, self._source.fetch(members, output), strict=True))
+            return [{"mean_P": self._mean(vectors, group, weights)} for group in wanted]
+
+        known = dict(zip(by_name, self._source.cached(by_name, compute), strict=True))
+        means = read_only(known[mean_name(output, group, weights)]["mean_P"] for group in groups)
+        if self._noise is None:
+            return means
+        return [
+            self._noise(mean_P, group, shares_of(group, weights), output)
+            for mean_P, group in zip(means, groups, strict=True)
+        ]
+
+    def _mean(
+        self, vectors: Mapping[int, Vector], group: Sequence[int], weights: Mapping[int, float] | None
+    ) -> Vector:
+        rows, shares = [vectors[client] for client in group], shares_of(group, weights)
+        out = np.empty(rows[0].size, np.float32)
+
+        def block_mean(columns: slice) -> None:
+            out[columns] = mean_of([row[columns] for row in rows], shares)
+
+        self._map_blocks(block_mean, out.size)
+        return out
+
+    def mean_direction(self) -> Vector:
+        """Return the mean of the updates scaled to length 1, float32, shape (P,).
+
+        Zero updates have no direction and are left out; of nothing else the mean is zero, as are entries
+        that norms and distances do not see. It stands for distances, so weights have no effect.
+        """
+        out = np.zeros(self.layout.size, np.float32)
+        lengths_K = np.where(self.norms_K > 0, self.norms_K, np.inf)
+        scales_K = 1 / lengths_K / max(1, int(np.count_nonzero(self.norms_K)))
+
+        def block_mean(columns: slice) -> None:
+            out[columns] = scales_K @ np.stack([vector[columns] for vector in self._vectors])
+
+        self._map_blocks(block_mean, self._width)
+        return out
+
+    def mean_distances(self, directions: Sequence[Vector]) -> Matrix:
+        """Return each non-zero update's mean cosine distance to those behind each direction, shape (K, D)."""
+        targets = np.stack(directions)
+
+        def block_products(columns: slice) -> Matrix:
+            block = np.stack([vector[columns] for vector in self._vectors])
+            return (block @ targets[:, columns].T).astype(np.float64)
+
+        products_KD = np.asarray(sum(self._map_blocks(block_products, self._width)))
+        return 1 - products_KD / self.norms_K[:, None]
+
+    @cached_property
+    def _vectors(self) -> list[Vector]:
+        return read_only(self._source.fetch(self.clients))
+
+    def _products(self, statistic: str, compute: Callable[[], Products]) -> Products:
+        known = self._cached(statistic, lambda: compute().arrays())
+        return Products(known["differences_KK"], known["cross_K"], float(known["common"]))
+
+    def _cached(self, statistic: str, compute: Callable[[], Arrays]) -> Arrays:
+        """Return a statistic of all updates in this view from the source's cache; compute it on a miss."""
+        seen = "parameters" if self._width == self.layout.num_parameters else "state"
+        return self._statistic(f"{statistic}-{seen}", compute)
+
+    def _statistic(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
+        (arrays,) = self._source.cached(
+            {statistic_name(name, self.clients): self.clients}, lambda _: [compute()]
+        )
+        read_only(arrays.values())
+        return arrays
+
+    def _map_blocks(self, function: Callable[[slice], T], width: int) -> list[T]:
+        return map_blocks(function, width, self._threads)

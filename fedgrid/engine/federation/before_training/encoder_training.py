@@ -1,0 +1,158 @@
+"""The training of an encoder before the first round.
+
+An encoder is a run of its own kind: the server's training on a public set is one client that holds that set,
+federated training is FedAvg among the run's clients, in the same pool and by the same local training loop as
+the run itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedgrid.algorithms.contract.encoder import EncoderSettings, kind_of
+from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.federation.before_training.encoder_clients import sampled
+from fedgrid.engine.federation.clients.messages import ClientData, Reply, Setup, TrainTask
+from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.encoders.encoder import NUM_CLASSES, STATE, Encoder, model_of, principal
+from fedgrid.engine.federation.encoders.reconstruction import LOSSES, Reconstruction
+from fedgrid.engine.federation.errors import FinalError
+from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.seeds import root_seed
+from fedgrid.engine.federation.training.settings import LocalTraining
+from fedgrid.engine.federation.uplink.steps import Clip, Noise
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.updates.updates import Vector
+    from fedgrid.engine.federation.clients.pool import Pool
+
+
+@dataclass(frozen=True)
+class EncoderTraining:
+    """The training of one encoder."""
+
+    settings: EncoderSettings
+    setup: Setup
+    """The run's own."""
+    present: Sequence[int]
+    """Clients that are there in round 1, of whom federated rounds are."""
+    public: ImageSet | None
+    """What the server trains on; None if it does not."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height, width of the run's images."""
+        _, channels, height, width = self.setup.server_set.images.shape
+        return channels, height, width
+
+    def train(self, pool: Pool) -> Encoder:
+        """Return the encoder, trained in a pool that has to be prepared again afterwards; it has no id yet.
+
+        Raises:
+            RunError: its training fails.
+        """
+        kind = kind_of(self.settings, self.shape)
+        if kind == "pixels":
+            return Encoder(kind, self.shape, {})
+        if kind == "pca":
+            assert self.public is not None
+            return Encoder(kind, self.shape, principal(self.public.images, self.settings.components))
+        losses: tuple[float, ...] = ()
+        vector = initial_vector(model_of(kind), self.shape, NUM_CLASSES, self.settings.seed)
+        if self.public is not None:
+            vector, losses = self._on_public(pool, vector, self.public)
+        num_bytes = 0
+        if self.settings.federated:
+            vector, of_rounds, num_bytes = self._among_clients(pool, vector)
+            losses += of_rounds
+        return Encoder(
+            kind, self.shape, {STATE: vector}, bytes_down=num_bytes, bytes_up=num_bytes, losses=losses
+        )
+
+    def _on_public(self, pool: Pool, vector: Vector, public: ImageSet) -> tuple[Vector, tuple[float, ...]]:
+        pool.prepare(self.public_setup(public))
+        [reply] = pool.train([_task(0, 0)], [vector], {})
+        return _moved(vector, [reply], "the public set"), _by_epoch(reply, self.settings.epochs)
+
+    def _among_clients(self, pool: Pool, vector: Vector) -> tuple[Vector, tuple[float, ...], int]:
+        """Return the model after the federated rounds, their losses, and the bytes of one direction."""
+        pool.prepare(self.federated_setup())
+        losses, num_bytes = [], 0
+        for index in range(self.settings.federated):
+            clients = sampled(self.settings, self.setup.seed, self.present, index)
+            num_bytes += len(clients) * vector.nbytes
+            replies = pool.train([_task(client, index) for client in clients], [vector], {})
+            vector = _moved(vector, replies, f"round {index + 1} of the encoder")
+            last = [_by_epoch(reply, self.settings.local_epochs)[-1] for reply in replies]
+            losses.append(float(np.mean(last)))
+        return vector, tuple(losses), num_bytes
+
+    def public_setup(self, public: ImageSet) -> Setup:
+        """Return the setup of the training on the server: one client that holds the public images."""
+        shape = (public.images.shape[1], *public.images.shape[2:])
+        return self._setup_of(
+            [(0, public.images)], self.settings.epochs, self.settings.seed, np.empty((0, *shape), np.uint8)
+        )
+
+    def federated_setup(self) -> Setup:
+        """Return the setup of the training among the run's clients."""
+        held = [(data.client, data.train.images) for data in self.setup.clients]
+        none = self.setup.server_set.images[:0]
+        setup = self._setup_of(held, self.settings.local_epochs, self.setup.seed, none)
+        if self.settings.clip is None:
+            return setup
+        steps = Clip(clip=self.settings.clip), Noise(noise=self.settings.noise)
+        # The noise must not be that of the run's own updates, which have the seed `setup.seed`.
+        return replace(setup, uplink=steps, seed=root_seed(f"encoder {setup.seed}", self.settings.seed))
+
+    def _setup_of(
+        self, held: Sequence[tuple[int, np.ndarray]], epochs: int, seed: int, none: np.ndarray
+    ) -> Setup:
+        """Return a setup in which clients hold images without classes, and the server has none."""
+        empty = _unlabelled(none)
+        return Setup(
+            model=model_of(kind_of(self.settings, self.shape)),
+            num_classes=NUM_CLASSES,
+            training=LocalTraining(
+                local_epochs=epochs,
+                batch_size=self.settings.batch_size,
+                optimizer="adam",
+                learning_rate=self.settings.learning_rate,
+            ),
+            seed=seed,
+            clients=tuple(ClientData(client, _unlabelled(images), empty) for client, images in held),
+            server_set=empty,
+            server_parts={client: slice(0, 0) for client, _ in held},
+        )
+
+
+def _unlabelled(images: np.ndarray) -> ImageSet:
+    return ImageSet(images, np.zeros(len(images), np.int64))
+
+
+def _task(client: int, round_index: int) -> TrainTask:
+    return TrainTask(Order(client, (0,), rule=Reconstruction()), round_index, evaluate=False)
+
+
+def _moved(vector: Vector, replies: Sequence[Reply], when: str) -> Vector:
+    """Return the model moved by the mean of the usable updates."""
+    usable = [reply.update for reply in replies if reply.report.usable]
+    if not usable:
+        raise FinalError(f"{when}: no update is finite; lower encoder.learning_rate")
+    total = np.zeros(len(vector))
+    for update in usable:
+        total += update
+    return np.asarray(vector + total / len(usable), np.float32)
+
+
+def _by_epoch(reply: Reply, epochs: int) -> tuple[float, ...]:
+    """Return the mean loss of each epoch's batches; NaN of a client that has trained on none."""
+    losses: Any = np.asarray(reply.outputs[LOSSES], np.float64)
+    if not len(losses):
+        return (nan,) * epochs
+    return tuple(losses.reshape(epochs, -1).mean(axis=1).tolist())

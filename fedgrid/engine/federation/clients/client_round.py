@@ -1,0 +1,166 @@
+"""The clients' part of one round, as a lazy source of its updates.
+
+Shapes: K clients of the federation, P entries of a state vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from numpy.typing import NDArray
+
+from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute, read_only
+from fedgrid.engine.federation.clients.messages import (
+    EvaluateReport,
+    EvaluateTask,
+    Memory,
+    Reply,
+    TrainReport,
+    TrainTask,
+)
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.orders import Served
+    from fedgrid.algorithms.updates.updates import Vector
+    from fedgrid.engine.federation.clients.pool import Pool
+    from fedgrid.engine.federation.clients.stopwatch import Stopwatch
+    from fedgrid.engine.federation.training.confusion import Counts
+
+
+@dataclass(frozen=True)
+class Evaluations:
+    """The served models' tests."""
+
+    __test__ = False
+    """For pytest: this is no class of tests."""
+
+    own: Mapping[int, Counts]
+    """Client -> its model on its own test set."""
+    server: Sequence[Counts]
+    """Each model on the server's test set."""
+    chosen: Mapping[int, int] = field(default_factory=dict)
+    """Client -> the position of its model, for the clients that chose one."""
+
+
+class ClientRound:
+    """One round's work at the clients, in a `with` block. This one computes everything and caches nothing."""
+
+    def __init__(
+        self,
+        tasks: Sequence[TrainTask],
+        models: Sequence[Vector],
+        memories: Mapping[int, Memory],
+        pool: Pool,
+        round_index: int,
+        watch: Stopwatch,
+    ) -> None:
+        """Prepare a round; nothing is trained before it is asked for.
+
+        Args:
+            tasks: of the clients that are reached.
+            models: what the orders' candidates count, each float32, shape (P,).
+            memories: client -> what its last training left.
+            pool: where the clients are.
+            round_index: from 0.
+            watch: counts the time that training and waiting take.
+        """
+        for arrays in [*memories.values(), *(task.order.payload for task in tasks)]:
+            read_only(arrays.values())
+        self._tasks = {task.client: task for task in tasks}
+        self._models = models
+        self._memories = memories
+        self._pool = pool
+        self._round_index = round_index
+        self._watch = watch
+        self._replies: dict[int, Reply] = {}
+        self.trained: list[TrainReport] = []
+        """The reports of the clients that this run trained itself."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the round."""
+
+    @property
+    def num_reached(self) -> int:
+        """How many clients train in this round, in whatever run."""
+        return len(self._tasks)
+
+    @property
+    def computed_by(self) -> str | None:
+        """The run whose results were taken; None if this run trained."""
+        return None
+
+    @property
+    def saved_seconds(self) -> float:
+        """What the results taken from other runs would have cost this one."""
+        return 0.0
+
+    def reports(self) -> list[TrainReport]:
+        """Return the clients' reports, in the order of the tasks."""
+        self._train(list(self._tasks))
+        return [self._replies[client].report for client in self._tasks]
+
+    def fetch(self, clients: Sequence[int], output: str = UPDATE) -> list[NDArray[Any]]:
+        """Return the updates of clients, or another output of their replies."""
+        self._train(clients)
+        replies = [self._replies[client] for client in clients]
+        return [reply.update if output == UPDATE else reply.outputs[output] for reply in replies]
+
+    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+        """Compute statistics."""
+        return compute(list(wanted))
+
+    def memories(self) -> dict[int, Memory]:
+        """Return what clients with a usable update are to remember; `reports` comes first."""
+        return {
+            client: reply.memory
+            for client, reply in self._replies.items()
+            if reply.memory and reply.report.usable
+        }
+
+    def test(self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]) -> Evaluations:
+        """Test served models: each client on its part of the server's images, `testing` on their own too.
+
+        `memories` are those after this round, for models that are adapted before their test.
+        """
+        tasks = [
+            EvaluateTask(
+                client,
+                int(place) if client in testing else None,
+                served.adaptation,
+                self._round_index,
+                served.choose_on if client in served.choosing else None,
+                served.choose_by,
+            )
+            for client, place in enumerate(served.model_K)
+        ]
+        return _summed(self._pool.evaluate(tasks, served.models, memories))
+
+    def _train(self, clients: Sequence[int]) -> None:
+        """Train those of `clients` that have not been trained in this round."""
+        tasks = [self._tasks[client] for client in clients if client not in self._replies]
+        if not tasks:
+            return
+        with self._watch.train():
+            replies = self._pool.train(tasks, self._models, self._memories)
+        for reply in replies:
+            read_only([reply.update, *reply.outputs.values(), *reply.memory.values()])
+        self._replies |= {reply.report.client: reply for reply in replies}
+        self.trained += [reply.report for reply in replies]
+
+
+def _summed(reports: Sequence[EvaluateReport]) -> Evaluations:
+    """Return the tests, the parts of the server's set added up by client."""
+    parts = zip(*(report.server_parts for report in reports), strict=True)
+    own = {report.client: report.own for report in reports if report.own is not None}
+    chosen = {report.client: report.chosen for report in reports if report.chosen is not None}
+    return Evaluations(own, [reduce(add, each) for each in parts], chosen)

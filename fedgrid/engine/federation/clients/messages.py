@@ -1,0 +1,195 @@
+"""What travels between the server and its clients in a round. Plain data, cheap to send.
+
+Shapes: P entries of a state vector, of which W are parameters.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Payload
+from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.engine.federation.clients.peak_memory import PeakMemory
+from fedgrid.engine.federation.data.images import HeldImages, ImageSet, ImageView
+from fedgrid.engine.federation.data.pixel_statistics import PixelStatistics
+from fedgrid.engine.federation.training.confusion import Counts
+from fedgrid.engine.federation.training.settings import LocalTraining
+from fedgrid.engine.federation.uplink.steps import Uplink
+
+Memory = Mapping[str, NDArray[Any]]
+"""What a client is handed again in its next round, by name: the optimizer's state, a rule's arrays."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a client holds once its data have changed."""
+
+    round_index: int
+    """The first round, from 0, in which it does."""
+    group: int
+    """Its new hidden group, from 0."""
+    train: HeldImages
+    test: HeldImages
+
+
+@dataclass(frozen=True)
+class ClientData:
+    """What one client holds."""
+
+    client: int
+    train: HeldImages
+    test: HeldImages
+    moved: Moved | None = None
+    """What it holds after it has moved to another hidden group; None: it never does."""
+    factor: float = 1.0
+    """By what it multiplies the update that it sends; of honest clients 1."""
+    fault: str = ""
+    """How it attacks the training, for the records; of honest clients nothing."""
+
+    def at(self, round_index: int) -> tuple[HeldImages, HeldImages]:
+        """Return the training and test images that it holds in a round, from 0."""
+        held = self if self.moved is None or round_index < self.moved.round_index else self.moved
+        return held.train, held.test
+
+    def copied(self) -> "ClientData":
+        """Return the same with images of its own, to be sent elsewhere without those of other clients."""
+        moved = self.moved and replace(
+            self.moved, train=_copied(self.moved.train), test=_copied(self.moved.test)
+        )
+        return replace(self, train=_copied(self.train), test=_copied(self.test), moved=moved)
+
+
+def _copied(held: HeldImages) -> ImageSet:
+    return held.copied() if isinstance(held, ImageView) else held
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What clients need to know before a run. All of it is part of the round cache's key."""
+
+    model: str
+    """A key of `federation.models.registry.MODELS`."""
+    num_classes: int
+    """L, of the whole data set."""
+    training: LocalTraining
+    seed: int
+    clients: tuple[ClientData, ...]
+    server_set: ImageSet
+    """The server's test set."""
+    server_parts: Mapping[int, slice]
+    """Client -> its part of the server's test set, for testing served models together."""
+    reference_set: ImageSet | None = None
+    """The server's reference images; in no test set."""
+    uplink: Uplink = ()
+    """What happens to an update before it is sent."""
+    normalised_by: PixelStatistics | None = None
+    """Statistics of the pool, by which models normalise their images; None: they do not."""
+    plugins: tuple[str, ...] = ()
+    """Digests of those that the run names: a client may need its model or local rule from them."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a client has said about its data (`Message`)."""
+
+    payload: Payload
+    seconds: float
+    """Wall-clock time of encoding and describing its images; goes to the timings only."""
+
+
+@dataclass(frozen=True)
+class TrainTask:
+    """One client's training in one round."""
+
+    order: Order
+    round_index: int
+    evaluate: bool
+    """Whether the locally trained model is tested on the client's own test set."""
+    local_server: bool = False
+    """Whether it is tested on the server's whole test set."""
+    untrained: bool = False
+    """Whether the model before its training takes that test, as in the authors' first round."""
+
+    @property
+    def client(self) -> int:
+        """The client that trains."""
+        return self.order.client
+
+
+@dataclass(frozen=True)
+class TrainReport:
+    """The numbers of a client's training."""
+
+    client: int
+    chosen: int
+    """Position of the model it trained."""
+    train_loss: float
+    """Running mean cross-entropy of the last local epoch (as the model changes)."""
+    train_accuracy: float
+    """Running accuracy of the last local epoch."""
+    update_norm: float
+    """Euclidean norm of the update over the whole state, as it was sent."""
+    usable: bool
+    """Whether every entry of the update, and its squared norm in float32, is finite."""
+    local: Counts | None
+    """The locally trained model on the client's own test set."""
+    local_server: Counts | None
+    """The locally trained model, or the one before (`TrainTask.untrained`), on the server's test set."""
+    seconds: float
+    """Wall-clock time of training and testing; goes to the timings only."""
+    peak_memory: PeakMemory
+    """Of the process that trained; goes to the timings only, too."""
+    checksum: int = 0
+    """CRC-32 of the update: whether a client that trains again, on a GPU say, gets the same bits."""
+    images: int = 0
+    """Images that it trained on."""
+    steps: int = 0
+    """Optimizer steps that it took."""
+    bytes_up: int = 0
+    """Size of what it sent, as the uplink encodes it: the update and the rule's outputs."""
+    epoch_seconds: float = 0.0
+    """Wall-clock time of an epoch of its training, without tests; goes to the timings only."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What comes back from one client's training."""
+
+    report: TrainReport
+    update: Vector
+    """Model after minus model before, as the server gets it, shape (P,); with Ray a read-only view of the
+    object store."""
+    outputs: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """The arrays named in `Order.outputs`."""
+    memory: Memory = field(default_factory=dict)
+    """For the client's next round; empty if it remembers nothing."""
+
+
+@dataclass(frozen=True)
+class EvaluateTask:
+    """Test served models at one client."""
+
+    client: int
+    own: int | None
+    """Position of the client's own model; None: it is not tested on the client's own test set."""
+    adaptation: Adaptation | None = None
+    """What the client does to its own model before it tests that on its own test set."""
+    round_index: int = 0
+    choose_on: ChooseOn | None = None
+    """What the client chooses its own model on, out of all; None: its own is `own`."""
+    choose_by: ChooseBy = "loss"
+
+
+@dataclass(frozen=True)
+class EvaluateReport:
+    """The served models, as one client tests them."""
+
+    client: int
+    own: Counts | None
+    """Its own model, adapted if asked, on its own test set."""
+    server_parts: tuple[Counts, ...]
+    """Every model on this client's part of the server's test set (the parts tile that set)."""
+    chosen: int | None = None
+    """Position of its own model, if it was to choose one."""

@@ -1,0 +1,118 @@
+"""Which clients train at once (`training.stacked`), and the workspace in which they do.
+
+Client c is in stack c // S, slot c % S, whoever else takes part: so its bits are the same in every process.
+
+Shapes: S slots of a stack, P entries of a state vector.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from torch import nn
+
+from fedgrid.algorithms.contract.local_rule import PLAIN
+from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.engine.federation.clients.device_sets import DeviceSet
+from fedgrid.engine.federation.clients.messages import Memory, Setup, TrainTask
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.models.initialisation import blank
+from fedgrid.engine.federation.models.mixed_precision import MixedPrecision
+from fedgrid.engine.federation.models.normalisation import Normalised
+from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.training.confusion import Counts
+from fedgrid.engine.federation.training.local import NOTHING, LocalResult
+from fedgrid.engine.federation.training.own_draws import draws
+from fedgrid.engine.federation.training.stacked import Member, Stack, train_together
+
+
+def module_of(setup: Setup, device: str) -> nn.Module:
+    """Return a run's model on a torch device, its weights not initialised.
+
+    Raises:
+        ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
+    """
+    _, channels, height, width = setup.server_set.images.shape
+    shape = channels, height, width
+    setup.training.check_size(shape)
+    module = blank(setup.model, shape, setup.num_classes).to(device)
+    if (by := setup.normalised_by) is not None:
+        module = Normalised(module, by.means, by.deviations, device)
+    if setup.training.precision == "bfloat16":
+        module = MixedPrecision(module, device)
+    return module
+
+
+def tasks_by_stack(tasks: Sequence[TrainTask], num_slots: int) -> list[list[TrainTask]]:
+    """Return the tasks of each stack, in the order in which the stacks' first tasks come."""
+    stacks: dict[int, list[TrainTask]] = {}
+    for task in tasks:
+        stacks.setdefault(task.client // num_slots, []).append(task)
+    return list(stacks.values())
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A client's turn in a round, up to its training."""
+
+    held: DeviceSet
+    """What it trains on."""
+    chosen: int
+    """Position of the model that it trains."""
+    on_server: Counts | None
+    """That model on the server's test set, if it is tested before its training."""
+    seconds: float
+
+
+class StackTraining:
+    """Trains the clients of one process by stacks."""
+
+    def __init__(self, setup: Setup, device: str) -> None:
+        self._setup = setup
+        self._stack = Stack(module_of(setup, device), setup.training.stacked)
+
+    def train(
+        self,
+        tasks: Sequence[TrainTask],
+        turns: Sequence[Turn],
+        models: Sequence[Vector],
+        memories: Mapping[int, Memory],
+    ) -> tuple[list[LocalResult], float]:
+        """Train the clients of one stack, each from one of `models`, shape (P,), on its own images.
+
+        Returns:
+            The results in the order of the tasks, and a client's share of the seconds.
+
+        Raises:
+            ConfigError: a client is to train by a rule.
+        """
+        slots = [task.client % self._stack.num_slots for task in tasks]
+        members = {}
+        for slot, task, turn in zip(slots, tasks, turns, strict=True):
+            if task.order.rule != PLAIN:
+                raise ConfigError(self._setup.training.not_stacked)
+            rng = generator(self._setup.seed, "batches", client=task.client, round_index=task.round_index)
+            members[slot] = Member(
+                models[turn.chosen],
+                turn.held.images,
+                turn.held.labels,
+                rng,
+                memories.get(task.client, NOTHING),
+            )
+        begun = perf_counter()
+        results = train_together(self._stack, members, self._setup.training)
+        return [results[slot] for slot in slots], (perf_counter() - begun) / len(tasks)
+
+
+def stacks_of(setup: Setup, device: str) -> StackTraining | None:
+    """Return where clients train by stacks; None if they train one after the other.
+
+    So do those of a model that draws random numbers itself: `vmap` would draw others than for a client alone.
+    """
+    if setup.training.stacked == 1:
+        return None
+    _, channels, height, width = setup.server_set.images.shape
+    shape = channels, height, width
+    return (
+        None if draws(blank(setup.model, shape, setup.num_classes), shape) else StackTraining(setup, device)
+    )

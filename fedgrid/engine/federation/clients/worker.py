@@ -1,0 +1,300 @@
+"""The worker: the clients of one process, their data on one device, and one module that they share in turn.
+
+A worker keeps nothing that a round depends on: the same tasks give the same bits in every process, whatever
+was trained there before.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from math import sqrt
+from time import perf_counter
+from types import MappingProxyType
+from zlib import crc32
+
+import numpy as np
+
+from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message
+from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.engine.federation.clients.allocator import keep_freed_memory
+from fedgrid.engine.federation.clients.device_sets import DeviceSet, Holdings
+from fedgrid.engine.federation.clients.messages import (
+    Described,
+    EvaluateReport,
+    EvaluateTask,
+    Memory,
+    Reply,
+    Setup,
+    TrainReport,
+    TrainTask,
+)
+from fedgrid.engine.federation.clients.numerics import fixed_numerics
+from fedgrid.engine.federation.clients.peak_memory import own_peak
+from fedgrid.engine.federation.clients.stacks import StackTraining, Turn, module_of, stacks_of, tasks_by_stack
+from fedgrid.engine.federation.encoders.encoder import Codec, Encoder
+from fedgrid.engine.federation.errors import of_client
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, squared_norm
+from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.training import choice, evaluation, local
+from fedgrid.engine.federation.training.confusion import Counts
+from fedgrid.engine.federation.uplink.replies import send_reply
+
+
+class ClientWorker:
+    """Trains and tests the clients it holds, one after the other."""
+
+    def __init__(self, setup: Setup, device: str = "cpu") -> None:
+        """Put the data of the setup's clients and the server's images on a torch device.
+
+        Raises:
+            ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
+        """
+        keep_freed_memory()
+        self._flat = FlatModule(module_of(setup, device))
+        self._stacks = stacks_of(setup, device)
+        self._setup, self._device, self._holdings = setup, device, Holdings(setup, device)
+        self._factors = {data.client: data.factor for data in setup.clients}
+        self._server_set = DeviceSet.of(setup.server_set, device)
+        self._server_parts = {
+            data.client: self._server_set.part(setup.server_parts[data.client]) for data in setup.clients
+        }
+
+    def train(
+        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+    ) -> list[Reply]:
+        """Train the client of each task from one of `models`, each of shape (P,), which are only read.
+
+        `memories` holds, by client, what its last training left for this one.
+
+        Raises:
+            RunError: if a client's training fails; names client, round and cause.
+        """
+        untrained: dict[int, Counts] = {}
+        with self._fixed():
+            if self._stacks is not None:
+                by_client = self._train_stacks(self._stacks, tasks, models, memories, untrained)
+                return [by_client[task.client] for task in tasks]
+            return [self._train(task, models, memories.get(task.client, {}), untrained) for task in tasks]
+
+    def evaluate(
+        self,
+        tasks: Sequence[EvaluateTask],
+        models: Sequence[Vector],
+        memories: Mapping[int, Memory] = MappingProxyType({}),
+    ) -> list[EvaluateReport]:
+        """Test, for each task, the client's own model on its test set and every model on its server part.
+
+        Clients with one test set and one model in common share the test of it.
+        """
+        own: dict[int, Counts] = {}
+        parts: dict[int, list[Counts]] = {task.client: [] for task in tasks}
+        chosen: dict[int, int] = {}
+        with self._fixed():
+            tasks = [self._placed(task, models, chosen) for task in tasks]
+            for position, model in enumerate(models):
+                self._flat.write(model)
+                tested: dict[int, Counts] = {}
+                for task in tasks:
+                    parts[task.client].append(self._test(self._server_parts[task.client]))
+                    if task.own == position and task.adaptation is None:
+                        own[task.client] = self._test_own(task, tested)
+            for task in tasks:
+                if task.adaptation is not None and task.own is not None:
+                    with of_client(task.client, task.round_index):
+                        own[task.client] = self._test_adapted(task, models, memories.get(task.client, {}))
+        return [
+            EvaluateReport(
+                task.client, own.get(task.client), tuple(parts[task.client]), chosen.get(task.client)
+            )
+            for task in tasks
+        ]
+
+    def describe(
+        self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
+    ) -> list[Described]:
+        """Return what each client says about its training images, or about their codes."""
+        codec, described = encoder and Codec(encoder, self._device), []
+        for client in clients:
+            held = self._holdings.train(client, message.round_index)
+            when = {"round_index": message.round_index} if message.draws_anew else {}
+            rng, started = generator(self._setup.seed, "message", client=client, **when), perf_counter()
+            by = f"{type(message).__name__}.describe"
+            with self._fixed(), of_client(client, None), held.only_read(by):
+                images = codec.encode_classes(held.images, held.labels) if codec else held.images
+                payload = message.describe(images, held.labels, self._setup.num_classes, rng)
+            described.append(Described(payload, perf_counter() - started))
+        return described
+
+    def _train(
+        self, task: TrainTask, models: Sequence[Vector], memory: Memory, untrained: dict[int, Counts]
+    ) -> Reply:
+        with of_client(task.client, task.round_index):
+            turn, started = self._begin(task, models, untrained), perf_counter()
+            reference = self._holdings.reference
+            result = local.train(
+                self._flat,
+                models[turn.chosen],
+                turn.held.images,
+                turn.held.labels,
+                self._setup.training,
+                generator(self._setup.seed, "batches", client=task.client, round_index=task.round_index),
+                memory,
+                rule=task.order.rule,
+                payload=task.order.payload,
+                reference=None if reference is None else reference.images,
+            )
+            local.check_names(task.order.rule, result)
+            return self._reply(task, models, memory, turn, result, perf_counter() - started)
+
+    def _train_stacks(
+        self,
+        stacks: StackTraining,
+        tasks: Sequence[TrainTask],
+        models: Sequence[Vector],
+        memories: Mapping[int, Memory],
+        untrained: dict[int, Counts],
+    ) -> dict[int, Reply]:
+        replies = {}
+        for together in tasks_by_stack(tasks, self._setup.training.stacked):
+            with of_client(together[0].client, together[0].round_index):
+                turns = [self._begin(task, models, untrained) for task in together]
+                results, seconds = stacks.train(together, turns, models, memories)
+            for task, turn, result in zip(together, turns, results, strict=True):
+                with of_client(task.client, task.round_index):
+                    self._flat.write(result.model)
+                    memory = memories.get(task.client, {})
+                    replies[task.client] = self._reply(task, models, memory, turn, result, seconds)
+        return replies
+
+    def _begin(self, task: TrainTask, models: Sequence[Vector], untrained: dict[int, Counts]) -> Turn:
+        """Choose the client's model, and test it if it is to be tested before its training.
+
+        `untrained` keeps those tests by the models' positions: clients that begin alike share one.
+        """
+        started = perf_counter()
+        held, chosen = self._holdings.train(task.client, task.round_index), self._choose(task, models)
+        if task.untrained and chosen not in untrained:
+            untrained[chosen] = self._test_of(models[chosen], self._server_set)
+        on_server = untrained[chosen] if task.untrained else None
+        return Turn(held, chosen, on_server, perf_counter() - started)
+
+    def _reply(
+        self,
+        task: TrainTask,
+        models: Sequence[Vector],
+        memory: Memory,
+        turn: Turn,
+        result: local.LocalResult,
+        train_seconds: float,
+    ) -> Reply:
+        """Return what a client sends after its training, whose model is in the workspace."""
+        started, order, on_server = perf_counter(), task.order, turn.on_server
+        trained = np.subtract(result.model, models[turn.chosen], out=result.model)
+        is_finite = not order.rule.personal or bool(np.isfinite(trained).all())
+        sent = send_reply(
+            trained,
+            result.outputs,
+            order.rule,
+            memory,
+            self._setup.uplink,
+            len(self._flat.weights),
+            self._setup.seed,
+            client=task.client,
+            round_index=task.round_index,
+        )
+        if (factor := self._factors[task.client]) != 1:
+            sent = replace(sent, update=sent.update * np.float32(factor))
+        squared = squared_norm(sent.update)
+        report = TrainReport(
+            client=task.client,
+            chosen=turn.chosen,
+            train_loss=result.losses[-1],
+            train_accuracy=result.accuracies[-1],
+            update_norm=sqrt(squared),
+            usable=is_finite and squared <= float(np.finfo(np.float32).max),
+            local=self._test(self._holdings.test(task.client, task.round_index)) if task.evaluate else None,
+            local_server=self._test(self._server_set) if task.local_server and not on_server else on_server,
+            seconds=turn.seconds + train_seconds + perf_counter() - started,
+            peak_memory=own_peak(),
+            checksum=crc32(sent.update.data),
+            images=len(turn.held.labels),
+            steps=result.steps,
+            bytes_up=sent.num_bytes,
+            epoch_seconds=train_seconds / self._setup.training.local_epochs,
+        )
+        inferred = {PREDICTIONS: self._infer(models[turn.chosen] + sent.update)} if order.infer else {}
+        return Reply(report, sent.update, {**sent.outputs, **inferred}, {**result.memory, **sent.residuals})
+
+    def _infer(self, model: Vector) -> np.ndarray:
+        """Return the predictions of a model on the server's reference images."""
+        reference = self._holdings.reference
+        assert reference is not None, "there are no reference images: set split.reference_images"
+        self._flat.write(model)
+        return evaluation.predict(self._flat.module, reference.images)
+
+    def _test_own(self, task: EvaluateTask, tested: dict[int, Counts]) -> Counts:
+        """Test the loaded model on the client's own test set; `tested` has what it gave on each set."""
+        at = task.client, task.round_index
+        number = self._holdings.test_number(*at)
+        if number not in tested:
+            tested[number] = self._test(self._holdings.test(*at))
+        return tested[number]
+
+    def _test_adapted(self, task: EvaluateTask, models: Sequence[Vector], memory: Memory) -> Counts:
+        """Adapt the client's model on its training images, then test it on its test set."""
+        assert task.adaptation is not None
+        assert task.own is not None
+        held = self._holdings.train(task.client, task.round_index)
+        at = {"client": task.client, "round_index": task.round_index}
+        local.train(
+            self._flat,
+            models[task.own],
+            held.images,
+            held.labels,
+            self._setup.training,
+            generator(self._setup.seed, "adaptation", **at),
+            memory,
+            rule=task.adaptation.rule,
+            payload=task.adaptation.payload,
+            max_steps=task.adaptation.steps,
+        )
+        return self._test(self._holdings.test(task.client, task.round_index))
+
+    def _choose(self, task: TrainTask, models: Sequence[Vector]) -> int:
+        """Return the position of the model that a client trains."""
+        order = task.order
+        return self._best(task, models, order.candidates, order.choose_on, order.choose_by)
+
+    def _placed(self, task: EvaluateTask, models: Sequence[Vector], chosen: dict[int, int]) -> EvaluateTask:
+        """Return a task in which the client has chosen its own model, if it is to; note which in `chosen`."""
+        if task.own is None or task.choose_on is None:
+            return task
+        with of_client(task.client, task.round_index):
+            own = self._best(task, models, range(len(models)), task.choose_on, task.choose_by)
+        chosen[task.client] = own
+        return replace(task, own=own)
+
+    def _best(
+        self,
+        task: TrainTask | EvaluateTask,
+        models: Sequence[Vector],
+        candidates: Sequence[int],
+        on: ChooseOn,
+        by: ChooseBy,
+    ) -> int:
+        if len(candidates) == 1:
+            return candidates[0]
+        held = self._holdings.chosen_on(task.client, task.round_index, on)
+        return choice.best(candidates, lambda place: self._test_of(models[place], held), by)
+
+    def _fixed(self) -> AbstractContextManager[None]:
+        return fixed_numerics(self._setup.training.tf32)
+
+    def _test_of(self, model: Vector, held: DeviceSet) -> Counts:
+        self._flat.write(model)
+        return self._test(held)
+
+    def _test(self, held: DeviceSet) -> Counts:
+        return evaluation.test(
+            self._flat.module, held.images, held.labels, self._setup.num_classes, evaluation.TEST_BATCH
+        )

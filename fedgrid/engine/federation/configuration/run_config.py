@@ -1,0 +1,174 @@
+"""The complete configuration of a run; the hash of its canonical JSON is the run's id."""
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from hashlib import sha256
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from fedgrid.algorithms.contract.section import PositiveInt, Section
+from fedgrid.engine.federation.data import names
+from fedgrid.engine.federation.disturbances.drift import Move, problem_with
+from fedgrid.engine.federation.disturbances.faults import Faults
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.federation.partition.scenarios import Scenario, scenario_of, seed_text
+from fedgrid.engine.federation.partition.settings import Split
+from fedgrid.engine.federation.seeds import root_seed
+from fedgrid.engine.federation.training.settings import Evaluation, Training
+from fedgrid.engine.federation.uplink.privacy import Privacy
+from fedgrid.engine.federation.uplink.steps import Uplink
+
+PLUGINS = "plugin_digests"
+"""The key of a run that `complete` fills in; no file may set it."""
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class RunConfig(Section):
+    """Everything that a run's numbers depend on, and nothing else (not where it runs, nor how fast)."""
+
+    dataset: str
+    """One of `fedgrid data`, or the user's own images by their content (`runtime.data.own_images`)."""
+    clients: PositiveInt
+    """Number of federated clients."""
+    algorithm: dict[str, Any]
+    """`name`, one of `fedgrid algorithms`, and all of its settings."""
+    seed: Annotated[int, Field(ge=0, strict=True)]
+    """Of everything random in the run."""
+    model: str
+    """One of `fedgrid models`."""
+    training: Training
+    split: Split = Split()
+    evaluation: Evaluation = Evaluation()
+    participation: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the present clients that is sampled in each round; at least one client."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Probability that a sampled client sends no reply (injected faults)."""
+    joins: dict[Annotated[int, Field(ge=0)], PositiveInt] = {}
+    """Newcomers: client -> the first round, from 1, in which it is present."""
+    plugin_digests: tuple[Digest, ...] = ()
+    """Of the plugins that the algorithm, its clusterer and the model come from, sorted. Their code is part of
+    what the run's numbers depend on, so a changed plugin makes another run."""
+
+    uplink: Uplink = ()
+    """What happens to an update between client and server, in this order, as in `[{clip: 1.0}]`."""
+    privacy: Privacy = Privacy()
+    """What an epsilon means, and the server's noise."""
+
+    weights: Literal["none", "images", "batches"] = "none"
+    """Weight of a client in the server's means: `none`, all are equal, as in OCFL; the `images` it trains on,
+    as in FedAvg; the `batches` it trains on, one a local step. Of every mean of clients that a server takes,
+    and of the mean norm in SCL's test; distances have no weights."""
+
+    faults: Faults = Faults()
+    """Clients that attack the training, as in `{label_flip: [3], sign_flip: [7], scale: {9: 10}}`."""
+
+    drift: dict[Annotated[int, Field(ge=0)], Move] = {}
+    """Clients whose data move to another hidden group, as in `{3: {round: 25, to: 2}}`."""
+
+    omitted_defaults = ("participation", "dropout", "joins", "uplink", "privacy", PLUGINS, "faults", "drift")
+
+    @field_validator("joins")
+    @classmethod
+    def _joins_are_possible(cls, joins: dict[int, int], before: ValidationInfo) -> dict[int, int]:
+        if not {"clients", "training"} <= set(before.data):  # They are refused already.
+            return joins
+        clients, rounds = before.data["clients"], before.data["training"].rounds
+        for client, number in joins.items():
+            if client >= clients:
+                raise ValueError(f"client {client} does not exist, the last one is {clients - 1}")
+            if number > rounds:
+                raise ValueError(f"client {client} joins in round {number}, but the last one is {rounds}")
+        if len(joins) == clients and min(joins.values()) > 1:
+            raise ValueError("no client is present in round 1")
+        return joins
+
+    @field_validator("faults")
+    @classmethod
+    def _faults_are_possible(cls, faults: Faults, before: ValidationInfo) -> Faults:
+        if "clients" in before.data and (problem := faults.problem(before.data["clients"])):
+            raise ValueError(problem)
+        return faults
+
+    @field_validator("drift")
+    @classmethod
+    def _drift_is_possible(cls, drift: dict[int, Move], before: ValidationInfo) -> dict[int, Move]:
+        found = before.data
+        if drift and {"dataset", "clients", "split", "training", "joins"} <= set(found):
+            scenario = scenario_of(found["dataset"], found["split"].kind, found["clients"])
+            problem = problem_with(drift, scenario, found["split"], found["training"].rounds, found["joins"])
+            if problem:
+                raise ValueError(problem)
+        return drift
+
+    @cached_property
+    def run_id(self) -> str:
+        """Id of this configuration, and of what its numbers mean: twelve hexadecimal digits."""
+        return id_of(canonical(self.written()))
+
+    @property
+    def scenario(self) -> str:
+        """Data set, number of clients and split, as in `mnist-15-overlapping-imbalanced`."""
+        return f"{self.short_dataset}-{self.clients}-{self.split.kind}"
+
+    @property
+    def split_scenario(self) -> Scenario:
+        """The scenario as the kinds of scenarios know it."""
+        return scenario_of(self.dataset, self.split.kind, self.clients)
+
+    @property
+    def short_dataset(self) -> str:
+        """Name of the data set without a path: `mnist`, `folder_cats`; two folders may have the same."""
+        return names.short_name(self.dataset)
+
+    @property
+    def own_images(self) -> tuple[str, ...]:
+        """What the user's own images are called that the run needs; empty without any."""
+        return tuple(names.names_in({"dataset": self.dataset, "algorithm": self.algorithm}))
+
+    @property
+    def root_seed(self) -> int:
+        """Seed of every random number of the run but the split's: one for each scenario and seed.
+
+        Neither the algorithm nor any other setting counts, and of the user's own images only the name of the
+        folder or file: a run is the same wherever they lie.
+        """
+        return root_seed(seed_text(self.short_dataset, self.clients, self.split.kind), self.seed)
+
+    @property
+    def name(self) -> str:
+        """Readable name: `mnist-15-overlapping-imbalanced-ocfl_hdbscan-s0`."""
+        return f"{self.scenario}-{self.algorithm['name'].replace('-', '_')}-s{self.seed}"
+
+    @property
+    def shared_prefix(self) -> str:
+        """Name shared by all runs that differ only in the algorithm, the weights and the number of rounds.
+
+        Such runs have rounds in common: `mnist-15-overlapping-imbalanced-s0-1f3870be274f`.
+        """
+        values = self.written()
+        del values["algorithm"], values["weights"], values["training"]["rounds"]
+        return f"{self.scenario}-s{self.seed}-{id_of(canonical(values))}"
+
+    def written(self) -> dict[str, Any]:
+        """Return the configuration and its format, as in the file `config.json`."""
+        return {"format": FORMAT, **self.model_dump(mode="json")}
+
+    def canonical_json(self) -> str:
+        """Return the configuration as JSON with sorted keys and no spaces."""
+        return canonical(self.model_dump(mode="json"))
+
+
+def canonical(values: Mapping[str, Any]) -> str:
+    """Return values as JSON with sorted keys and no spaces."""
+    return json.dumps(values, sort_keys=True, separators=(",", ":"))
+
+
+def id_of(text: str) -> str:
+    """Return the id of the configuration whose `written` values are `text`, as `canonical` has them."""
+    return sha256(text.encode()).hexdigest()[:12]
+
+
+SETTABLE = tuple(key for key in RunConfig.model_fields if key != PLUGINS)
+"""Keys that a file or an option may set."""

@@ -1,0 +1,222 @@
+"""Images in one npz file with MedMNIST's keys: MedMNIST's own files and the user's.
+
+A file may say which group each image is of, such as its writer: `train_group`, `test_group` and, with val,
+`val_group`, numbers or texts. Groups are numbered from 0 in their order.
+
+Shapes: N images, G groups.
+"""
+
+import lzma
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import repeat
+from math import prod
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib.npyio import NpzFile
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.data.images import (
+    ClassLabels,
+    Groups,
+    Images,
+    ImageSet,
+    Pair,
+    check_is_file,
+    check_memory,
+)
+from fedgrid.engine.federation.data.readers import damaged
+from fedgrid.engine.federation.errors import DataError
+
+Shape = tuple[int, int, int]
+DAMAGE = (
+    *(OSError, ValueError, TypeError, KeyError, EOFError, MemoryError, struct.error),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError),
+)
+"""What numpy and zipfile raise for damaged files. RuntimeError: encrypted, or of unknown compression."""
+
+
+def read_images(path: Path) -> Pair:
+    """Return (pool, server's test set); the pool is train, with val if the file has it."""
+    with _opened(path) as file:
+        parts = [
+            ImageSet(
+                _channels_first(path, f"{part}_images", file[f"{part}_images"]),
+                _labels(path, file, part),
+                groups,
+            )
+            for part, groups in zip(
+                (*_pool_parts(file), "test"), _groups(path, file) or repeat(None), strict=False
+            )
+        ]
+    for part in parts:
+        if part.images.shape[1:] != parts[0].images.shape[1:]:
+            raise DataError(
+                f"{path}: images of different sizes: {parts[0].images.shape[1:]} and {part.images.shape[1:]} "
+                "(channels, height, width); make them one size"
+            )
+        if len(part.images) != len(part.labels):
+            raise DataError(
+                f"{path}: {len(part.labels)} labels for {len(part.images)} images; give each image one label"
+            )
+    *pool, server = parts
+    images, labels = [part.images for part in pool], [part.labels for part in pool]
+    groups = [part.groups for part in pool if part.groups is not None]
+    every_group = np.concatenate(groups) if groups else None
+    # A pool of one part is not copied: it may be most of the memory.
+    every_image = images[0] if len(images) == 1 else np.concatenate(images)
+    return ImageSet(every_image, np.concatenate(labels), every_group), server
+
+
+def facts(path: Path) -> tuple[int, Shape, int, int | None]:
+    """Return (classes, (channels, height, width), pool size, groups) without decompressing the images.
+
+    The number of groups is None if the file has none.
+    """
+    with _opened(path) as file:
+        pool_parts = _pool_parts(file)
+        labels = [_labels(path, file, part) for part in (*pool_parts, "test")]
+        groups = _groups(path, file)
+        with _zip(file).open("train_images.npy") as member:
+            shape = _image_shape(path, "train_images", _header(member)[0])
+    every = np.concatenate(labels)
+    # Classes numbered without gaps have no label beyond the number of images. Without this check a single
+    # wrong label could mean billions of classes.
+    outside = (every < 0) | (every >= len(every))
+    if len(every) == 0 or outside.any():
+        found = f"label {every[outside][0]}" if len(every) else "no label"
+        raise DataError(f"{path}: {found} found; number the classes 0, 1, 2, ... and give each some images")
+    num_groups = None if groups is None else 1 + max(int(part.max()) for part in groups)
+    return int(every.max()) + 1, shape, sum(len(part) for part in labels[:-1]), num_groups
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[NpzFile]:
+    """Open the file and check its keys; convert every error of reading it to a DataError in one line."""
+    check_is_file(path, "an npz file with MedMNIST's keys (folder:PATH names a folder of images)")
+    if path.exists() and not zipfile.is_zipfile(path):
+        raise DataError(
+            f"{path} is not a complete npz file; expected what numpy.savez writes, with "
+            "train_images, train_labels, test_images and test_labels; was it downloaded or copied completely?"
+        )
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, NpzFile):
+                raise ValueError("an npy file")
+            parts = ("train", "val", "test") if "val_images" in file else ("train", "test")
+            keys = [f"{part}_{what}" for part in parts for what in ("images", "labels")]
+            for key in keys:
+                if key not in file:
+                    raise DataError(
+                        f"{path} has no '{key}'; expected train_images, train_labels, test_images and "
+                        "test_labels (val_images and val_labels are optional), "
+                        f"found: {', '.join(file) or 'nothing'}"
+                    )
+            groups = [f"{part}_group" for part in parts if f"{part}_group" in file]
+            check_memory(path, sum(_size(file, key) for key in keys + groups))
+            yield file
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing; expected an npz file with MedMNIST's keys there") from error
+    except DAMAGE as error:
+        raise damaged(path, "it cannot be read as an npz file of plain arrays") from error
+
+
+def _size(file: NpzFile, key: str) -> int:
+    """Return the bytes of an array, as its header says, which must be as many as there are.
+
+    Raises:
+        ValueError: they are not: reading the array would first reserve whatever the header claims.
+    """
+    with _zip(file).open(f"{key}.npy") as member:
+        shape, dtype = _header(member)
+        size = prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or member.tell() + size != _zip(file).getinfo(f"{key}.npy").file_size:
+            raise ValueError(f"{key} has another size than its header says")
+    return size
+
+
+def _zip(file: NpzFile) -> zipfile.ZipFile:
+    assert file.zip is not None, "it is open"
+    return file.zip
+
+
+def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Read an array's shape and type."""
+    if np.lib.format.read_magic(member) == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+    else:
+        shape, _, dtype = np.lib.format.read_array_header_2_0(member)
+    return shape, dtype
+
+
+def _pool_parts(file: NpzFile) -> tuple[str, ...]:
+    return ("train", "val") if "val_images" in file else ("train",)
+
+
+def _image_shape(path: Path, key: str, shape: tuple[int, ...]) -> Shape:
+    """Return (channels, height, width) of images stored as an array of `shape`."""
+    if len(shape) == 3:
+        return 1, shape[1], shape[2]
+    if len(shape) == 4 and shape[3] in (1, 3):
+        return shape[3], shape[1], shape[2]
+    raise DataError(
+        f"{path}: {key} of shape {shape} are not images of one size; "
+        "expected (images, height, width) or (images, height, width, 1 or 3)"
+    )
+
+
+def _channels_first(path: Path, key: str, images: NDArray[np.generic]) -> Images:
+    """Return stored images as uint8 of shape (N, channels, height, width)."""
+    if images.dtype != np.uint8:
+        raise DataError(f"{path}: {key} is {images.dtype}; save images as uint8, 0 to 255")
+    channels, height, width = _image_shape(path, key, images.shape)
+    by_pixel = images.reshape(len(images), height, width, channels)
+    return np.ascontiguousarray(by_pixel.transpose(0, 3, 1, 2), np.uint8)
+
+
+def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
+    """Return labels of shape (N,) or (N, 1) as int64 of shape (N,)."""
+    labels = file[f"{part}_labels"]
+    if not np.issubdtype(labels.dtype, np.integer) or labels.shape not in ((len(labels),), (len(labels), 1)):
+        raise DataError(
+            f"{path}: {part}_labels is {labels.dtype} of shape {labels.shape}; "
+            "expected one whole number an image, shape (images,) or (images, 1)"
+        )
+    return labels.reshape(-1).astype(np.int64)
+
+
+def _groups(path: Path, file: NpzFile) -> list[Groups] | None:
+    """Return the group of each image, from 0, for the parts of the pool and the test part; None without any.
+
+    Raises:
+        DataError: only some parts have groups, they are not one an image, or one has test images alone.
+    """
+    parts = (*_pool_parts(file), "test")
+    keys = [f"{part}_group" for part in parts]
+    if not any(key in file for key in keys):
+        return None
+    for part, key in zip(parts, keys, strict=True):
+        if key not in file:
+            raise DataError(f"{path} has no '{key}'; give each image a group: {', '.join(keys)}, or none")
+        given = file[key]
+        if given.dtype.kind not in "iuU" or given.shape != (len(file[f"{part}_labels"]),):
+            raise DataError(
+                f"{path}: {key} is {given.dtype} of shape {given.shape}; expected a whole number or a text "
+                "an image, shape (images,)"
+            )
+    given_P = [file[key] for key in keys]
+    names, of_pool = np.unique(np.concatenate(given_P[:-1]), return_inverse=True)
+    of_test = np.searchsorted(names, given_P[-1]).clip(max=len(names) - 1)
+    unseen = names[of_test] != given_P[-1]
+    if unseen.any():
+        raise DataError(
+            f"{path}: group '{given_P[-1][unseen][0]}' of test_group has no training images; remove its test "
+            "images"
+        )
+    stops = np.cumsum([len(given) for given in given_P[:-2]])
+    return [*np.split(of_pool.astype(np.int64), stops), of_test.astype(np.int64)]

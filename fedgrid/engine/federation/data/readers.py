@@ -1,0 +1,132 @@
+"""Readers of the published data sets' files; each returns (pool, server's test set).
+
+A reader raises a DataError for a file that is missing or damaged. `datasets.load` checks that the images are
+the expected ones.
+
+Shapes: N images.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.data.images import ImageSet, Pair
+from fedgrid.engine.federation.errors import DataError
+
+MNIST_FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+CIFAR10_FILES = (*(f"data_batch_{batch}" for batch in range(1, 6)), "test_batch", "batches.meta")
+CIFAR100_FILES = ("train", "test", "meta")
+SVHN_FILES = ("train_32x32.mat", "test_32x32.mat")
+
+
+def digits(_: Path) -> Pair:
+    """Return scikit-learn's 1797 digits of 8x8 pixels, grey values 0..16 stretched to 0..255.
+
+    They have no official test set: every fifth image of each class, in scikit-learn's order, is used.
+    """
+    rows = _digits_of_sklearn()
+    images = np.rint(rows[:, :-1].reshape(-1, 1, 8, 8) * (255 / 16)).astype(np.uint8)
+    every = ImageSet(images, rows[:, -1].astype(np.int64))
+    is_test = np.zeros(len(every), bool)
+    for label in range(10):
+        is_test[np.flatnonzero(every.labels == label)[4::5]] = True
+    return every.take(np.flatnonzero(~is_test)), every.take(np.flatnonzero(is_test))
+
+
+def _digits_of_sklearn() -> NDArray[np.float64]:
+    """Return a row an image, its 64 pixels and its class, from the file that `load_digits` reads.
+
+    To import `sklearn.datasets` takes a second and a half; it is imported if the file lies elsewhere.
+    """
+    spec = find_spec("sklearn")
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
+        if file.is_file():
+            return np.loadtxt(file, delimiter=",")
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    return np.column_stack([bunch.data, bunch.target])
+
+
+def mnist(raw: Path) -> Pair:
+    """Read the four uncompressed idx files of MNIST or Fashion-MNIST in the folder `raw`."""
+    train_images, train_labels, test_images, test_labels = (raw / name for name in MNIST_FILES)
+    return (_idx_pair(train_images, train_labels), _idx_pair(test_images, test_labels))
+
+
+def svhn(folder: Path) -> Pair:
+    """Read the two Matlab files of SVHN, cropped digits; none is opened before its checksum is verified."""
+    from torchvision.datasets import SVHN
+
+    parts = ("train", "test")
+    for part in parts:
+        _, name, md5 = SVHN.split_list[part]
+        _check_md5(folder / name, md5)
+    pool, server = (
+        ImageSet(np.ascontiguousarray(held.data), np.asarray(held.labels, np.int64))
+        for held in (SVHN(folder, split=part) for part in parts)
+    )
+    return pool, server
+
+
+def cifar(name: str, data_dir: Path) -> Pair:
+    """Read torchvision's CIFAR10, or CIFAR100 with its fine classes.
+
+    The files are pickles: none is opened before its checksum is verified.
+    """
+    # Imported here because it takes seconds that other data sets do not need.
+    kind: Any = getattr(import_module("torchvision.datasets"), name)
+    checksums = [*kind.train_list, *kind.test_list, [kind.meta["filename"], kind.meta["md5"]]]
+    for name, md5 in checksums:
+        _check_md5(data_dir / kind.base_folder / name, md5)
+    parts = (kind(data_dir, train=train) for train in (True, False))
+    pool, server = (
+        ImageSet(np.ascontiguousarray(part.data.transpose(0, 3, 1, 2)), np.array(part.targets, np.int64))
+        for part in parts
+    )
+    return pool, server
+
+
+def _check_md5(file: Path, md5: str) -> None:
+    from torchvision.datasets.utils import check_integrity
+
+    if not check_integrity(file, md5):
+        raise damaged(file, f"its MD5 sum is not {md5}")
+
+
+def damaged(file: Path, reason: str) -> DataError:
+    """Return the error for a damaged file."""
+    return DataError(f"{file} is damaged or incomplete: {reason}; delete it, and copy or download it again")
+
+
+def _idx_pair(images_file: Path, labels_file: Path) -> ImageSet:
+    images, labels = _idx(images_file, 3), _idx(labels_file, 1)
+    if len(images) != len(labels):
+        raise damaged(labels_file, f"{len(labels)} labels for {len(images)} images")
+    return ImageSet(images[:, None], labels.astype(np.int64))
+
+
+def _idx(file: Path, num_dims: int) -> NDArray[np.uint8]:
+    """Read an idx file: bytes 0, 0, 8, number of dimensions; sizes as big-endian int32; the data."""
+    try:
+        data = np.fromfile(file, np.uint8)
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}; expected an idx file there") from error
+    header = 4 * (1 + num_dims)
+    if len(data) < header or data[:4].tolist() != [0, 0, 8, num_dims]:
+        raise damaged(file, f"it does not start like an idx file of bytes in {num_dims} dimensions")
+    shape = data[4:header].view(">u4").tolist()
+    if len(data) != header + prod(shape):
+        raise damaged(file, f"{len(data)} bytes instead of {header + prod(shape)}")
+    return data[header:].reshape(shape)

@@ -1,0 +1,1 @@
+"""Which client gets which images: training, tests, the server's part."""

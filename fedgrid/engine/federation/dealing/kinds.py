@@ -1,0 +1,192 @@
+"""The kinds of split: each deals the images of a pool out to clients by a rule of its own.
+
+A new kind is a module with the members of `SplitKind` and one line in `KINDS`; options of its own are fields
+of `federation.partition.settings.Split`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.federation.partition import dirichlet, label_skew, majority, natural, ocfl
+from fedgrid.engine.federation.partition.groups import check_sizes
+from fedgrid.engine.federation.partition.scenarios import (
+    CENTRALISED,
+    PUBLISHED_SPLITS,
+    Facts,
+    GroupTransform,
+    Pool,
+    Scenario,
+    Transform,
+)
+from fedgrid.engine.federation.partition.settings import Split
+from fedgrid.engine.federation.partition.shifted import (
+    DIMMED,
+    FLIPPED,
+    IID,
+    NOISY,
+    ONE_CLIENT,
+    ROTATED,
+    SWAPPED,
+)
+
+
+class SplitKind(Protocol):
+    """What the module of a kind defines. Shapes: K clients, L classes."""
+
+    OPTIONS: tuple[str, ...]
+    """Fields of `Split` that have an effect on this kind, but not on every kind."""
+    DEFAULTS: Mapping[str, object]
+    """Fields of `Split` whose default differs for this kind."""
+    IMAGES_ARE_SHARED: bool
+    """Whether several clients can hold the same image, so that splits leak unless `test_leakage` is none."""
+    TRANSFORM: Transform | None
+    """What a hidden group does to its clients' images, training and test; None: nothing."""
+
+    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+        """Check that the settings fit one another and the data set.
+
+        Raises:
+            ConfigError: otherwise, with its key.
+        """
+
+    def deal(
+        self,
+        scenario: Scenario,
+        pool: Pool,
+        split: Split,
+        seed: int,
+        rngs_K: Sequence[np.random.Generator],
+    ) -> tuple[list[int], list[Positions]]:
+        """Return each client's hidden group, from 0, and the positions of its images, ascending.
+
+        Args:
+            scenario: one that `check` accepts.
+            pool: the images to deal out.
+            split: settings.
+            seed: the run's seed.
+            rngs_K: a generator per client; the cut into training and test images continues with it.
+
+        Raises:
+            ConfigError: the pool has too few images.
+        """
+
+    def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
+        """Return the expected number of images that all clients hold, with classes of equal size.
+
+        Raises:
+            ConfigError: the pool has too few images.
+        """
+
+
+@runtime_checkable
+class Movable(Protocol):
+    """What a kind defines besides if its clients can move to another hidden group in the middle of a run."""
+
+    def groups(self, scenario: Scenario, split: Split) -> list[int]:
+        """Return each client's hidden group at the start, known without any image."""
+
+    def draw_again(
+        self,
+        scenario: Scenario,
+        pool: Pool,
+        split: Split,
+        seed: int,
+        rng: np.random.Generator,
+        group: int,
+    ) -> Positions | None:
+        """Return the positions of images for a client that moves to a group, ascending.
+
+        None: it keeps its images, and `TRANSFORM` does to them what it does for that group.
+        """
+
+
+KINDS: dict[str, SplitKind] = {
+    **dict.fromkeys(PUBLISHED_SPLITS, ocfl),
+    "majority": majority,
+    "label-skew": label_skew,
+    "dirichlet": dirichlet,
+    "iid": IID,
+    "rotated": ROTATED,
+    "flipped": FLIPPED,
+    "swapped": SWAPPED,
+    "dimmed": DIMMED,
+    "noisy": NOISY,
+    "natural": natural,
+    CENTRALISED: ONE_CLIENT,
+}
+"""Kinds of split by name."""
+ALSO_CALLED = {
+    "overlapping": "overlapping-balanced",
+    "nonoverlapping": "nonoverlapping-balanced",
+    **{f"{name}-balanced": name for name in KINDS if name not in PUBLISHED_SPLITS},
+}
+
+
+def kind_of(split: str) -> SplitKind:
+    """Return a kind by its name.
+
+    Raises:
+        ConfigError: no kind has that name.
+    """
+    if split not in KINDS:
+        raise ConfigError(str(unknown("split", split, KINDS, ALSO_CALLED)), ("split", "kind"))
+    return KINDS[split]
+
+
+def idle_options(split: str) -> list[str]:
+    """Return the fields of `Split` that have no effect on a kind, but on others.
+
+    Raises:
+        ConfigError: no kind has that name.
+    """
+    acting = kind_of(split).OPTIONS
+    every = dict.fromkeys(option for kind in KINDS.values() for option in kind.OPTIONS)
+    return [option for option in every if option not in acting]
+
+
+def transform_of(split: Split, num_classes: int) -> GroupTransform | None:
+    """Return what a hidden group, from 0, does to the images of its clients; None if it does nothing."""
+    transform = kind_of(split.kind).TRANSFORM
+    if transform is None:
+        return None
+    return lambda held, group: transform(held, group, split.num_clusters, num_classes)
+
+
+def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+    """Check that the settings of a split have an effect and fit one another; needs no images.
+
+    Raises:
+        ConfigError: an option of another kind, or settings that do not fit; with its key.
+    """
+    kind = kind_of(scenario.split)
+    for option in idle_options(scenario.split):
+        given = getattr(split, option)
+        if given not in (Split.model_fields[option].get_default(), kind.DEFAULTS.get(option)):
+            owners = ", ".join(name for name, other in KINDS.items() if option in other.OPTIONS)
+            raise ConfigError(
+                f"split.{option} = {given} has no effect with split {scenario.split}, "
+                f"only with: {owners}; leave it out",
+                ("split", option),
+            )
+    _check_tested_on(split)
+    if split.sizes is not None:
+        check_sizes(split.sizes, split.num_clusters, scenario.num_clients)
+    kind.check(scenario, facts, split, seed)
+
+
+def _check_tested_on(split: Split) -> None:
+    """Check that no setting of the clients' own test sets is given where there are none."""
+    if split.tested_on == "own" or split.scored_on == "validation":
+        return
+    for option in ("test_share", "test_leakage"):
+        given = getattr(split, option)
+        if given != Split.model_fields[option].get_default():
+            raise ConfigError(
+                f"split.{option} = {given} has no effect with split.tested_on = official, where clients "
+                "train on all their images; leave one of the two out",
+                ("split", option),
+            )

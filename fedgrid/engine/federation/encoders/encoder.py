@@ -1,0 +1,163 @@
+"""An encoder: images to codes and back. Training one is the work of `runtime.encoders.pretraining`.
+
+Shapes: N images, Z entries of a code, P entries of an autoencoder's state vector, D pixels of an image.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedgrid.algorithms.contract.encoder import EncoderKind
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.models import flat_vectors
+from fedgrid.engine.federation.models.autoencoders import Autoencoder
+from fedgrid.engine.federation.models.flat_vectors import layout_of
+from fedgrid.engine.federation.models.initialisation import blank
+from fedgrid.engine.federation.training.evaluation import TEST_BATCH, to_inputs
+
+Shape = tuple[int, int, int]
+STATE, MEAN, COMPONENTS = "state", "mean", "components"
+"""Arrays of an encoder: an autoencoder's state vector, (P,); of `pca` the mean image, (D,), and the principal
+components, (Z, D). All float32."""
+NUM_CLASSES = 1
+"""Of an autoencoder, on whose shape classes have no effect."""
+
+
+def model_of(kind: EncoderKind) -> str:
+    """Return the autoencoder's name in the registry of models."""
+    return f"autoencoder-{kind}"
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A trained encoder."""
+
+    kind: EncoderKind
+    shape: Shape
+    """Channels, height, width of an image."""
+    arrays: Mapping[str, NDArray[np.float32]]
+    id: str = ""
+    """Names its folder in a storage."""
+    bytes_down: int = 0
+    """Of its federated training; 0 without any. The server's own training sends nothing."""
+    bytes_up: int = 0
+    losses: tuple[float, ...] = ()
+    """Mean squared error of each epoch on the public set, then of each federated round's last local epoch."""
+    batch_statistics: bool = False
+    """`EncoderSettings.batch_statistics`."""
+
+    @cached_property
+    def num_bytes(self) -> int:
+        """Size of what a client needs in order to encode: no decoder."""
+        if self.kind in ("pca", "pixels"):
+            return sum(array.nbytes for array in self.arrays.values())
+        layout = layout_of(blank(model_of(self.kind), self.shape, NUM_CLASSES))
+        return 4 * sum(prod(shape) for name, _, shape in layout.slices() if name.startswith("encoder."))
+
+    @cached_property
+    def code_size(self) -> int:
+        """Z."""
+        return int(encode(self, np.zeros((1, *self.shape), np.uint8)).shape[1])
+
+
+class Codec:
+    """An encoder on a device."""
+
+    def __init__(self, encoder: Encoder, device: str = "cpu") -> None:
+        self._encoder, self._device = encoder, device
+        self._module: Autoencoder | None = None
+        if encoder.kind in ("dense", "convolutional"):
+            module = blank(model_of(encoder.kind), encoder.shape, NUM_CLASSES).to(device)
+            assert isinstance(module, Autoencoder)
+            flat_vectors.write(module, encoder.arrays[STATE])
+            self._module = module.eval()
+        self._arrays = {name: torch.tensor(array, device=device) for name, array in encoder.arrays.items()}
+
+    @torch.inference_mode()
+    def encode(self, images: Tensor) -> Tensor:
+        """Return codes, float32, shape (N, Z), of uint8 images, shape (N, channels, height, width)."""
+        parts = [self._encode(to_inputs(part)) for part in torch.split(images, TEST_BATCH)]
+        return torch.cat(parts) if parts else torch.empty(0, self._encoder.code_size, device=self._device)
+
+    @torch.inference_mode()
+    def encode_classes(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Return codes as `encode`; if the encoder asks for it, by the BatchNorm statistics of each class."""
+        if not self._encoder.batch_statistics or self._module is None:
+            return self.encode(images)
+        codes = self.encode(images)
+        for label in torch.unique(labels).tolist():
+            of_class = labels == label
+            if int(of_class.sum()) > 1:  # One image alone may have no variance.
+                codes[of_class] = self._by_own_statistics(to_inputs(images[of_class]))
+        return codes
+
+    @torch.inference_mode()
+    def decode(self, codes: Tensor) -> Tensor:
+        """Return images in 0..1, float32, shape (N, channels, height, width), of codes of shape (N, Z)."""
+        if self._module is not None:
+            return torch.cat([self._module.decode(part) for part in torch.split(codes, TEST_BATCH)])
+        pixels = codes
+        if self._encoder.kind == "pca":
+            pixels = codes @ self._arrays[COMPONENTS] + self._arrays[MEAN]
+        return pixels.clip(0, 1).view(-1, *self._encoder.shape)
+
+    def _encode(self, inputs: Tensor) -> Tensor:
+        if self._module is not None:
+            return self._module.encode(inputs)
+        pixels = inputs.flatten(1)
+        if self._encoder.kind == "pca":
+            return (pixels - self._arrays[MEAN]) @ self._arrays[COMPONENTS].T
+        return pixels
+
+    def _by_own_statistics(self, inputs: Tensor) -> Tensor:
+        assert self._module is not None
+        kept = flat_vectors.read_vector(self._module)
+        codes = self._module.train().encode(inputs)
+        self._module.eval()
+        flat_vectors.write(self._module, kept)
+        return codes
+
+
+def encode(encoder: Encoder, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return codes, float32, shape (N, Z), of uint8 images, shape (N, channels, height, width)."""
+    codes: NDArray[np.float32] = Codec(encoder).encode(torch.tensor(images)).numpy()
+    return codes
+
+
+def decode(encoder: Encoder, codes: NDArray[Any]) -> NDArray[np.float32]:
+    """Return images in 0..1, float32, shape (N, channels, height, width), of codes of shape (N, Z).
+
+    The codes need not be of any image: an attacker decodes what it has. With `pixels` they are the images.
+    """
+    tensor = torch.tensor(np.asarray(codes, np.float32))
+    images: NDArray[np.float32] = Codec(encoder).decode(tensor).numpy()
+    return images
+
+
+def principal(images: NDArray[np.uint8], count: int) -> dict[str, NDArray[np.float32]]:
+    """Return the arrays of a `pca` encoder of uint8 images: mean and `count` components, the largest first.
+
+    The sign of a component is such that its entry of largest size is positive.
+
+    Raises:
+        ConfigError: there are fewer images or pixels than components.
+    """
+    pixels = images.reshape(len(images), -1).astype(np.float64) / 255
+    if count > min(pixels.shape):
+        raise ConfigError(
+            f"encoder.components {count}: {len(images)} images of {pixels.shape[1]} pixels have at most "
+            f"{min(pixels.shape)} principal components"
+        )
+    mean = pixels.mean(axis=0)
+    _, vectors = np.linalg.eigh((pixels - mean).T @ (pixels - mean))
+    components = vectors.T[::-1][:count]
+    largest = np.abs(components).argmax(axis=1)
+    components = components * np.sign(components[np.arange(count), largest])[:, None]
+    return {MEAN: mean.astype(np.float32), COMPONENTS: components.astype(np.float32)}

@@ -1,0 +1,225 @@
+"""The networks of the models, one build function each; `federation.models.registry` lists them.
+
+A network must not draw random numbers in its forward pass (no dropout): all randomness of a run comes from
+its seeded generators. `models.initialisation` overwrites the weights that a build function sets. None ends in
+a softmax: the loss takes logits.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+Build = Callable[[int, int, int, int], nn.Module]
+"""(channels, height, width, classes) -> a module that maps float32 images of shape (N, channels, height,
+width), in [0, 1], to logits of shape (N, classes)."""
+
+
+def _convolutions(channels: int, width: int) -> list[nn.Module]:
+    """Return two 3x3 convolutions and a 2x2 max-pool.
+
+    The pool comes before the second ReLU. Both orders give the same numbers, forward and backward; this one
+    applies the ReLU to a quarter of the entries.
+    """
+    return [
+        nn.Conv2d(channels, width, 3, padding=1),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(width, width, 3, padding=1),
+        nn.MaxPool2d(2),
+        nn.ReLU(inplace=True),
+    ]
+
+
+def tinyvgg(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return two blocks of two convolutions each, without BatchNorm."""
+    features = 64 * (height // 4) * (width // 4)
+    return nn.Sequential(
+        *_convolutions(channels, 32), *_convolutions(32, 64), nn.Flatten(), nn.Linear(features, num_classes)
+    )
+
+
+def digitnet(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return a perceptron with two hidden layers.
+
+    With a single one, the temperature of the digits data set rises from the first round on.
+    """
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(channels * height * width, 128),
+        nn.ReLU(inplace=True),
+        nn.Linear(128, 96),
+        nn.ReLU(inplace=True),
+        nn.Linear(96, num_classes),
+    )
+
+
+def lenet5(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return LeNet-5 with ReLU, as in FLIS: 5x5 convolutions 6 and 16 wide, layers of 120 and 84."""
+    return _lenet5((6, 16), nn.ReLU, channels, height, width, num_classes)
+
+
+def lenet5_tanh(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return LeNet-5 with Tanh, 16 and 32 wide, as in Prigent et al.
+
+    Their release ends in a softmax, and its loss takes another one of that. Here the loss takes the logits.
+    """
+    return _lenet5((16, 32), nn.Tanh, channels, height, width, num_classes)
+
+
+def _lenet5(
+    widths: tuple[int, int],
+    activation: type[nn.ReLU] | type[nn.Tanh],
+    channels: int,
+    height: int,
+    width: int,
+    num_classes: int,
+) -> nn.Module:
+    """Return two unpadded 5x5 convolutions with 2x2 max-pools, and three linear layers."""
+    first, second = widths
+    # Both activations are monotonic: pooling first is the same function, on a quarter of the entries.
+    return nn.Sequential(
+        *(nn.Conv2d(channels, first, 5), nn.MaxPool2d(2), activation()),
+        *(nn.Conv2d(first, second, 5), nn.MaxPool2d(2), activation()),
+        nn.Flatten(),
+        *(nn.Linear(second * _after_lenet5(height) * _after_lenet5(width), 120), activation()),
+        *(nn.Linear(120, 84), activation()),
+        nn.Linear(84, num_classes),
+    )
+
+
+def _after_lenet5(side: int) -> int:
+    """Return the height or width that is left after LeNet-5's convolutions and pools."""
+    return ((side - 4) // 2 - 4) // 2
+
+
+class _Sum(nn.Module):
+    """A branch, plus its input."""
+
+    def __init__(self, branch: nn.Module) -> None:
+        super().__init__()
+        self.branch = branch
+
+    def forward(self, images: Tensor) -> Tensor:
+        outputs: Tensor = self.branch(images) + images
+        return outputs
+
+
+def _normalised(channels: int, width: int) -> list[nn.Module]:
+    """Return a 3x3 convolution with bias, GroupNorm of 32 groups, and ReLU."""
+    return [nn.Conv2d(channels, width, 3, padding=1), nn.GroupNorm(32, width), nn.ReLU(inplace=True)]
+
+
+def resnet9(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return ResNet-9 with GroupNorm, as in FLIS; the last max-pool covers what is left of the image."""
+    return nn.Sequential(
+        *_normalised(channels, 64),
+        *(*_normalised(64, 128), nn.MaxPool2d(2)),
+        _Sum(nn.Sequential(*_normalised(128, 128), *_normalised(128, 128))),
+        *(*_normalised(128, 256), nn.MaxPool2d(2)),
+        *(*_normalised(256, 512), nn.MaxPool2d(2)),
+        _Sum(nn.Sequential(*_normalised(512, 512), *_normalised(512, 512))),
+        *(nn.MaxPool2d((height // 8, width // 8)), nn.Flatten(), nn.Linear(512, num_classes)),
+    )
+
+
+class _ResidualBlock(nn.Module):
+    """Two 3x3 convolutions, plus a shortcut: the identity, or a 1x1 convolution if shapes differ."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.branch = nn.Sequential(
+            nn.Conv2d(channels, width, 3, stride, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+        )
+        self.shortcut = nn.Sequential()
+        if stride != 1 or channels != width:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(channels, width, 1, stride, bias=False), nn.BatchNorm2d(width)
+            )
+        self.rectify = nn.ReLU(inplace=True)
+
+    def forward(self, images: Tensor) -> Tensor:
+        rectified: Tensor = self.rectify(self.branch(images) + self.shortcut(images))
+        return rectified
+
+
+def resnet34(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return ResNet-34 with a 3x3 stem of stride 1 and no max-pool."""
+    layers: list[nn.Module] = [
+        nn.Conv2d(channels, 64, 3, padding=1, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(inplace=True),
+    ]
+    before = 64
+    for stage, depth in enumerate((3, 4, 6, 3)):
+        after = 64 * 2**stage
+        for block in range(depth):
+            layers.append(_ResidualBlock(before, after, stride=2 if stage and not block else 1))
+            before = after
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, num_classes))
+
+
+def resnet18(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return torchvision's ResNet-18, with its 7x7 stem of stride 2 and its max-pool, made for 224 pixels.
+
+    Initialised by PyTorch's rule instead of torchvision's own, as `mobilenet`.
+    """
+    # Imported here because it takes a second that other models do not need.
+    from torchvision.models import resnet18 as build
+
+    network: nn.Module = build(num_classes=num_classes)
+    if channels != 3:
+        network.conv1 = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
+    return network
+
+
+_SEPARABLE = (
+    (64, 1),
+    (128, 2),
+    (128, 1),
+    (256, 2),
+    (256, 1),
+    (512, 2),
+    *[(512, 1)] * 5,
+    (1024, 2),
+    (1024, 1),
+)
+"""Width and stride of MobileNet's thirteen depthwise separable convolutions."""
+
+
+def mobilenet_v1(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return MobileNet (the first) at width 1, with a stem of stride 2 and one linear layer as its head.
+
+    As in Keras, but for the dropout before the head, BatchNorm's constants (PyTorch's), and the padding at
+    stride 2, which is the same on both sides.
+    """
+    layers: list[nn.Module] = _rectified(nn.Conv2d(channels, 32, 3, 2, padding=1, bias=False))
+    before = 32
+    for after, stride in _SEPARABLE:
+        layers += _rectified(nn.Conv2d(before, before, 3, stride, padding=1, groups=before, bias=False))
+        layers += _rectified(nn.Conv2d(before, after, 1, bias=False))
+        before = after
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, num_classes))
+
+
+def _rectified(convolution: nn.Conv2d) -> list[nn.Module]:
+    """Return a convolution, BatchNorm, and ReLU cut off at 6."""
+    return [convolution, nn.BatchNorm2d(convolution.out_channels), nn.ReLU6(inplace=True)]
+
+
+def mobilenet(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return torchvision's MobileNetV2 with a stem of stride 1, and without the dropout before its head.
+
+    `models.initialisation` draws its weights from uniform distributions; torchvision would draw them from
+    normal ones (kernels by the fan out, the head with deviation 0.01 and a bias of zero).
+    """
+    # Imported here because it takes a second that other models do not need.
+    from torchvision.models import mobilenet_v2
+
+    network = mobilenet_v2()
+    network.features[0][0] = nn.Conv2d(channels, 32, 3, padding=1, bias=False)
+    network.classifier = nn.Linear(network.last_channel, num_classes)
+    module: nn.Module = network
+    return module

@@ -1,0 +1,208 @@
+"""The models that a run can train: one entry each.
+
+Commands that only need the names do not import torch, which takes seconds: an entry's `build` imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fedgrid.engine.federation.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from fedgrid.engine.federation.models.networks import Build
+
+
+INPUT = "input"
+"""In place of a layer: gradients by the pixels themselves."""
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A model of the registry."""
+
+    name: str
+    description: str
+    """One line."""
+    source: str
+    """Where the architecture comes from."""
+    build: Build
+    """Returns a new module; its weights are set by `federation.models.initialisation`."""
+    minimum_side: int = 1
+    """Least height and width of an image, in pixels."""
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    """Number of parameters with ten classes, by the size of an image as in `3x32x32`; for listings."""
+    saliency_layer: str | None = None
+    """Name of the layer whose output Grad-CAM explains, the last feature map of more than one pixel;
+    `INPUT` for a model without feature maps, which input gradients explain. None: not known."""
+
+
+def _network(function: str) -> Build:
+    """Return a function of `networks`, which imports torch at its first call."""
+
+    def build(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+        from fedgrid.engine.federation.models import networks
+
+        make: Build = getattr(networks, function)
+        return make(channels, height, width, num_classes)
+
+    return build
+
+
+def _autoencoder(function: str) -> Build:
+    """Return a function of `autoencoders`, which imports torch at its first call."""
+
+    def build(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+        from fedgrid.engine.federation.models import autoencoders
+
+        make: Build = getattr(autoencoders, function)
+        return make(channels, height, width, num_classes)
+
+    return build
+
+
+_ENTRIES = (
+    ModelEntry(
+        "tinyvgg",
+        "two blocks of two 3x3 convolutions (32 and 64 wide), no BatchNorm",
+        "after Simonyan and Zisserman 2015 (VGG); widths ours, the OCFL archive does not say its own",
+        _network("tinyvgg"),
+        minimum_side=4,
+        saliency_layer="9",
+        parameters={"1x28x28": 96_362, "3x32x32": 106_538},
+    ),
+    ModelEntry(
+        "resnet34",
+        "ResNet-34 for small images: 3x3 stem of stride 1, no max-pool",
+        "He et al. 2016; the stem as inferred from the OCFL archive's weight norms",
+        _network("resnet34"),
+        minimum_side=8,
+        saliency_layer="18",
+        parameters={"3x32x32": 21_282_122},
+    ),
+    ModelEntry(
+        "mobilenet",
+        "MobileNetV2 for small images: stem of stride 1, no dropout",
+        "Sandler et al. 2018, as in torchvision; PyTorch's default initialisation instead of its own",
+        _network("mobilenet"),
+        minimum_side=8,
+        saliency_layer="features",
+        parameters={"3x32x32": 2_236_682},
+    ),
+    ModelEntry(
+        "digitnet",
+        "two hidden layers (128 and 96 wide), for 8x8 digits",
+        "ours",
+        _network("digitnet"),
+        saliency_layer=INPUT,
+        parameters={"1x8x8": 21_674},
+    ),
+    ModelEntry(
+        "lenet5",
+        "LeNet-5: two 5x5 convolutions (6 and 16 wide) with ReLU, layers of 120 and 84",
+        "LeCun et al. 1998, as in FLIS (Morafah et al. 2022)",
+        _network("lenet5"),
+        minimum_side=16,
+        saliency_layer="5",
+        parameters={"1x28x28": 44_426, "3x32x32": 62_006},
+    ),
+    ModelEntry(
+        "lenet5-tanh",
+        "LeNet-5 with Tanh, convolutions 16 and 32 wide; no softmax at its end",
+        "LeCun et al. 1998, as in Prigent et al., whose release has that softmax",
+        _network("lenet5_tanh"),
+        minimum_side=16,
+        saliency_layer="5",
+        parameters={"1x28x28": 85_822, "3x32x32": 121_182},
+    ),
+    ModelEntry(
+        "resnet9",
+        "ResNet-9 with GroupNorm of 32 groups and biases",
+        "He et al. 2016, as in FLIS (Morafah et al. 2022)",
+        _network("resnet9"),
+        minimum_side=8,
+        saliency_layer="16",
+        parameters={"3x32x32": 6_575_370},
+    ),
+    ModelEntry(
+        "resnet18",
+        "ResNet-18 with the stem for 224 pixels: 7x7 of stride 2, max-pool",
+        "He et al. 2016, as in torchvision; PyTorch's default initialisation instead of its own",
+        _network("resnet18"),
+        minimum_side=8,
+        saliency_layer="layer3",
+        parameters={"3x32x32": 11_181_642},
+    ),
+    ModelEntry(
+        "mobilenet-v1",
+        "MobileNet (the first) of width 1: stem of stride 2, no dropout",
+        "Howard et al. 2017, as in Keras; BatchNorm's constants are PyTorch's",
+        _network("mobilenet_v1"),
+        minimum_side=8,
+        saliency_layer="68",
+        parameters={"3x32x32": 3_217_226},
+    ),
+)
+
+MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
+"""By name: those of the package, then those of the plugins in use (`runtime.plugins`)."""
+
+AUTOENCODERS: dict[str, ModelEntry] = {
+    "autoencoder-dense": ModelEntry(
+        "autoencoder-dense",
+        "pixels-50-20-50-pixels with ReLU; codes of 20 numbers",
+        "Prigent et al. 2024",
+        _autoencoder("dense"),
+        parameters={"1x28x28": 81_304},
+    ),
+    "autoencoder-convolutional": ModelEntry(
+        "autoencoder-convolutional",
+        "4x4 convolutions of stride 2, 12, 24 and 48 wide, with BatchNorm, and their mirror image",
+        "Prigent et al. 2024",
+        _autoencoder("convolutional"),
+        parameters={"3x32x32": 47_601},
+    ),
+}
+"""Models of images, for the encoders of `federation.encoders`; no run can train one as its own model."""
+
+
+def check_size(name: str, shape: tuple[int, int, int]) -> None:
+    """Check that images of a shape (channels, height, width) are large enough for the named model.
+
+    Raises:
+        ConfigError: they are not.
+    """
+    least = _entry(name).minimum_side
+    _, height, width = shape
+    if min(height, width) < least:
+        raise ConfigError(
+            f"images of {height}x{width} are too small for model '{name}', which needs at least"
+            f" {least}x{least}; choose another model or enlarge the images",
+            ("model",),
+        )
+
+
+def build(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
+    """Return a new module of the named model, whose weights are not initialised yet.
+
+    Args:
+        name: a key of `MODELS`.
+        shape: (channels, height, width) of an image.
+        num_classes: number of classes, one logit each.
+
+    Raises:
+        ConfigError: unknown name, or images too small for the model.
+    """
+    entry = _entry(name)
+    check_size(name, shape)
+    return entry.build(*shape, num_classes)
+
+
+def _entry(name: str) -> ModelEntry:
+    if name not in MODELS and name not in AUTOENCODERS:
+        raise unknown("model", name, MODELS)
+    return MODELS.get(name) or AUTOENCODERS[name]

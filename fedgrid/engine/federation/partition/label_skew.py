@@ -1,0 +1,106 @@
+"""Label skew: each client owns a few of the labels, and shares their images with their other owners.
+
+Client i always owns label i mod L. Its other labels are drawn at random. The images of a label, in a seeded
+order, are cut into nearly equal parts, one for each of its owners. With fewer clients than labels, a label
+may have no owner; its images are left out. No image is held by two clients.
+
+The hidden groups are ours, since the source has none: clients with the same label i mod L are a group. By
+chance others have a label in common too.
+
+Source: Morafah et al., FLIS: Clustered Federated Learning via Inference Similarity for Non-IID Data
+Distribution, 2022, with its code, whose rule is that of NIID-Bench (Li et al. 2022). Deviation: their branch
+for ten labels, which deals labels 0 to 9 out to all clients, is wrong with more than ten classes; here ten
+labels are no exception.
+
+Shapes: K clients, L classes.
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from types import MappingProxyType
+
+import numpy as np
+
+from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition.scenarios import Facts, Pool, Scenario, Transform
+from fedgrid.engine.federation.partition.settings import Split
+from fedgrid.engine.federation.seeds import generator
+
+OPTIONS: tuple[str, ...] = ("labels_share",)
+DEFAULTS: Mapping[str, object] = MappingProxyType({})
+IMAGES_ARE_SHARED: bool = False
+TRANSFORM: Transform | None = None
+
+
+def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+    """Check that each client owns a label; see `SplitKind.check`."""
+    labels_per_client(facts.num_classes, split.labels_share)
+
+
+def deal(
+    scenario: Scenario,
+    pool: Pool,
+    split: Split,
+    seed: int,
+    rngs_K: Sequence[np.random.Generator],
+) -> tuple[list[int], list[Positions]]:
+    """Cut each class among the clients that own it; see `SplitKind.deal`."""
+    num_classes = len(pool.positions_L)
+    owned_K = owned_labels(num_classes, labels_per_client(num_classes, split.labels_share), rngs_K)
+    parts_K: list[list[Positions]] = [[] for _ in owned_K]
+    for label, positions in enumerate(pool.positions_L):
+        owners = [client for client, owned in enumerate(owned_K) if label in owned]
+        if len(owners) > len(positions):
+            raise ConfigError(
+                f"clients = {scenario.num_clients}: with split label-skew {len(owners)} of them own label "
+                f"{label}, which has {len(positions)} images; take fewer clients or a smaller "
+                "split.labels_share",
+                ("clients",),
+            )
+        shuffled = generator(seed, f"class {label} of {scenario.seed_text}").permutation(positions)
+        for client, part in zip(owners, np.array_split(shuffled, max(1, len(owners))), strict=False):
+            parts_K[client].append(part)
+    groups_K = [client % num_classes for client in range(scenario.num_clients)]
+    return groups_K, [np.sort(np.concatenate(parts)) for parts in parts_K]
+
+
+def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
+    """Return the images of all labels that are owned, in expectation; see `SplitKind.expected_images`.
+
+    A client's L - 1 other labels are equally likely, so each of them has this client as an owner with
+    probability (q - 1) / (L - 1).
+    """
+    num_classes, num_clients = facts.num_classes, scenario.num_clients
+    sure = min(num_clients, num_classes)
+    other = (labels_per_client(num_classes, split.labels_share) - 1) / max(1, num_classes - 1)
+    owned = sure + (num_classes - sure) * (1 - (1 - other) ** num_clients)
+    return facts.pool_size * owned / num_classes
+
+
+def labels_per_client(num_classes: int, share: float) -> int:
+    """Return q, the number of labels that a client owns: `share` of L, rounded half to even.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    owned = round(Fraction(repr(share)) * num_classes)
+    if owned == 0:
+        raise ConfigError(
+            f"split.labels_share = {share}: of {num_classes} classes that is not one label a client; take at "
+            f"least {1 / num_classes:.2g}",
+            ("split", "labels_share"),
+        )
+    return owned
+
+
+def owned_labels(num_classes: int, owned: int, rngs_K: Sequence[np.random.Generator]) -> list[set[int]]:
+    """Return the labels of each client: its own, client mod L, and others drawn with its generator."""
+    labels = np.arange(num_classes)
+    return [
+        {
+            client % num_classes,
+            *rng.choice(np.delete(labels, client % num_classes), owned - 1, replace=False).tolist(),
+        }
+        for client, rng in enumerate(rngs_K)
+    ]

@@ -1,0 +1,172 @@
+"""Majority classes: most images of client k are of class k mod L.
+
+Each client holds the same number of images. A share m of them is of the client's own class; the others are
+spread evenly over the other classes. m = 1 gives each client one class, m = 1 / L gives all clients the same
+mix. No image is held by two clients, so these splits never leak. The whole pool is dealt out if the classes
+are equally large and the number of clients is a multiple of L; otherwise as much as leaves each client its
+share of each class.
+
+The two hidden groups are groups of classes: those of the source for CIFAR-10, ours for other data sets.
+
+Source: Bettinelli, Benoit, Grandjean 2024 (ten clients of CIFAR-10 with 5,000 images each).
+
+Shapes: K clients, L classes.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.errors import ConfigError, hint
+from fedgrid.engine.federation.partition.scenarios import Facts, Pool, Scenario, Transform
+from fedgrid.engine.federation.partition.settings import Split
+from fedgrid.engine.federation.seeds import generator
+
+NUM_GROUPS = 2
+OPTIONS: tuple[str, ...] = ("majority", "first_group", "num_clusters", "draws")
+DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": NUM_GROUPS})
+IMAGES_ARE_SHARED: bool = False
+TRANSFORM: Transform | None = None
+
+FIRST_GROUP: dict[str, tuple[int, ...]] = {
+    "cifar10": (0, 1, 8, 9),  # Vehicles; the others are animals.
+    "fmnist": (5, 7, 8, 9),  # Shoes and bags; the others are clothes.
+    "bloodmnist": (0, 1, 3, 6),  # Granulocytes.
+    "digits": (0, 6, 8, 9),  # Written with a loop, which need not make them alike.
+    "mnist": (0, 6, 8, 9),
+}
+"""Classes of the first hidden group; for other data sets it is the first half of the classes."""
+
+
+def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+    """Check that number of groups and number of clients are possible; see `SplitKind.check`."""
+    if split.num_clusters != NUM_GROUPS:
+        raise ConfigError(
+            f"split.num_clusters = {split.num_clusters}: split majority has {NUM_GROUPS} hidden groups; "
+            "leave it out, and name the classes of one group with split.first_group",
+            ("split", "num_clusters"),
+        )
+    group_L = groups_of_classes(scenario.dataset, facts.num_classes, split.first_group)
+    least = 1 + max(group_L.index(group) for group in range(NUM_GROUPS))
+    if scenario.num_clients < least:
+        raise ConfigError(
+            f"clients = {scenario.num_clients}: with split majority the classes of clients 0 to "
+            f"{scenario.num_clients - 1} are all in one hidden group; take at least {least}",
+            ("clients",),
+        )
+
+
+def deal(
+    scenario: Scenario,
+    pool: Pool,
+    split: Split,
+    seed: int,
+    rngs_K: Sequence[np.random.Generator],
+) -> tuple[list[int], list[Positions]]:
+    """Cut each class, in a seeded order, among the clients; see `SplitKind.deal`."""
+    positions_L = pool.positions_L
+    num_clients, num_classes = scenario.num_clients, len(positions_L)
+    images = images_per_client([len(positions) for positions in positions_L], num_clients, split)
+    stops_KL = counts(images, num_clients, num_classes, split.majority).cumsum(axis=0)
+    parts_LK = [
+        np.split(generator(seed, f"class {label} of {scenario.seed_text}").permutation(positions), stops)[:-1]
+        for label, (positions, stops) in enumerate(zip(positions_L, stops_KL.T, strict=True))
+    ]
+    held_K = [np.sort(np.concatenate(parts)) for parts in zip(*parts_LK, strict=True)]
+    group_L = groups_of_classes(scenario.dataset, num_classes, split.first_group)
+    return [group_L[client % num_classes] for client in range(num_clients)], held_K
+
+
+def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
+    """Return the number of images of all clients; see `SplitKind.expected_images`."""
+    counts_L = [facts.pool_size // facts.num_classes] * facts.num_classes
+    return float(scenario.num_clients * images_per_client(counts_L, scenario.num_clients, split))
+
+
+def groups_of_classes(dataset: str, num_classes: int, first_group: Sequence[int] | None) -> tuple[int, ...]:
+    """Return the hidden group, 0 or 1, of each class, shape (L,).
+
+    Args:
+        dataset: name of the data set.
+        num_classes: L.
+        first_group: the classes of group 0; None takes those of `FIRST_GROUP`.
+
+    Raises:
+        ConfigError: a group without classes, or a label that is no class.
+    """
+    first = first_group if first_group is not None else FIRST_GROUP.get(dataset, range(num_classes // 2))
+    if not 0 < len(set(first)) < num_classes or max(first) >= num_classes:
+        raise ConfigError(
+            f"split.first_group = {list(first)}: expected some of the classes 0 to {num_classes - 1}, "
+            "but not all",
+            ("split", "first_group"),
+        )
+    return tuple(int(label not in first) for label in range(num_classes))
+
+
+def counts(images: int, num_clients: int, num_classes: int, majority: float) -> NDArray[np.int64]:
+    """Return how many of a client's `images` are of each class, shape (K, L).
+
+    Images that the other classes cannot share evenly go to the classes after the client's own, round the
+    ring of classes. So each class gets as many of them as any other from every L clients.
+    """
+    own = round(Fraction(repr(majority)) * images)
+    each, over = divmod(images - own, num_classes - 1)
+    steps_KL = (np.arange(num_classes) - np.arange(num_clients)[:, None]) % num_classes
+    return np.where(steps_KL == 0, own, each + (steps_KL <= over))
+
+
+def images_per_client(available_L: Sequence[int], num_clients: int, split: Split) -> int:
+    """Return `split.draws`, or else the most images that each client can hold without sharing any.
+
+    Raises:
+        ConfigError: a class has too few images.
+    """
+
+    def runs_out(images: int) -> bool:
+        wanted_L = counts(images, num_clients, len(available_L), split.majority).sum(axis=0)
+        return bool((wanted_L > available_L).any())
+
+    most = bisect_left(range(1, sum(available_L) // num_clients + 1), True, key=runs_out)
+    if most == 0:
+        raise ConfigError(
+            f"clients = {num_clients}: with split majority their classes have too few images; take fewer",
+            ("clients",),
+        )
+    if split.draws is not None and split.draws > most:
+        raise ConfigError(
+            f"split.draws = {split.draws}: with split majority no image is dealt out twice, so "
+            f"{num_clients} clients hold at most {most} each; leave it out for that",
+            ("split", "draws"),
+        )
+    return split.draws or most
+
+
+def with_class_numbers(split: dict[str, Any], dataset: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return the section `split` with classes by number that are given by name: `first_group: [cat, dog]`.
+
+    `names` are those of the data set's classes, in their order; empty if they have numbers only.
+
+    Raises:
+        ConfigError: the data set has no class of that name.
+    """
+    first = split.get("first_group")
+    if not isinstance(first, list | tuple):
+        return split
+    for name in first:
+        if isinstance(name, str) and name not in names:
+            known = (
+                f"its classes: {', '.join(names)}" if names else "its classes have numbers only, as in [0, 1]"
+            )
+            raise ConfigError(
+                f"split.first_group: {dataset} has no class '{name}'; {hint(name, names)}{known}",
+                ("split", "first_group"),
+            )
+    numbers = [names.index(name) if isinstance(name, str) else name for name in first]
+    return {**split, "first_group": numbers}

@@ -1,0 +1,85 @@
+"""Natural: the hidden groups are those of the data, such as domains or writers.
+
+The clients are spread over the groups as evenly as possible, in the order of both; a group deals its images
+to its clients, evenly or by a Dirichlet distribution (`split.alpha`). With as many clients as groups each
+group is a client. With fewer clients a seeded choice of the groups takes part, one client each, and the other
+images are left out.
+
+Sources: Caldas et al., LEAF, 2018 (FEMNIST: a client is a writer); Prigent et al. (PACS: ten clients for each
+of four domains, alpha 10).
+
+Shapes: K clients, G groups, L classes, N images.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition.dirichlet import deal_out
+from fedgrid.engine.federation.partition.groups import cluster_sizes
+from fedgrid.engine.federation.partition.scenarios import Facts, Pool, Scenario, Transform
+from fedgrid.engine.federation.partition.settings import Split
+from fedgrid.engine.federation.seeds import generator
+
+NATURAL = "natural"
+OPTIONS: tuple[str, ...] = ("alpha",)
+DEFAULTS: Mapping[str, object] = MappingProxyType({"alpha": None})
+IMAGES_ARE_SHARED: bool = False
+TRANSFORM: Transform | None = None
+
+
+def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+    """Check that the images have groups; see `SplitKind.check`."""
+    if facts.num_groups is None:
+        raise ConfigError(
+            f"split natural: the images of {scenario.dataset} have no groups; take another split, or "
+            "folder:PATH with train/<group>/<class>/*, or npz:PATH with train_group and test_group",
+            ("split", "kind"),
+        )
+
+
+def deal(
+    scenario: Scenario,
+    pool: Pool,
+    split: Split,
+    seed: int,
+    rngs_K: Sequence[np.random.Generator],
+) -> tuple[list[int], list[Positions]]:
+    """Deal each group's images to its clients; see `SplitKind.deal`."""
+    assert pool.groups_N is not None, "`check` has seen groups"
+    group_K = groups_of_clients(int(pool.groups_N.max()) + 1, scenario, seed)
+    by_group_N = np.argsort(pool.groups_N, kind="stable")
+    stops_G = np.bincount(pool.groups_N).cumsum()
+    groups, clients = np.unique(group_K, return_counts=True)
+    held_K: list[Positions] = []
+    for group, num_clients in zip(groups.tolist(), clients.tolist(), strict=True):
+        members = by_group_N[stops_G[group - 1] if group else 0 : stops_G[group]]
+        rng = generator(seed, f"deal of group {group} of {scenario.seed_text}")
+        if num_clients > len(members):
+            raise ConfigError(
+                f"clients = {scenario.num_clients}: {num_clients} of them would share the {len(members)} "
+                f"images of group {group}; take fewer",
+                ("clients",),
+            )
+        positions_L = [
+            members[pool.labels_N[members] == label] for label in np.unique(pool.labels_N[members])
+        ]
+        held_K += deal_out(positions_L, num_clients, split.alpha, rng) if num_clients > 1 else [members]
+    return group_K.tolist(), held_K
+
+
+def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
+    """Return the images of the groups that take part, as if all were equally large."""
+    return facts.pool_size * min(1.0, scenario.num_clients / (facts.num_groups or 1))
+
+
+def groups_of_clients(num_groups: int, scenario: Scenario, seed: int) -> NDArray[np.int64]:
+    """Return the group of each client, ascending, shape (K,)."""
+    if scenario.num_clients < num_groups:
+        rng = generator(seed, f"groups of {scenario.seed_text}")
+        return np.sort(rng.choice(num_groups, scenario.num_clients, replace=False))
+    return np.repeat(np.arange(num_groups), cluster_sizes(scenario.num_clients, num_groups, "balanced"))

@@ -1,0 +1,195 @@
+"""Overlapping and non-overlapping groups: clients draw images from the classes of their hidden group.
+
+Non-overlapping groups share no class, overlapping ones do. Each client draws floor(pool / clients) images
+WITH replacement from the classes of its group and drops its own duplicates. Balanced groups are of equal size
+and draw evenly from their images, so classes have their natural frequencies. Three imbalanced groups have 20,
+47 and 33 % of the clients; each has one vector of class shares for all its clients, drawn from a symmetric
+Dirichlet distribution.
+
+Source: the class counts of the forty blueprints of the OCFL papers' authors; the papers' text differs in
+places (it has uniform class frequencies).
+
+Shapes: K clients, C groups (`num_clusters`), L classes, N images.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition.groups import class_sets, cluster_sizes, group_of_each
+from fedgrid.engine.federation.partition.scenarios import (
+    EQUAL_SIZES_AS_PUBLISHED,
+    PUBLISHED_NUM_CLUSTERS,
+    Facts,
+    Pool,
+    Scenario,
+    Transform,
+    published_shares,
+)
+from fedgrid.engine.federation.partition.settings import Split
+from fedgrid.engine.federation.seeds import generator
+
+OPTIONS: tuple[str, ...] = ("alpha", "proportions", "num_clusters", "draws", "sizes")
+DEFAULTS: Mapping[str, object] = MappingProxyType({})
+IMAGES_ARE_SHARED: bool = True
+TRANSFORM: Transform | None = None
+
+Shares = NDArray[np.float64]
+
+
+def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+    """Check that groups, classes and clients fit; see `SplitKind.check`."""
+    if split.alpha is None:
+        raise ConfigError(
+            f"split.alpha = null: split {scenario.split} needs a number above 0; leave it out for 1",
+            ("split", "alpha"),
+        )
+    with _about(f"split.num_clusters = {split.num_clusters}: ", "split", "num_clusters"):
+        class_sets(facts.num_classes, split.num_clusters, scenario.overlap)
+    with _about(f"clients = {scenario.num_clients}: ", "clients"):
+        cluster_sizes(scenario.num_clients, split.num_clusters, scenario.balance)
+    if split.proportions == "published":
+        with _about("", "split", "proportions"):
+            class_shares(scenario, [1] * facts.num_classes, split, seed)
+
+
+def deal(
+    scenario: Scenario,
+    pool: Pool,
+    split: Split,
+    seed: int,
+    rngs_K: Sequence[np.random.Generator],
+) -> tuple[list[int], list[Positions]]:
+    """Return hidden group and images of each client; see `SplitKind.deal`."""
+    cluster_K = groups(scenario, split)
+    return cluster_K, _draw_each(scenario, pool, split, seed, rngs_K, cluster_K)
+
+
+def groups(scenario: Scenario, split: Split) -> list[int]:
+    """Return the hidden group of each client; see `Movable.groups`."""
+    return group_of_each(split.sizes or sizes_of(scenario, split.num_clusters))
+
+
+def draw_again(
+    scenario: Scenario, pool: Pool, split: Split, seed: int, rng: np.random.Generator, group: int
+) -> Positions:
+    """Draw images of a group's classes; see `Movable.draw_again`."""
+    [held] = _draw_each(scenario, pool, split, seed, [rng], [group])
+    return held
+
+
+def _draw_each(
+    scenario: Scenario,
+    pool: Pool,
+    split: Split,
+    seed: int,
+    rngs: Sequence[np.random.Generator],
+    clusters: Sequence[int],
+) -> list[Positions]:
+    """Return the images that each generator draws for a client of the cluster beside it."""
+    positions_L = pool.positions_L
+    counts_L = [len(positions) for positions in positions_L]
+    sets = class_sets(len(counts_L), split.num_clusters, scenario.overlap)
+    shares = class_shares(scenario, counts_L, split, seed)
+    draws = draws_per_client(sum(counts_L), scenario.num_clients, split.draws)
+    return [
+        draw(rng, [positions_L[label] for label in sets[cluster]], shares[cluster], draws)
+        for rng, cluster in zip(rngs, clusters, strict=True)
+    ]
+
+
+def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
+    """Return the expected number of images of all clients; see `SplitKind.expected_images`.
+
+    Of N images of a class, d draws that fall on it with probability p leave N (1 - (1 - p / N)^d).
+    """
+    pool_size, num_classes = facts.pool_size, facts.num_classes
+    of_class = pool_size / num_classes
+    draws = draws_per_client(pool_size, scenario.num_clients, split.draws)
+    shares_C = class_shares(scenario, [pool_size // num_classes] * num_classes, split, seed)
+    return sum(
+        size * float((of_class * (1 - (1 - shares / of_class) ** draws)).sum())
+        for size, shares in zip(split.sizes or sizes_of(scenario, split.num_clusters), shares_C, strict=True)
+    )
+
+
+def sizes_of(scenario: Scenario, num_clusters: int) -> tuple[int, ...]:
+    """Return the number of clients of each group, with the one exception among the published scenarios."""
+    if scenario.name == EQUAL_SIZES_AS_PUBLISHED and num_clusters == PUBLISHED_NUM_CLUSTERS:
+        return cluster_sizes(scenario.num_clients, num_clusters, "balanced")
+    return cluster_sizes(scenario.num_clients, num_clusters, scenario.balance)
+
+
+def class_shares(scenario: Scenario, counts_L: Sequence[int], split: Split, seed: int) -> tuple[Shares, ...]:
+    """Return each group's class shares, in the order of its class set; each sums to one.
+
+    Args:
+        scenario: a scenario with overlapping or non-overlapping groups.
+        counts_L: images of each class in the pool; the shares of a balanced group are proportional to them.
+        split: settings.
+        seed: the run's seed.
+
+    Raises:
+        ConfigError: no published shares for this scenario and number of groups.
+    """
+    sets = class_sets(len(counts_L), split.num_clusters, scenario.overlap)
+    if scenario.balance == "balanced":
+        counts_C = [np.array([counts_L[label] for label in labels], float) for labels in sets]
+        return tuple(counts / counts.sum() for counts in counts_C)
+    if split.proportions == "published":
+        shares = published_shares(scenario)
+        if [len(share) for share in shares] != [len(labels) for labels in sets]:
+            raise ConfigError(
+                f"split.proportions 'published' of '{scenario.name}' is for {len(shares)} clusters and the "
+                f"data set's own classes, not {split.num_clusters} clusters of {len(counts_L)} classes; "
+                "take 'drawn'"
+            )
+        return shares
+    return tuple(
+        generator(seed, f"class shares of {scenario.seed_text}, cluster {cluster}").dirichlet(
+            np.full(len(labels), split.alpha)
+        )
+        for cluster, labels in enumerate(sets)
+    )
+
+
+def draws_per_client(pool_size: int, num_clients: int, draws: int | None) -> int:
+    """Return the number of draws of a client: `draws` if given, else floor(pool / clients).
+
+    Raises:
+        ConfigError: more clients than images.
+    """
+    if draws is not None:
+        return draws
+    if num_clients > pool_size:
+        raise ConfigError(
+            f"{num_clients} clients cannot share {pool_size} images; "
+            f"take at most {pool_size} clients or set split.draws"
+        )
+    return pool_size // num_clients
+
+
+def draw(
+    rng: np.random.Generator, positions_by_label: Sequence[Positions], shares: Shares, draws: int
+) -> Positions:
+    """Draw with replacement, a class by `shares` and then one of its images; return each image once."""
+    counts = rng.multinomial(draws, shares)
+    drawn = [
+        rng.choice(positions, size=count)
+        for positions, count in zip(positions_by_label, counts.tolist(), strict=True)
+    ]
+    return np.unique(np.concatenate(drawn))
+
+
+@contextmanager
+def _about(prefix: str, *key: str) -> Iterator[None]:
+    """Add to a ConfigError in the block which key it is about."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{prefix}{error}", key) from error

@@ -1,0 +1,201 @@
+"""Groups with the same images, each changed in its own way: rotated, flipped, swapped, dimmed, noisy.
+
+Client i is in group i mod G, unless `split.sizes` says otherwise. The images of the pool are dealt to all
+clients, evenly or by a Dirichlet distribution (`split.alpha`), so that every image has one client. A group's
+change is made to the training and the test images of its clients; IID and centralised have one group and no
+change, centralised one client. No label distribution gives the groups away: only images (rotated, dimmed,
+noisy) or the meaning of labels (flipped, swapped) differ.
+
+Sources: rotated, Ghosh et al., An Efficient Framework for Clustered Federated Learning, NeurIPS 2020 (there
+each group has a copy of all images; here the groups share them out, as in Prigent et al.); flipped, the code
+of Prigent et al. (cedricprigent/efficient-fl-clustering); swapped, Sattler, Mueller, Samek, Clustered
+Federated Learning, 2021 (which pair a group exchanges is our choice). Dimmed and noisy are ours: brightness
+and Gaussian noise are corruptions of Hendrycks and Dietterich, ICLR 2019, in steps of our own.
+
+Shapes: K clients, G groups, L classes, N images.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from types import MappingProxyType
+
+import numpy as np
+
+from fedgrid.engine.federation.data.images import Images, ImageSet, Positions
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition.dirichlet import check_enough, deal_out
+from fedgrid.engine.federation.partition.groups import group_of_each
+from fedgrid.engine.federation.partition.scenarios import Facts, Pool, Scenario, Transform
+from fedgrid.engine.federation.partition.settings import Split
+from fedgrid.engine.federation.seeds import generator
+
+QUARTERS = 4
+"""Quarters of a full turn."""
+
+
+class Dealt:
+    """A kind of scenario whose images are dealt out without regard to groups; see `Kind`."""
+
+    OPTIONS: tuple[str, ...] = ("alpha", "num_clusters", "sizes")
+    DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": 4, "alpha": None})
+    IMAGES_ARE_SHARED: bool = False
+
+    def __init__(self, transform: Transform | None, problem_with: Callable[[int, Facts], str]) -> None:
+        """Take what a group does to images, if anything, and what says why G groups are impossible."""
+        self.TRANSFORM = transform
+        self._problem_with = problem_with
+
+    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+        """Check that every group has a client and a change of its own; see `SplitKind.check`."""
+        if problem := self._problem_with(split.num_clusters, facts):
+            raise ConfigError(
+                f"split.num_clusters = {split.num_clusters}: split {scenario.split} {problem}",
+                ("split", "num_clusters"),
+            )
+        if scenario.num_clients < split.num_clusters:
+            raise ConfigError(
+                f"clients = {scenario.num_clients}: split {scenario.split} has {split.num_clusters} "
+                f"hidden groups; take at least {split.num_clusters} clients or a smaller split.num_clusters",
+                ("clients",),
+            )
+        if split.alpha is not None:
+            check_enough(scenario, facts.pool_size)
+
+    def deal(
+        self,
+        scenario: Scenario,
+        pool: Pool,
+        split: Split,
+        seed: int,
+        rngs_K: Sequence[np.random.Generator],
+    ) -> tuple[list[int], list[Positions]]:
+        """Deal the images out without regard to the groups; see `SplitKind.deal`."""
+        rng = generator(seed, f"deal of {scenario.seed_text}")
+        held_K = deal_out(pool.positions_L, scenario.num_clients, split.alpha, rng)
+        return self.groups(scenario, split), held_K
+
+    def groups(self, scenario: Scenario, split: Split) -> list[int]:
+        """Return the hidden group of each client; see `Movable.groups`."""
+        if split.sizes is not None:
+            return group_of_each(split.sizes)
+        return [client % split.num_clusters for client in range(scenario.num_clients)]
+
+    def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
+        """Return the size of the pool: every image has a client; see `SplitKind.expected_images`."""
+        return float(facts.pool_size)
+
+
+class Shifted(Dealt):
+    """Groups that differ by a transform alone. A client can move to another one."""
+
+    def draw_again(
+        self,
+        scenario: Scenario,
+        pool: Pool,
+        split: Split,
+        seed: int,
+        rng: np.random.Generator,
+        group: int,
+    ) -> None:
+        """Return None: the images stay, and are changed as in the new group; see `Movable.draw_again`."""
+
+
+class OneGroup(Dealt):
+    """All clients are one hidden group, whose images are as they are: nothing is there to be found."""
+
+    OPTIONS: tuple[str, ...] = ()
+    DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": 1, "alpha": None})
+
+
+class OneClient(OneGroup):
+    """A single client holds all images and is tested on the official ones: training without a federation."""
+
+    DEFAULTS: Mapping[str, object] = MappingProxyType({**OneGroup.DEFAULTS, "tested_on": "official"})
+
+    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+        """Check that there is one client; see `SplitKind.check`."""
+        if scenario.num_clients != 1:
+            raise ConfigError(
+                f"clients = {scenario.num_clients}: split {scenario.split} has a single client; take 1",
+                ("clients",),
+            )
+
+
+def rotate(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+    """Turn images anticlockwise by `group` / `num_groups` of a full turn, in whole quarters.
+
+    Three groups are turned by 0, 90 and 180 degrees.
+    """
+    quarters = group * QUARTERS // num_groups
+    return replace(held, images=np.ascontiguousarray(np.rot90(held.images, quarters, axes=(2, 3))))
+
+
+def flip(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+    """Replace each label by (label - `group`) mod L."""
+    return replace(held, labels=(held.labels - group) % num_classes)
+
+
+def swap(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+    """Exchange labels 2 `group` and 2 `group` + 1."""
+    new_L = np.arange(num_classes)
+    new_L[[2 * group, 2 * group + 1]] = 2 * group + 1, 2 * group
+    return replace(held, labels=new_L[held.labels])
+
+
+def dim(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+    """Multiply pixels by 1 - `group` / G: with four groups by 1, 0.75, 0.5 and 0.25."""
+    images = np.rint(held.images * (1 - group / num_groups)).astype(np.uint8)
+    return replace(held, images=images)
+
+
+def add_noise(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+    """Add Gaussian noise of standard deviation 255 `group` / 2 G: with four groups 0, 32, 64 and 96.
+
+    An image's noise is drawn from its own bytes: it is the same in every run, and at every client.
+    """
+    if group == 0 or len(held) == 0:
+        return held
+    deviation, shape = 255 * group / (2 * num_groups), held.images.shape[1:]
+    noise = np.stack([_rng_of(image).normal(0, deviation, shape) for image in held.images])
+    return replace(held, images=np.clip(np.rint(held.images + noise), 0, 255).astype(np.uint8))
+
+
+def _rng_of(image: Images) -> np.random.Generator:
+    return np.random.default_rng(int.from_bytes(sha256(image.tobytes()).digest()[:16], "big"))
+
+
+def _problem_with_turns(num_groups: int, facts: Facts) -> str:
+    if num_groups > QUARTERS:
+        return "turns by quarters of a full turn; take at most 4 groups (0, 90, 180, 270 degrees)"
+    if num_groups > 2 and facts.shape is not None and facts.shape[1] != facts.shape[2]:
+        size = "x".join(map(str, facts.shape))
+        return f"turns images by 90 degrees, these are {size}; make them square, or take 2 groups (0, 180)"
+    return ""
+
+
+def _problem_with_swaps(num_groups: int, facts: Facts) -> str:
+    if 2 * num_groups > facts.num_classes:
+        return (
+            f"exchanges two of the {facts.num_classes} classes in each group, no class in two; take at most "
+            f"{facts.num_classes // 2}"
+        )
+    return ""
+
+
+IID = OneGroup(
+    None, lambda num_groups, facts: "" if num_groups == 1 else "has one group, all clients; leave it out"
+)
+ONE_CLIENT = OneClient(None, lambda num_groups, facts: "")
+ROTATED = Shifted(rotate, _problem_with_turns)
+FLIPPED = Shifted(
+    flip,
+    lambda num_groups, facts: (
+        ""
+        if num_groups <= facts.num_classes
+        else f"has as many different groups as classes; take at most {facts.num_classes}"
+    ),
+)
+SWAPPED = Shifted(swap, _problem_with_swaps)
+DIMMED = Shifted(dim, lambda num_groups, facts: "")
+NOISY = Shifted(add_noise, lambda num_groups, facts: "")

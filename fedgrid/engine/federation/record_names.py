@@ -1,0 +1,31 @@
+"""Names in the records of a run that the round and their declarations share."""
+
+COUNTS, MEMBERS, MESSAGE = "counts", "members", "message"
+"""Columns of algorithms that fill them (`Traits.columns`): how many clients chose each model in a round;
+the clients whose models a client's cluster averages, where clusters may overlap; with `message` bytes and
+seconds of what clients say about their data."""
+
+MESSAGE_BYTES = ("message_bytes", "encoder_bytes")
+
+PARTS = ("trained", "excluded", "dropped", "not asked", "not joined", "spent")
+"""A client's part in a round: `trained` sent a usable update, `excluded` one that is NaN or infinite,
+`dropped` was sampled but sent none, `not asked` was not sampled, `not joined` is not in the federation
+yet, `spent` was sampled but has not enough left of its privacy budget."""
+
+SCORES = ("loss", "accuracy", "f1_union", "f1_own", "balanced_accuracy", "recall")
+"""`f1_union` averages over the classes that are true or predicted (as published), `f1_own` over those in the
+test set; `recall` has one value per class, NaN for a class that the test set lacks."""
+
+TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
+"""Model (the client's after local training; its cluster's after aggregation) and test set (the client's own;
+the server's)."""
+
+GLOBAL_TESTS = ("global_own", "global_server")
+"""The same of the one model for all, where `evaluation.global_model` asks for it."""
+
+FAULT = "fault"
+"""The column of `clients.parquet` of runs with attackers: what the client does, null of an honest one."""
+EPSILON, CLUSTER_EPSILON = "epsilon", "cluster_epsilon"
+"""Columns of runs with noise. `epsilon`: in the clients' records the client's own, in the rounds' the largest
+of any client. `cluster_epsilon`: of all present members of the client's cluster as one, whose data change
+together."""

@@ -1,0 +1,52 @@
+"""What a round needs of a cache of rounds that other runs have computed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.orders import Order
+from fedgrid.algorithms.updates.updates import Updates, Vector
+from fedgrid.engine.federation.clients.client_round import ClientRound
+from fedgrid.engine.federation.clients.messages import Memory, TrainTask
+from fedgrid.engine.federation.clients.pool import Pool
+from fedgrid.engine.federation.clients.stopwatch import Stopwatch
+
+
+class OtherBits(Exception):
+    """Clients have trained again and got other bits than those behind the cached results of the round."""
+
+
+class RoundCache(Protocol):
+    """Returns the work of rounds that other runs may have computed."""
+
+    def __call__(
+        self,
+        tasks: Sequence[TrainTask],
+        models: Sequence[Vector],
+        memories: Mapping[int, Memory],
+        pool: Pool,
+        round_index: int,
+        watch: Stopwatch,
+    ) -> ClientRound:
+        """Return a round's work at the clients, as `ClientRound`, of which the cache has what it has.
+
+        Its methods raise `OtherBits` if clients that train again get other bits than those in the cache.
+        """
+
+
+def cache_means_of_old_partition(
+    orders: Sequence[Order], before: State, after: State, updates: Updates
+) -> None:
+    """Compute the means that runs need which keep the old partition: only this run has the updates.
+
+    Clusters that start from one model count as one: other runs have not parted their clients yet.
+    """
+    labels_K = before.labels_K
+    if not all(order.candidates == (int(labels_K[order.client]),) for order in orders):
+        return
+    places = {id(model): place for place, model in enumerate(before.models)}
+    old = updates.groups(np.array([places[id(before.models[label])] for label in labels_K]))
+    if sorted(old.values()) != sorted(updates.groups(after.labels_K).values()):
+        updates.means(list(old.values()))

@@ -1,0 +1,147 @@
+"""What stays the same in every round of a run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from fedgrid.algorithms.contract.base import Algorithm, Fresh, Labels, State
+from fedgrid.algorithms.contract.checks import checked_global_model, checked_served, checked_state
+from fedgrid.algorithms.contract.orders import Served
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.engine.federation.before_training.encoder_clients import updates_sent
+from fedgrid.engine.federation.clients.messages import Setup
+from fedgrid.engine.federation.configuration.columns import columns_of
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.disturbances.held import Changes
+from fedgrid.engine.federation.models.flat_vectors import layout_of
+from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.round.contract_errors import in_round
+from fedgrid.engine.federation.round.participation import Participation
+from fedgrid.engine.federation.round.run_state import RunState
+from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.training.settings import Evaluation
+from fedgrid.engine.federation.uplink.accountant import Accountant
+
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.encoders.encoder import Encoder
+
+
+@dataclass(frozen=True)
+class Federation:
+    """The clients of a run, their algorithm, and who takes part when."""
+
+    algorithm: Algorithm
+    layout: Layout
+    seed: int
+    rounds: int
+    evaluation: Evaluation
+    truth_K: Labels
+    """The hidden groups in round 1."""
+    participation: Participation
+    train_images_K: Sequence[int]
+    """In round 1, as the next."""
+    test_images_K: Sequence[int]
+    columns: frozenset[str] = frozenset()
+    """Of the records, those that not all runs have."""
+    run_id: str = ""
+    threads: int = 1
+    weights: str = "none"
+    """`RunConfig.weights`."""
+    changes: Changes = Changes()
+    """Attackers, and clients whose data change."""
+    accountant: Accountant = Accountant()
+    """Of privacy; without noise nothing is counted."""
+    encoder: "Encoder | None" = None
+    """What the algorithm's message asks for."""
+
+    @classmethod
+    def of(
+        cls,
+        config: RunConfig,
+        algorithm: Algorithm,
+        setup: Setup,
+        truth_K: Labels,
+        *,
+        threads: int = 1,
+        encoder: "Encoder | None" = None,
+    ) -> "Federation":
+        """Return the federation of a run; `setup` and `truth_K` are what `setup_of` returns."""
+        participation = Participation(
+            config.clients, config.root_seed, config.participation, config.dropout, config.joins
+        )
+        return cls(
+            algorithm=algorithm,
+            layout=_layout(*_model_of(config, setup), config.plugin_digests),
+            seed=config.root_seed,
+            rounds=config.training.rounds,
+            evaluation=config.evaluation,
+            truth_K=truth_K,
+            participation=participation,
+            train_images_K=[len(client.train) for client in setup.clients],
+            test_images_K=[len(client.test) for client in setup.clients],
+            columns=columns_of(config, algorithm.traits),
+            run_id=config.run_id,
+            threads=threads,
+            weights=config.weights,
+            changes=Changes.of(setup.clients),
+            accountant=Accountant.of(
+                config.privacy,
+                config.uplink,
+                algorithm,
+                config.root_seed,
+                _encoder_updates(algorithm, participation),
+            ),
+            encoder=encoder,
+        )
+
+    def begin(self, fresh: Fresh) -> RunState:
+        """Return the run's state before the first round; `fresh` draws initial models."""
+        with in_round(0):
+            state = self.algorithm.init(self.layout, len(self.truth_K), fresh, generator(self.seed, "init"))
+            state = self.checked("init", state)
+            return RunState(0, self.checked("reveal", self.algorithm.reveal(state, self.truth_K)))
+
+    def checked(self, method: str, state: State) -> State:
+        """Return the state that a method of the algorithm has returned, checked and read-only."""
+        return checked_state(self.algorithm, method, state, self.layout.size, len(self.truth_K))
+
+    def to_test(self, state: State) -> tuple[Served, Vector | None]:
+        """Return the models that clients are served, and the one for all if it is to be tested."""
+        served = checked_served(self.algorithm, state, self.layout.size)
+        if not self.evaluation.global_model:
+            return served, None
+        return served, checked_global_model(self.algorithm, state, self.layout.size)
+
+    def evaluates(self, round_index: int) -> bool:
+        """Return whether models are tested in a round, which counts from 0."""
+        return (round_index + 1) % self.evaluation.every == 0 or round_index + 1 == self.rounds
+
+
+def fresh_models(config: RunConfig, setup: Setup) -> Fresh:
+    """Return what draws the initial models of a run."""
+    of_model = *_model_of(config, setup), config.root_seed
+    return lambda number: initial_vector(*of_model, number)
+
+
+def _model_of(config: RunConfig, setup: Setup) -> tuple[str, tuple[int, int, int], int]:
+    """Return the name of a run's model, the shape of its images and the number of its classes."""
+    _, channels, height, width = setup.server_set.images.shape
+    return config.model, (channels, height, width), setup.num_classes
+
+
+@lru_cache(maxsize=1)
+def _layout(
+    model: str, shape: tuple[int, int, int], num_classes: int, plugin_digests: tuple[str, ...]
+) -> Layout:
+    """Keep the last layout; with another version of a plugin, a model of the same name may have another."""
+    return layout_of(blank(model, shape, num_classes))
+
+
+def _encoder_updates(algorithm: Algorithm, participation: Participation) -> Mapping[int, int]:
+    """Return how many updates of its encoder each client has sent before round 1."""
+    message = algorithm.message()
+    if message is None or message.encoder is None:
+        return {}
+    return updates_sent(message.encoder, participation.seed, participation.attendance(0).present)

@@ -1,0 +1,158 @@
+"""One round of a federation as a function: the run's state in, its state and a record out.
+
+The order within a round is the published one: train every client, test the local models, measure the
+temperature and cluster, aggregate inside the clusters, test the new cluster models.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fedgrid.algorithms.clustering.graph import is_defined, silhouette
+from fedgrid.algorithms.contract.base import Diagnostics, State
+from fedgrid.algorithms.updates.updates import Updates
+from fedgrid.engine.federation.clients.client_round import ClientRound
+from fedgrid.engine.federation.clients.messages import TrainReport, TrainTask
+from fedgrid.engine.federation.clients.pool import Pool
+from fedgrid.engine.federation.clients.stopwatch import Stopwatch
+from fedgrid.engine.federation.errors import FinalError
+from fedgrid.engine.federation.round.cache import OtherBits, RoundCache, cache_means_of_old_partition
+from fedgrid.engine.federation.round.contract_errors import in_round
+from fedgrid.engine.federation.round.federation import Federation
+from fedgrid.engine.federation.round.model_tests import ModelTests, run_tests
+from fedgrid.engine.federation.round.plan import Plan, plan_round
+from fedgrid.engine.federation.round.record import client_rows, row_of, timing_row, warnings_of
+from fedgrid.engine.federation.round.rows import RoundRecord
+from fedgrid.engine.federation.round.run_state import RunState
+from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.uplink.privacy import CentralNoise
+
+
+def next_round(
+    federation: Federation, run_state: RunState, pool: Pool, cache: RoundCache | None = None
+) -> tuple[RunState, RoundRecord]:
+    """Run one round; with `cache`, take what other runs computed of it and keep what is computed here.
+
+    If clients that train again get other bits than those behind what was taken, as they may on a GPU, the
+    whole round is computed here: all of its numbers are of the same updates.
+
+    Raises:
+        FinalError: no client has a usable update, or the algorithm breaks its contract; `run_state` is still
+            good.
+    """
+    with in_round(run_state.rounds_done + 1):
+        try:
+            return _run(federation, run_state, pool, cache)
+        except OtherBits:
+            return _run(federation, run_state, pool, None)
+
+
+def _run(
+    federation: Federation, run_state: RunState, pool: Pool, cache: RoundCache | None
+) -> tuple[RunState, RoundRecord]:
+    watch = Stopwatch()
+    plan = plan_round(federation, run_state, pool)
+    with _work(federation, plan, run_state, pool, cache, watch) as work:
+        reports = work.reports()
+        with watch.step("cluster_seconds"):
+            updates = _updates(federation, plan, work, reports, plan.ledger.noise)
+            state, diagnostics = _step(federation, plan, updates)
+            warnings = plan.ledger.settle(plan.orders, [report.client for report in reports])
+            diagnostics = replace(diagnostics, warnings=(*diagnostics.warnings, *warnings))
+            row = row_of(federation, plan, reports, updates, state, diagnostics)
+        after = run_state.after_round(state, work.memories(), plan.ledger.spent_K)
+        with watch.step("evaluate_seconds"):
+            tests = _test(federation, plan, work, after)
+        if cache is not None and work.trained:
+            # What other runs find in the cache is without this run's noise.
+            without_noise = _updates(federation, plan, work, reports)
+            cache_means_of_old_partition(plan.orders, plan.state, state, without_noise)
+    rows = client_rows(federation, plan, reports, state, diagnostics, tests)
+    timing = timing_row(federation.run_id, plan, work, watch)
+    return after, RoundRecord(row, rows, timing, warnings_of(plan.round_index + 1, reports, diagnostics))
+
+
+def _work(
+    federation: Federation,
+    plan: Plan,
+    run_state: RunState,
+    pool: Pool,
+    cache: RoundCache | None,
+    watch: Stopwatch,
+) -> ClientRound:
+    """Return the round's work at the clients that are reached."""
+    evaluate = federation.evaluates(plan.round_index)
+    on_server = evaluate and federation.evaluation.local_server
+    untrained = on_server and plan.round_index == 0
+    tasks = [
+        TrainTask(order, plan.round_index, evaluate, on_server, untrained=untrained) for order in plan.reached
+    ]
+    inputs = tasks, plan.state.models, run_state.memories, pool, plan.round_index, watch
+    return ClientRound(*inputs) if cache is None else cache(*inputs)
+
+
+def _updates(
+    federation: Federation,
+    plan: Plan,
+    work: ClientRound,
+    reports: Sequence[TrainReport],
+    noise: CentralNoise | None = None,
+) -> Updates:
+    """Return the view of the usable updates.
+
+    Raises:
+        FinalError: clients replied, and none has a usable update.
+    """
+    usable = [report for report in reports if report.usable]
+    if reports and not usable:
+        clients = ", ".join(str(report.client) for report in reports)
+        raise FinalError(
+            f"clients {clients}, round {plan.round_index + 1}: every update is NaN or infinite, so there is "
+            f"nothing to aggregate; the state of round {plan.round_index} is kept. "
+            "Lower training.learning_rate (or algorithm.server_learning_rate)"
+        )
+    images = {report.client: report.images for report in usable}
+    steps = {report.client: report.steps for report in usable}
+    return Updates(
+        work,
+        federation.layout,
+        similarity_over=federation.algorithm.settings.similarity_over,
+        threads=federation.threads,
+        chosen={report.client: report.chosen for report in usable},
+        absent=set(range(len(federation.truth_K))) - {report.client for report in reports},
+        clients=[report.client for report in usable],
+        images=images,
+        steps=steps,
+        weights={"none": None, "images": images, "batches": steps}[federation.weights],
+        sampled=plan.attendance.sampled,
+        noise=noise,
+    )
+
+
+def _step(federation: Federation, plan: Plan, updates: Updates) -> tuple[State, Diagnostics]:
+    """Run the algorithm's step; without any update nothing changes."""
+    if plan.is_out_of_budget:
+        return plan.state, Diagnostics()
+    if not updates.clients:
+        return plan.state, Diagnostics(warnings=("every sampled client dropped out: nothing has changed",))
+    rng = generator(federation.seed, "algorithm", round_index=plan.round_index)
+    state, diagnostics = federation.algorithm.step(plan.state, plan.round_index, updates, rng)
+    state = federation.checked("step", state)
+    if diagnostics.silhouette is None:
+        labels = state.labels_K[list(updates.clients)]
+        groups = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
+        if is_defined(groups):  # Else a metric that is not cached would have clients train for nothing.
+            distances_KK = federation.algorithm.distances(updates)
+            diagnostics = replace(diagnostics, silhouette=silhouette(distances_KK, groups))
+    return state, diagnostics
+
+
+def _test(federation: Federation, plan: Plan, work: ClientRound, after: RunState) -> ModelTests:
+    """Test the models that are served after the round, if its tests are due."""
+    if not federation.evaluates(plan.round_index):
+        return ModelTests()
+    testing = plan.attendance.present
+    if federation.evaluation.clients == "asked":
+        testing = tuple(order.client for order in plan.orders)
+    return run_tests(work, *federation.to_test(after.state), after.memories, testing)

@@ -1,0 +1,75 @@
+"""Which clients are present, sampled and dropped in a round: pure functions of the run's seed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import floor
+
+from fedgrid.algorithms.contract.orders import Order, Presence
+from fedgrid.engine.federation.seeds import generator
+
+
+@dataclass(frozen=True)
+class Attendance:
+    """Who takes part in one round; clients in ascending order."""
+
+    present: tuple[int, ...]
+    """Those that have joined."""
+    newcomers: tuple[int, ...]
+    """Those of them whose first round this is: all in the first one."""
+    sampled: tuple[int, ...]
+    """Those of them that receive an order; at least one."""
+    participation: float = 1.0
+    """The share that is sampled, in (0, 1]."""
+    drops_out: Callable[[int], bool] = lambda client: False
+    """Whether a client sends nothing back."""
+
+    @property
+    def presence(self) -> Presence:
+        """Which clients an algorithm may give orders to."""
+        return Presence(self.present, self.sampled, self.participation)
+
+    def reached(self, orders: Sequence[Order]) -> list[Order]:
+        """Return the orders of the clients that reply."""
+        return [order for order in orders if not self.drops_out(order.client)]
+
+
+@dataclass(frozen=True)
+class Participation:
+    """Partial participation, newcomers and faults; by default every client takes part in every round."""
+
+    num_clients: int
+    seed: int
+    participation: float = 1.0
+    """Share of the present clients that is sampled, in (0, 1]."""
+    dropout: float = 0.0
+    """Probability that a sampled client sends no reply, in [0, 1)."""
+    joins: Mapping[int, int] = field(default_factory=dict)
+    """Newcomers: client -> its first round, from 1."""
+
+    def attendance(self, round_index: int) -> Attendance:
+        """Return who takes part in a round; `round_index` counts from 0."""
+        present = self._present(round_index)
+        before = set(self._present(round_index - 1)) if round_index else set()
+        newcomers = tuple(client for client in present if client not in before)
+        sampled = self._sampled(present, round_index)
+        drops_out = partial(self._drops_out, round_index=round_index)
+        return Attendance(present, newcomers, sampled, self.participation, drops_out)
+
+    def _present(self, round_index: int) -> tuple[int, ...]:
+        return tuple(
+            client for client in range(self.num_clients) if self.joins.get(client, 1) <= round_index + 1
+        )
+
+    def _sampled(self, present: tuple[int, ...], round_index: int) -> tuple[int, ...]:
+        size = max(1, floor(self.participation * len(present) + 0.5))
+        if size == len(present):
+            return present
+        rng = generator(self.seed, "participation", round_index=round_index)
+        return tuple(sorted(rng.choice(present, size, replace=False).tolist()))
+
+    def _drops_out(self, client: int, *, round_index: int) -> bool:
+        if not self.dropout:
+            return False
+        rng = generator(self.seed, "dropout", client=client, round_index=round_index)
+        return bool(rng.random() < self.dropout)

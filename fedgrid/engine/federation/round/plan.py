@@ -1,0 +1,109 @@
+"""What is decided before the clients of a round train."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedgrid.algorithms.contract.checks import checked_orders, frozen
+from fedgrid.engine.federation.round.meeting import Meeting
+from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.uplink.ledger import Ledger, ledger_of
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import State
+    from fedgrid.algorithms.contract.orders import Order
+    from fedgrid.engine.federation.clients.pool import Pool
+    from fedgrid.engine.federation.round.federation import Federation
+    from fedgrid.engine.federation.round.participation import Attendance
+    from fedgrid.engine.federation.round.run_state import RunState
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who does what in one round."""
+
+    round_index: int
+    """From 0."""
+    attendance: Attendance
+    state: State
+    """The algorithm's, once it has heard the round's messages."""
+    meeting: Meeting
+    """The messages."""
+    ordered: Sequence[Order]
+    """What the algorithm asks for, by client."""
+    orders: Sequence[Order]
+    """Those that are within their client's privacy budget."""
+    ledger: Ledger
+    """Of the round, with the messages charged."""
+
+    @property
+    def reached(self) -> list[Order]:
+        """The orders of the clients that reply."""
+        return self.attendance.reached(self.orders)
+
+    @property
+    def is_out_of_budget(self) -> bool:
+        """Whether none of the clients that are asked can pay, so that the models stay as they are."""
+        return bool(self.ordered) and not self.orders
+
+
+def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
+    """Return the plan of the next round; clients of `pool` send their messages.
+
+    Raises:
+        BrokenContract: the algorithm's state or orders are impossible.
+        FinalError: no client can pay for round 1.
+    """
+    round_index = run_state.rounds_done
+    attendance = federation.participation.attendance(round_index)
+    ledger = ledger_of(federation.accountant, run_state.spent_K, len(federation.truth_K), round_index)
+    state = _revealed(federation, frozen(run_state.state), round_index)
+    state, meeting = _meet(federation, state, attendance, ledger, pool, round_index)
+    ledger.charge(meeting.messages, meeting.again)
+    ordered = _ordered(federation, state, attendance, round_index)
+    return Plan(round_index, attendance, state, meeting, ordered, ledger.affordable(ordered), ledger)
+
+
+def _revealed(federation: Federation, state: State, round_index: int) -> State:
+    """Return the state of an algorithm that is told the hidden groups, once clients have moved."""
+    if not federation.changes.begins(round_index):
+        return state
+    now_K, before_K = (
+        federation.changes.truth(federation.truth_K, index) for index in (round_index, round_index - 1)
+    )
+    return federation.checked("reveal", federation.algorithm.reveal(state, now_K, before_K))
+
+
+def _meet(
+    federation: Federation,
+    state: State,
+    attendance: Attendance,
+    ledger: Ledger,
+    pool: Pool,
+    round_index: int,
+) -> tuple[State, Meeting]:
+    """Return the state that has heard the messages of newcomers, or of all that are met again."""
+    algorithm, message = federation.algorithm, federation.algorithm.message()
+    again = algorithm.meets_again(round_index)
+    speakers = ledger.can_pay(attendance.present) if again else attendance.newcomers
+    if message is None or not speakers:
+        return state, Meeting()
+    message = message.model_copy(update={"round_index": round_index})
+    described = pool.describe(speakers, message, federation.encoder)
+    meeting = Meeting.of(speakers, described, attendance.newcomers, federation.encoder, round_index)
+    rng = generator(federation.seed, "messages", round_index=round_index)
+    hear = algorithm.meet_again if again else algorithm.meet
+    state = hear(state, meeting.messages, federation.layout, rng)
+    return federation.checked(hear.__name__, state), meeting
+
+
+def _ordered(
+    federation: Federation, state: State, attendance: Attendance, round_index: int
+) -> Sequence[Order]:
+    """Return the algorithm's orders, by client."""
+    algorithm, presence = federation.algorithm, attendance.presence
+    rng = generator(federation.seed, "orders", round_index=round_index)
+    orders = algorithm.orders(state, round_index, presence, rng)
+    return checked_orders(algorithm, orders, len(state.models), presence)

@@ -1,0 +1,132 @@
+"""The sections `training` and `evaluation` of a run's configuration."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from fedgrid.algorithms.contract.section import PositiveInt, Section
+from fedgrid.engine.federation.errors import ConfigError
+
+Augment = Literal["crop", "flip"]
+Precision = Literal["float32", "bfloat16"]
+PAD = 4
+"""Pixels on each side of an image that is cropped at random."""
+MOST_STACKED = 10_000
+"""Clients in a stack."""
+MOST = 1_000_000
+"""Rounds, or epochs in a round: more are a typing error."""
+
+
+class LocalTraining(Section):
+    """Local training of a client in a round. Values per data set: Table 3 of the OCFL papers."""
+
+    local_epochs: Annotated[PositiveInt, Field(le=MOST)] = 3
+    """Passes of a client over its training images in a round."""
+    batch_size: PositiveInt
+    """Images in a batch."""
+    optimizer: Literal["sgd", "adam"]
+    """Of the clients; the server's is a setting of the algorithm."""
+    learning_rate: Annotated[float, Field(gt=0)]
+    """Of the clients' optimizer."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """SGD only."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """L2 penalty added to the gradient, as `torch.optim` does it."""
+    keep_optimizer_state: bool = False
+    """Whether a client's momentum or Adam moments are kept between rounds, or start at zero in each."""
+    tf32: bool = False
+    """Whether a GPU may round factors in convolutions and matrix products to TF32, ten bits after the point,
+    which is faster. No effect on a CPU."""
+    augment: tuple[Augment, ...] = ()
+    """What is done to training images at random, anew in each epoch: `crop`, out of the image padded by four
+    pixels of its reflection, and `flip`, left to right. Common to all algorithms of a scenario and seed."""
+    normalise: Literal["none", "dataset"] = "none"
+    """What models get to see: pixels from 0 to 1, or those with mean 0 and deviation 1 in each channel over
+    the data set's pool. Tests too."""
+
+    precision: Precision = "float32"
+    """What a model computes in, in training and in tests: `bfloat16` is float32 with eight significant bits
+    instead of 24. Weights, optimizer, BatchNorm's statistics, logits and losses are float32 in either."""
+
+    stacked: Annotated[PositiveInt, Field(le=MOST_STACKED)] = 1
+    """How many clients train at once in one process, as one model: clients 0 to S - 1, then S to 2 S - 1 ...
+    Their numbers are those of one after the other (1) but for the last bits; only for plain training."""
+
+    omitted_defaults = ("augment", "normalise", "precision", "stacked")
+
+    @field_validator("augment", mode="before")
+    @classmethod
+    def _one_name_is_a_list_of_one(cls, given: object) -> object:
+        return (given,) if isinstance(given, str) else given
+
+    @field_validator("augment")
+    @classmethod
+    def _augment_is_a_set(cls, augment: tuple[Augment, ...]) -> tuple[Augment, ...]:
+        if len(set(augment)) < len(augment):
+            raise ValueError(f"{list(augment)} lists something twice; list each once")
+        return tuple(sorted(augment))
+
+    @model_validator(mode="after")
+    def _momentum_is_of_sgd(self) -> Self:
+        if self.momentum and self.optimizer != "sgd":
+            raise ValueError(
+                f"momentum = {self.momentum:g} has no effect with optimizer {self.optimizer}, only with sgd"
+            )
+        return self
+
+    @property
+    def not_stacked(self) -> str:
+        """Why an algorithm whose clients train by a rule of its own cannot stack them."""
+        return (
+            f"training.stacked = {self.stacked}: only plain training is stacked, and here the algorithm "
+            "changes how clients train; set training.stacked=1, or take another algorithm, such as fedavg"
+        )
+
+    def check_size(self, shape: tuple[int, int, int]) -> None:
+        """Check that images of a shape (channels, height, width) are large enough to be cropped.
+
+        Raises:
+            ConfigError: a side is no longer than the padding, which therefore has no reflection.
+        """
+        _, height, width = shape
+        if "crop" in self.augment and min(height, width) <= PAD:
+            raise ConfigError(
+                f"training.augment: crop pads images by {PAD} pixels of their reflection, and these have "
+                f"{height}x{width}; take [flip], or images of at least {PAD + 1}x{PAD + 1}",
+                ("training", "augment"),
+            )
+
+
+class Length(Section):
+    """How long a run is."""
+
+    rounds: Annotated[PositiveInt, Field(le=MOST)]
+    """Rounds of the run."""
+
+
+class Training(LocalTraining, Length):
+    """The section `training`: how many rounds there are, and what a client does in one."""
+
+    @property
+    def local(self) -> LocalTraining:
+        """What clients need to know: all but the number of rounds."""
+        return LocalTraining(**self.model_dump(exclude={"rounds"}))
+
+
+class Evaluation(Section):
+    """When, and on what, models are tested. Neither training nor clustering depends on it."""
+
+    every: PositiveInt = 1
+    """Test in every n-th round and in the last one."""
+    clients: Literal["all", "asked"] = "all"
+    """Who tests the model that it is served: every client that has joined, or those with an order in this
+    round, also if they drop out."""
+    local_server: bool = False
+    """Whether every local model is tested on the whole server set too: for the published GF1 and GA. As
+    in the authors' runs, round 1 tests the initial model, before any training. It costs 20 to 44 % of the
+    arithmetic of `paper`; the `paper` presets have it on."""
+    global_model: bool = False
+    """Whether the one model for all, of algorithms that have one beside their clusters' (`global_model`), is
+    tested too, like the served models: columns `global_own_...` and `global_server_...` of the records."""
+
+    omitted_defaults = ("global_model",)

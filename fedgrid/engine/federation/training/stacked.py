@@ -1,0 +1,276 @@
+"""Local training of several clients at once, as one model whose tensors have one dimension more.
+
+Every operation is then done once for all of them (`torch.func.vmap`), so that small models are no longer held
+up by the start of each operation. The numbers are those of `federation.training.local` but for the last bits.
+
+A stack has a fixed number of slots, and every batch the full size: empty slots, and what a client's last
+batch lacks, are masked. So a client's bits depend on its slot alone, not on who else takes part.
+
+Shapes: S slots, N images of the client that has most, B images of a batch, L classes, T steps of an epoch,
+E epochs, W parameters of a model, P entries of its whole state.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import nan, prod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn import functional
+
+from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.engine.federation.training import augmentation
+from fedgrid.engine.federation.training.batches import blocks
+from fedgrid.engine.federation.training.evaluation import to_inputs
+from fedgrid.engine.federation.training.local import NOTHING, OPTIMIZER, LocalResult, Memory, smallest_batch
+from fedgrid.engine.federation.training.masked_norm import MaskedNorm, with_masked_norms
+from fedgrid.engine.federation.training.settings import LocalTraining
+from fedgrid.engine.federation.training.stacked_optimizers import STACKED_OPTIMIZERS, StackedOptimizer
+
+
+@dataclass(frozen=True)
+class Member:
+    """What one client trains on."""
+
+    start: Vector
+    """The whole state to start from, shape (P,); only read."""
+    images: Tensor
+    """uint8, shape (images, channels, height, width), on the stack's device."""
+    labels: Tensor
+    """int64, shape (images,)."""
+    rng: np.random.Generator
+    """As in `local.train`, which draws the same batches from it."""
+    memory: Memory = field(default_factory=dict)
+    """As in `local.train`."""
+
+
+class Stack:
+    """The models of S clients on one device: a workspace for `train_together`."""
+
+    def __init__(self, module: nn.Module, num_slots: int) -> None:
+        """Make room for `num_slots` models of the module's kind; the module itself is given away."""
+        self.module = with_masked_norms(module).train()
+        self._norms = [layer for layer in self.module.modules() if isinstance(layer, MaskedNorm)]
+        named, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+        sizes = [tensor.numel() for tensor in named.values()]
+        first = next(iter(named.values()))
+        self.num_slots = num_slots
+        self.weights = torch.zeros(num_slots, sum(sizes), device=first.device)
+        """Shape (S, W), in the layout's order."""
+        parts = zip(named.items(), self.weights.split_with_sizes(sizes, 1), strict=True)
+        self._parameters = {
+            name: part.view(num_slots, *like.shape).requires_grad_() for (name, like), part in parts
+        }
+        self.buffers = {
+            name: torch.zeros(num_slots, *like.shape, dtype=like.dtype, device=like.device)
+            for name, like in buffers.items()
+        }
+
+    @torch.no_grad()
+    def write(self, starts: Mapping[int, Vector]) -> None:
+        """Copy states, shape (P,), into their slots; the other slots become zero."""
+        self.weights.zero_()
+        num_weights = self.weights.shape[1]
+        for slot, start in starts.items():
+            vector = torch.tensor(start, dtype=torch.float32, device=self.weights.device)
+            self.weights[slot].copy_(vector[:num_weights])
+            sizes = [prod(buffer.shape[1:]) for buffer in self.buffers.values()]
+            parts = vector[num_weights:].split_with_sizes(sizes)
+            for buffer, part in zip(self.buffers.values(), parts, strict=True):
+                values = part.view(buffer.shape[1:])
+                buffer[slot].copy_(values if buffer.is_floating_point() else values.round())
+
+    @torch.no_grad()
+    def read(self) -> NDArray[Any]:
+        """Return the states of all slots, float32, shape (S, P)."""
+        buffers = [buffer.view(self.num_slots, -1).float() for buffer in self.buffers.values()]
+        states: NDArray[Any] = torch.cat([self.weights, *buffers], 1).cpu().numpy()
+        return states
+
+    def logits(self, images: Tensor, mask_SB: Tensor) -> Tensor:
+        """Return the models' outputs, (S, B, L), for inputs of shape (S, B, channels, height, width)."""
+        return vmap(self._logits_of_one)(self._parameters, self.buffers, images, mask_SB)
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """Return the gradient of a scalar with respect to `weights`, shape (S, W)."""
+        parts = torch.autograd.grad(loss, list(self._parameters.values()))
+        return torch.cat([part.reshape(self.num_slots, -1) for part in parts], 1)
+
+    def _logits_of_one(
+        self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], images: Tensor, mask_B: Tensor
+    ) -> Tensor:
+        for norm in self._norms:
+            norm.mask_B = mask_B
+        outputs: Tensor = functional_call(self.module, (parameters, buffers), (images,))
+        return outputs
+
+
+@torch.enable_grad()
+def train_together(
+    stack: Stack, members: Mapping[int, Member], training: LocalTraining
+) -> dict[int, LocalResult]:
+    """Train clients side by side, each as `local.train` does without a rule.
+
+    Args:
+        stack: the workspace; its former content is overwritten.
+        members: by slot, from 0; not all slots need one.
+        training: the settings.
+
+    Returns:
+        By slot. A client with fewer batches than others waits at the end of each epoch.
+
+    Raises:
+        ConfigError: batches of one image for a model with BatchNorm.
+    """
+    size = training.batch_size
+    used = _images_used(members, smallest_batch(stack.module, size), size)
+    used_S = torch.tensor([used.get(slot, 0) for slot in range(stack.num_slots)]).to(stack.weights.device)
+    stack.write({slot: member.start for slot, member in members.items()})
+    memories = {
+        slot: member.memory[OPTIMIZER] for slot, member in members.items() if OPTIMIZER in member.memory
+    }
+    optimizer = STACKED_OPTIMIZERS[training.optimizer](stack.weights, training, memories)
+    moves = {slot: member.rng.spawn(1)[0] for slot, member in members.items()}
+    num_images = -(-max(used.values(), default=0) // size) * size
+    logits: list[Tensor] = []
+    targets: list[Tensor] = []
+    for _ in range(training.local_epochs):
+        orders = _orders(members, used, moves, training, stack.weights.device)
+        labels = _labels(stack, members, orders, num_images)
+        shown = _batches(stack, members, orders, num_images, size)
+        for begin, pixels in zip(range(0, num_images, size), shown, strict=True):
+            batch = slice(begin, begin + size)
+            inputs = to_inputs(pixels).permute(0, 1, 4, 2, 3)
+            counts_S = (used_S - begin).clamp(0, size)
+            is_any_done = begin >= min(used.values())
+            logits.append(
+                _step(stack, optimizer, inputs, labels[:, batch], counts_S, is_any_done=is_any_done)
+            )
+            targets.append(labels[:, batch])
+    states_SP = stack.read()
+    losses_SE, accuracies_SE = _running(logits, targets, used_S, training)
+    kept = optimizer.memory() if training.keep_optimizer_state else None
+    return {
+        slot: LocalResult(
+            model=states_SP[slot].copy(),
+            losses=tuple(losses_SE[slot]),
+            accuracies=tuple(accuracies_SE[slot]),
+            steps=training.local_epochs * -(-used[slot] // size),
+            outputs=NOTHING,
+            memory=NOTHING if kept is None else {OPTIMIZER: kept[slot].copy()},
+        )
+        for slot in members
+    }
+
+
+def _images_used(members: Mapping[int, Member], least: int, size: int) -> dict[int, int]:
+    """Return the images of an epoch by slot: all, without a last batch of fewer than `least`."""
+    have = {slot: len(member.labels) for slot, member in members.items()}
+    return {slot: count - (count % size if count % size < least else 0) for slot, count in have.items()}
+
+
+@dataclass(frozen=True)
+class _Order:
+    """A client's images of an epoch, in its order."""
+
+    places: Tensor
+    """Int64, shape (images,)."""
+    moves: augmentation.Moves | None
+
+    def part(self, where: slice) -> "_Order":
+        return _Order(self.places[where], self.moves and self.moves.part(where))
+
+
+def _orders(
+    members: Mapping[int, Member],
+    used: Mapping[int, int],
+    moves: Mapping[int, np.random.Generator],
+    training: LocalTraining,
+    device: torch.device,
+) -> dict[int, _Order]:
+    """Return each client's order of an epoch, by slot, without what is left out of it."""
+    orders = {}
+    for slot, member in members.items():
+        count = len(member.labels)
+        places = torch.from_numpy(member.rng.permutation(count)).to(device, non_blocking=True)
+        drawn = augmentation.drawn(count, training.augment, moves[slot], device)
+        orders[slot] = _Order(places, drawn).part(slice(used[slot]))
+    return orders
+
+
+def _labels(
+    stack: Stack, members: Mapping[int, Member], orders: Mapping[int, _Order], num_images: int
+) -> Tensor:
+    """Return the classes of an epoch's images, int64, shape (S, N)."""
+    labels = torch.zeros(stack.num_slots, num_images, dtype=torch.int64, device=stack.weights.device)
+    for slot, order in orders.items():
+        labels[slot, : len(order.places)] = members[slot].labels[order.places]
+    return labels
+
+
+def _batches(
+    stack: Stack, members: Mapping[int, Member], orders: Mapping[int, _Order], num_images: int, size: int
+) -> Iterator[Tensor]:
+    """Yield the images of each batch, uint8, shape (S, B, H, W, C); those that a client lacks are black."""
+    pixels = {slot: member.images.permute(0, 2, 3, 1).contiguous() for slot, member in members.items()}
+    shape = next(iter(pixels.values())).shape[1:]
+    for block in blocks(num_images, size, stack.num_slots * size * prod(shape)):
+        count = min(block.stop, num_images) - block.start
+        images = torch.zeros(stack.num_slots, count, *shape, dtype=torch.uint8, device=stack.weights.device)
+        for slot, order in orders.items():
+            due = order.part(block)
+            images[slot, : len(due.places)] = augmentation.gather(pixels[slot], due.places, due.moves)
+        for batch in torch.split(images, size, dim=1):
+            yield batch.contiguous()
+
+
+def _step(
+    stack: Stack,
+    optimizer: StackedOptimizer,
+    inputs: Tensor,
+    labels_SB: Tensor,
+    counts_S: Tensor,
+    *,
+    is_any_done: bool,
+) -> Tensor:
+    """Train on a batch each, of which the first `counts_S` images count; return the logits before it."""
+    mask_SB = torch.arange(labels_SB.shape[1], device=counts_S.device) < counts_S[:, None]
+    logits = stack.logits(inputs, mask_SB)
+    losses_SB = functional.cross_entropy(logits.flatten(0, 1), labels_SB.flatten(), reduction="none")
+    losses_SB = torch.where(mask_SB, losses_SB.view_as(labels_SB), 0)
+    gradient = stack.gradient((losses_SB.sum(1) / counts_S.clamp(min=1)).sum())
+    with torch.no_grad():
+        tensors = [stack.weights, *optimizer.tensors]
+        before = [tensor.clone() for tensor in tensors] if is_any_done else tensors
+        optimizer.step(stack.weights, gradient)
+        if is_any_done:
+            for tensor, old in zip(tensors, before, strict=True):
+                tensor.copy_(torch.where(counts_S[:, None] > 0, tensor, old))
+    return logits.detach()
+
+
+def _running(
+    logits: Sequence[Tensor], labels: Sequence[Tensor], used_S: Tensor, training: LocalTraining
+) -> tuple[list[list[float]], list[list[float]]]:
+    """Return mean cross-entropy and accuracy of each slot's epochs, shapes (S, E), read back in one go."""
+    num_epochs = training.local_epochs
+    if not logits:
+        nothing = [[nan] * num_epochs] * len(used_S)
+        return nothing, nothing
+    # By epoch and slot, an epoch's batches in a row: (E, S, T B).
+    outputs, targets = (
+        torch.stack(list(each)).view(num_epochs, -1, *each[0].shape).transpose(1, 2).flatten(2, 3)
+        for each in (logits, labels)
+    )
+    losses = functional.cross_entropy(outputs.flatten(0, 2).double(), targets.flatten(), reduction="none")
+    hits = outputs.argmax(dim=3) == targets
+    counted = torch.arange(targets.shape[2], device=used_S.device) < used_S[:, None]
+    sums = [
+        torch.where(counted, each.view_as(targets).double(), 0).sum(2) / used_S for each in (losses, hits)
+    ]
+    means = torch.stack(sums).transpose(1, 2).tolist()
+    return means[0], means[1]

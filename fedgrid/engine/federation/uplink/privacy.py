@@ -1,0 +1,134 @@
+"""Differential privacy of a run: its settings, what does not go with them, and noise that the server adds."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import sha256
+from math import sqrt
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from fedgrid.algorithms.contract.base import Algorithm
+from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.updates.source import UPDATE
+from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.engine.federation.models.registry import build
+from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.uplink.steps import UplinkStep, clip_of, noise_of
+
+
+class Privacy(Section):
+    """What an epsilon means, and noise that the server adds. Without noise it changes the run's id alone."""
+
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    """Of (epsilon, delta)-differential privacy."""
+    neighbours: Literal["absent", "replaced"] = "absent"
+    """What must not be told apart: a client with its data from one whose update is zero, as usual and in
+    opacus; or from one with any other data, which is twice as far, so that it takes twice the noise."""
+    central_noise: Annotated[float, Field(ge=0)] = 0.0
+    """Noise multiplier of the Gaussian noise that the server adds to the sum of each group of updates that it
+    averages, in units of the uplink's clip. For a server that is trusted, and whose models are not."""
+    epsilon: Annotated[float, Field(gt=0)] | None = None
+    """The budget of each client: one that cannot pay for another round sends nothing any more; None: none."""
+
+    omitted_defaults = ("epsilon",)
+
+
+def is_private(uplink: Sequence[UplinkStep], privacy: Privacy) -> bool:
+    """Return whether there is noise anywhere, so that epsilons are recorded."""
+    return bool(noise_of(uplink) or privacy.central_noise)
+
+
+def problem(
+    uplink: Sequence[UplinkStep],
+    privacy: Privacy,
+    algorithm: Algorithm,
+    model: str,
+    shape: tuple[int, int, int],
+    num_classes: int,
+) -> str | None:
+    """Return in one line what of a run does not go with its noise, and what to set; None if all does.
+
+    `shape` is that of an image: channels, height, width.
+    """
+    if privacy.central_noise and clip_of(uplink) is None:
+        return (
+            "privacy.central_noise without clip: its size is a multiple of the clip; add one, as in "
+            "uplink: [{clip: 1.0}]"
+        )
+    if privacy.central_noise and noise_of(uplink):
+        return (
+            "privacy.central_noise beside noise in the uplink: clients that add noise need not trust the "
+            "server; take one of them"
+        )
+    if privacy.central_noise and not algorithm.traits.averages_updates:
+        return (
+            f"privacy.central_noise = {privacy.central_noise:g}: this algorithm's models are not only means "
+            "of updates, so the server's noise would not cover them; take noise in the uplink, or an "
+            "algorithm such as fedavg"
+        )
+    if privacy.epsilon is not None and not noise_of(uplink):
+        return (
+            f"privacy.epsilon = {privacy.epsilon:g} without noise in the uplink: with none nothing is within "
+            "a budget, and what the server's noise costs is known after a round only; add it, as in uplink: "
+            "[{clip: 1.0}, {noise: 1.0}]"
+        )
+    if is_private(uplink, privacy) and (buffer := _first_buffer(model, shape, num_classes)) is not None:
+        return (
+            f"model {model} has BatchNorm buffers ({buffer}), which no clip bounds and no noise covers; take "
+            "a model without, such as tinyvgg or resnet9"
+        )
+    return None
+
+
+@lru_cache(maxsize=1)
+def _first_buffer(model: str, shape: tuple[int, int, int], num_classes: int) -> str | None:
+    """Return the name of a buffer of a model, None if it has none."""
+    import torch  # Only here, so that runs without noise are configured without it.
+
+    with torch.device("meta"):
+        module = build(model, shape, num_classes)
+    return next((name for name, _ in module.named_buffers()), None)
+
+
+class CentralNoise:
+    """The noise of one round, and which clients' updates it has covered how often.
+
+    With the shares w_i of a group, the mean moves by at most C w_i / sum(w) if client i's update becomes
+    zero; the noise has the standard deviation M C max(w) / sum(w), which for equal weights is that of
+    McMahan et al. 2018, Algorithm 1: M C on the sum.
+    """
+
+    def __init__(self, multiplier: float, clip: float, seed: int, round_index: int) -> None:
+        self._scale, self._multiplier = multiplier * clip, multiplier
+        self._seed, self._round_index = seed, round_index
+        self._released: dict[str, dict[int, float]] = {}
+
+    def __call__(
+        self, mean_P: Vector, group: Sequence[int], shares: Sequence[float] | None, output: str
+    ) -> Vector:
+        """Return a mean with noise. The same mean gets the same noise, and counts once.
+
+        Raises:
+            ValueError: it is of something that no clip bounds.
+        """
+        if output != UPDATE:
+            raise ValueError(f"privacy.central_noise cannot cover means of {output}, which no clip bounds")
+        weights = [1.0] * len(group) if shares is None else list(shares)
+        name = sha256(repr((list(map(int, group)), weights)).encode()).hexdigest()[:16]
+        self._released[name] = {
+            client: weight / max(weights) / self._multiplier
+            for client, weight in zip(group, weights, strict=True)
+        }
+        rng = generator(self._seed, f"central noise {name}", round_index=self._round_index)
+        scale = np.float32(self._scale * max(weights) / sum(weights))
+        return np.asarray(mean_P + scale * rng.standard_normal(len(mean_P), np.float32), np.float32)
+
+    def spent(self) -> dict[int, float]:
+        """Return, by client, how far it has moved what was released: in standard deviations of the noise."""
+        squares: dict[int, float] = {}
+        for released in self._released.values():
+            for client, distance in released.items():
+                squares[client] = squares.get(client, 0.0) + distance**2
+        return {client: sqrt(square) for client, square in squares.items()}

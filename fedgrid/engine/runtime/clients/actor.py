@@ -1,0 +1,164 @@
+"""The client actor: a thin Ray shell around a `ClientWorker`, pinned to its share of a CPU or GPU.
+
+The module is light: the server imports it, and starts the actors, before it imports torch itself, so that all
+of them import it at the same time.
+"""
+
+import gc
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import ray
+from ray.exceptions import RayActorError
+
+from fedgrid.algorithms.contract.orders import Message
+from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.engine.federation.clients.messages import (
+    ClientData,
+    Described,
+    EvaluateReport,
+    EvaluateTask,
+    Memory,
+    Setup,
+    TrainTask,
+)
+from fedgrid.engine.federation.clients.pool import Machine
+from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.errors import FinalError, RunError
+from fedgrid.engine.runtime.clients.gpu_errors import may_pass, raised
+from fedgrid.engine.runtime.clients.machine import this_machine
+from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.plugins.source import PluginSource
+
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.clients.worker import ClientWorker
+    from fedgrid.engine.federation.encoders.encoder import Encoder
+
+
+def death_of(error: RayActorError) -> str:
+    """Return in one line why an actor's process died.
+
+    Raises:
+        FinalError: its start failed, and would fail again; names the cause.
+        RunError: its start failed, as others have the GPU or its memory.
+    """
+    said = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not error.actor_init_failed:
+        why = next((line for line in said if line.startswith("The actor is dead because")), said[0])
+        return why.partition(" Some common causes")[0]
+    cause = raised(str(error))
+    if may_pass(cause):
+        raise RunError(
+            f"a client actor did not start: {cause}; other processes use its GPU: nvidia-smi shows them"
+        )
+    raise FinalError(f"a client actor did not start: {cause}")
+
+
+def device_of(gpu_share: float) -> str:
+    """Return what a client actor with this share of a GPU trains on."""
+    return "cuda" if gpu_share else "cpu"
+
+
+@ray.remote(max_restarts=0)
+class Client:
+    """Hosts one federated client, or several that take turns. Keeps no state that a round depends on."""
+
+    def __init__(self, gpu_share: float, title: str = "Client", gpu_room: float = 0.0) -> None:
+        """Take a share of a GPU, at most `gpu_room` bytes of it, and the title that Ray shows.
+
+        0 bytes: the share is one of the whole GPU.
+        """
+        gc.set_threshold(NEW_OBJECTS)
+        # Imports torch, while the server does.
+        from fedgrid.engine.federation.clients.worker import ClientWorker
+
+        self._hosting = ClientWorker
+        self._worker: ClientWorker | None = None
+        self._title = title
+        self._device = device_of(gpu_share)
+        if gpu_share:
+            import torch
+
+            # A whole number is not accepted.
+            limit = float(gpu_share)
+            if gpu_room:
+                limit = min(limit, gpu_room / torch.cuda.get_device_properties(0).total_memory)
+            torch.cuda.set_per_process_memory_fraction(limit)
+
+    def __repr__(self) -> str:
+        return self._title
+
+    def pid(self) -> int:
+        """Return the actor's process id."""
+        return os.getpid()
+
+    def machine(self) -> Machine:
+        """Return what training here depends on."""
+        return this_machine(self._device)
+
+    def prepare(
+        self,
+        setup: Setup,
+        plugins: Sequence[PluginSource],
+        server_set: ImageSet,
+        reference_set: ImageSet | None,
+        *clients: ClientData,
+    ) -> None:
+        """Take over the clients and plugins of a run; drop the clients of an earlier one.
+
+        `setup` comes without images.
+        """
+        active.know(plugins)
+        active.activate(setup.plugins)
+        setup = replace(setup, server_set=server_set, reference_set=reference_set, clients=clients)
+        # First the run before: its models and images would take the device's memory beside the new ones.
+        self._worker = None
+        self._worker = self._hosting(setup, self._device)
+
+    def _prepared(self) -> "ClientWorker":
+        assert self._worker is not None, "prepare comes first"
+        return self._worker
+
+    def describe(
+        self, clients: Sequence[int], message: Message, encoder: "Encoder | None"
+    ) -> list[Described]:
+        """Return what clients of this actor say about their data."""
+        return self._prepared().describe(clients, message, encoder)
+
+    def train(
+        self,
+        tasks: Sequence[TrainTask],
+        payloads: Sequence[Mapping[str, int]],
+        memories: Mapping[int, Memory],
+        num_models: int,
+        *arrays: Vector,
+    ) -> tuple[Any, ...]:
+        """Train; return the reports, the memories, then each task's update and outputs.
+
+        With `num_returns` of 1 they are one object, else an object each.
+        `arrays` are the models, then the arrays of all orders; `payloads` has their positions by name.
+        """
+        tasks = [
+            replace(
+                task, order=replace(task.order, payload={name: arrays[at] for name, at in places.items()})
+            )
+            for task, places in zip(tasks, payloads, strict=True)
+        ]
+        replies = self._prepared().train(tasks, arrays[:num_models], memories)
+        kept = {reply.report.client: reply.memory for reply in replies if reply.memory}
+        sent = [
+            np.asarray(array)
+            for task, reply in zip(tasks, replies, strict=True)
+            for array in (reply.update, *(reply.outputs[name] for name in task.order.outputs))
+        ]
+        return [reply.report for reply in replies], kept, *sent
+
+    def evaluate(
+        self, tasks: Sequence[EvaluateTask], memories: Mapping[int, Memory], *models: Vector
+    ) -> list[EvaluateReport]:
+        """Test the models at this actor's clients."""
+        return self._prepared().evaluate(tasks, models, memories)

@@ -1,0 +1,109 @@
+"""Pools in this process: one that trains here, and one that waits for the first task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from fedgrid.algorithms.contract.orders import Message
+from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.engine.federation.clients.messages import (
+    Described,
+    EvaluateReport,
+    EvaluateTask,
+    Memory,
+    Reply,
+    Setup,
+    TrainTask,
+)
+from fedgrid.engine.federation.clients.pool import Machine, Pool
+from fedgrid.engine.runtime.clients.machine import this_machine
+
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.clients.worker import ClientWorker
+    from fedgrid.engine.federation.encoders.encoder import Encoder
+
+
+class InProcessPool:
+    """All clients in this process, one after the other: for tests, debuggers and profilers."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = device
+        self._worker: ClientWorker | None = None
+
+    def machines(self) -> Sequence[Machine]:
+        """Return this machine."""
+        return [this_machine(self.device)]
+
+    def prepare(self, setup: Setup) -> None:
+        """Give the clients of a run their data."""
+        # Imports torch, which takes seconds; commands that only read results do without.
+        from fedgrid.engine.federation.clients.worker import ClientWorker
+
+        # First the run before: its models and images would take the device's memory beside the new ones.
+        self._worker = None
+        self._worker = ClientWorker(setup, self.device)
+
+    @property
+    def worker(self) -> ClientWorker:
+        """The worker of all clients."""
+        assert self._worker is not None, "prepare() comes first"
+        return self._worker
+
+    def describe(
+        self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
+    ) -> list[Described]:
+        """Return what each of `clients` says about its training images, or about their codes."""
+        return self.worker.describe(clients, message, encoder)
+
+    def train(
+        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+    ) -> list[Reply]:
+        """Train the clients of `tasks`, each from one of `models`."""
+        return self.worker.train(tasks, models, memories)
+
+    def evaluate(
+        self, tasks: Sequence[EvaluateTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+    ) -> list[EvaluateReport]:
+        """Test `models` at the clients of `tasks`."""
+        return self.worker.evaluate(tasks, models, memories)
+
+
+class LazyPool:
+    """Prepares a pool at the first task: a run that finds all of its rounds in the round cache needs none."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._setup: Setup | None = None
+
+    def machines(self) -> Sequence[Machine]:
+        """Return the machines that clients train on."""
+        return self._pool.machines()
+
+    def prepare(self, setup: Setup) -> None:
+        """Note what the clients need."""
+        self._setup = setup
+
+    def describe(
+        self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
+    ) -> list[Described]:
+        """Return what each of `clients` says about its training images, or about their codes."""
+        return self._prepared().describe(clients, message, encoder)
+
+    def train(
+        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+    ) -> list[Reply]:
+        """Train the clients of `tasks`, each from one of `models`."""
+        return self._prepared().train(tasks, models, memories)
+
+    def evaluate(
+        self, tasks: Sequence[EvaluateTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+    ) -> list[EvaluateReport]:
+        """Test `models` at the clients of `tasks`."""
+        return self._prepared().evaluate(tasks, models, memories)
+
+    def _prepared(self) -> Pool:
+        if self._setup is not None:
+            self._pool.prepare(self._setup)
+            self._setup = None
+        return self._pool

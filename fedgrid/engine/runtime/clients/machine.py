@@ -1,0 +1,81 @@
+"""What the numbers of a training depend on beside its code: the library that computes, and the hardware."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fedgrid.engine.federation.clients.pool import Machine
+
+DRIVER = Path("/proc/driver/nvidia/version")
+UNKNOWN, EMULATED = "unknown", "emulated"
+BFLOAT16 = "bfloat16"
+"""A machine's instructions for it, and the precision's name in `training.precision`."""
+KERNELS = re.compile("bf16|fp16|avx10|avx_ne_convert")
+"""Instruction sets by which oneDNN chooses its kernels for bfloat16, as `torch.cpu` names them."""
+
+
+def this_machine(device: str) -> Machine:
+    """Return what training on `device`, as torch calls it, depends on here.
+
+    Of a processor: the instruction set of torch's own kernels, and `bfloat16`, the extensions by which oneDNN
+    chooses those for bfloat16. Two models with the same ones count as alike, whatever their caches.
+    Of a GPU: its model, the driver, CUDA, cuDNN, and what `fixed_numerics` sets for every run. TF32 is a
+    setting of the run.
+    """
+    import numpy
+    import torch
+
+    machine = {
+        "device": device,
+        "torch build": torch.__version__,
+        "numpy": numpy.__version__,
+        "processor": torch.backends.cpu.get_cpu_capability(),
+        BFLOAT16: _kernels(),
+    }
+    if not device.startswith("cuda"):
+        return machine
+    return machine | {
+        BFLOAT16: "GPU" if torch.cuda.is_bf16_supported(including_emulation=False) else EMULATED,
+        "GPU": torch.cuda.get_device_name(0),
+        "driver": driver(),
+        "CUDA": str(torch.version.cuda),
+        "cuDNN": f"{torch.backends.cudnn.version()}, deterministic",  # type: ignore[no-untyped-call]
+    }
+
+
+def _kernels() -> str:
+    """Return this processor's extensions for bfloat16, as in `amx_bf16, avx512_bf16`."""
+    import torch
+
+    # Older versions of torch do not tell.
+    found: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    has = sorted(name for name, is_here in found.items() if is_here and KERNELS.search(name))
+    return (", ".join(has) or EMULATED) if found else UNKNOWN
+
+
+def that_matter(machines: Sequence[Machine], precision: str) -> list[Machine]:
+    """Return the machines by what a run of this precision depends on; alike ones count once."""
+    kept = [
+        {name: value for name, value in machine.items() if precision == BFLOAT16 or name != BFLOAT16}
+        for machine in machines
+    ]
+    return [machine for place, machine in enumerate(kept) if machine not in kept[:place]]
+
+
+def slow_precision(machines: Sequence[Machine], precision: str) -> str | None:
+    """Return in one line that a machine computes slowly in a precision; None if none does."""
+    if precision != BFLOAT16 or all(machine.get(BFLOAT16) != EMULATED for machine in machines):
+        return None
+    return (
+        "training.precision = bfloat16: the device has no instructions for it and emulates them, which may "
+        "be slower than float32; choose float32, or nodes with AVX512_BF16, AMX or a GPU from Ampere on"
+    )
+
+
+def driver(file: Path = DRIVER) -> str:
+    """Return the version of NVIDIA's driver, `unknown` where the kernel does not tell."""
+    try:
+        found = re.search(r"\s(\d+(?:\.\d+)+)\s", file.read_text())
+    except OSError:
+        return UNKNOWN
+    return found[1] if found else UNKNOWN

@@ -1,0 +1,299 @@
+"""Resources of a run: checked before the first actor starts, so that no run waits for ever."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+
+from fedgrid.engine.federation.errors import ConfigError
+
+SERVER_CPUS = 0.1
+"""CPU share of the server actor, which is idle while clients train."""
+
+SMALLEST_SHARE = 0.01
+"""Smallest CPU share of a client actor, if the user sets none."""
+
+GPU_SHARE = 0.05
+"""GPU share of a client actor, if the user sets none."""
+
+CORE = 1 - SERVER_CPUS
+"""CPU share of a client actor on a GPU, if the user sets none: starting kernels, one after another, keeps a
+core busy. What is left of the core holds a server."""
+
+GPU_PROCESS_MEMORY = 2_500_000_000
+"""Bytes of main memory that a client actor on a GPU takes. Assumed, not measured: torch and CUDA take up to
+2.06 GB (counted by `/usr/bin/time` in issue 113326 of PyTorch), Ray and the images the rest."""
+
+WORTHWHILE = 1.2
+"""Largest factor in run time that is accepted to save actors: each costs seconds to start, and memory."""
+
+UNITS = 10_000
+"""Ray counts resources in ten-thousandths. Counting in the same units keeps sums exact."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine of the cluster, as Ray sees it."""
+
+    cpus: float
+    gpus: float
+    memory: float | None = None
+    """Bytes of main memory that Ray deals out; None: not known, or nothing there depends on it."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """The user's settings; None leaves the choice to `plan`."""
+
+    clients_per_actor: int | None = None
+    cpus_per_client: float | None = None
+    gpus_per_client: float | None = None
+    least_gpu_share: float = GPU_SHARE
+    """The smallest GPU share that holds a client, where the user gives none."""
+    gpu_room: float = 0.0
+    """Bytes for actors on the GPU that has least free memory; 0: not known."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Number of client actors of a run, and the resources that each reserves."""
+
+    num_actors: int
+    cpus_per_actor: float
+    gpus_per_actor: float
+    memory_per_actor: float = 0.0
+    """Bytes of main memory."""
+    gpu_room_per_actor: float = 0.0
+    """Bytes that an actor may take on its GPU; 0: its share of the whole GPU."""
+
+    def bundles(self) -> list[dict[str, float]]:
+        """Return the placement group's bundles: one for the server, then one per client actor."""
+        actor = {"CPU": self.cpus_per_actor}
+        if self.gpus_per_actor:
+            actor["GPU"] = self.gpus_per_actor
+        if self.memory_per_actor:
+            actor["memory"] = self.memory_per_actor
+        return [{"CPU": SERVER_CPUS}, *[actor] * self.num_actors]
+
+
+def describe(nodes: Sequence[Node]) -> str:
+    """Return `2 CPUs and 0 GPUs`; for several nodes the sum, and the largest node's number."""
+    cpus, gpus = [node.cpus for node in nodes], [node.gpus for node in nodes]
+    has = f"{_counted(sum(cpus), 'CPU')} and {_counted(sum(gpus), 'GPU')}"
+    if len(nodes) == 1:
+        return has
+    return f"{len(nodes)} nodes with {has}, at most {max(cpus):g} and {max(gpus):g} on one"
+
+
+def at_once(placement: Placement, nodes: Sequence[Node]) -> int:
+    """Return how many runs with this placement fit on the nodes at the same time.
+
+    A run may spread over nodes; an actor is on one node and one GPU. The result for a single run (0 or more)
+    is exact. On clusters of unequal nodes Ray may fit a few runs less, as it places bundles in another order.
+    """
+    group = _units(SERVER_CPUS) + placement.num_actors * _units(placement.cpus_per_actor)
+    most = sum(_units(node.cpus) for node in nodes) // group
+    return bisect_left(range(1, most + 1), True, key=lambda runs: not _fit(runs, placement, nodes))
+
+
+def most_at_once(placements: Iterable[Placement], nodes: Sequence[Node]) -> int:
+    """Return how many runs fit at the same time if all are placed like the smallest; 1 without runs."""
+    return max((at_once(placement, nodes) for placement in placements), default=1)
+
+
+def plan(
+    num_clients: int, nodes: Sequence[Node], request: Request, num_runs: int = 1, stacked: int = 1
+) -> Placement:
+    """Return the placement of runs of `num_clients` clients on the nodes.
+
+    With GPUs, each client gets its own actor if resources allow: at least 0.05 GPU, a core and
+    `GPU_PROCESS_MEMORY`. Otherwise as few clients as possible share one, in turns. Shares are the largest
+    with which as many runs fit. If the user's number of actors exceeds cores or memory, it is what counts.
+
+    Without GPUs an actor needs a core, and the actors of a run wait for each other in every round. So the
+    more runs are pending, the more run at the same time, with fewer actors each
+    (`_fastest`): on two CPUs a single run has two actors, but of many runs two run at once with one actor
+    each. With enough runs to keep every core busy that is one actor per run, whatever the number of clients;
+    Ray can then reuse actors of runs with 15 clients for runs with 30. CPU shares are such that no run waits
+    for CPUs. An actor trains with one thread and reserves at most one CPU.
+
+    Args:
+        num_clients: clients of a run.
+        nodes: the cluster.
+        request: the user's settings.
+        num_runs: number of pending runs.
+        stacked: how many clients train at once, and therefore share an actor.
+
+    Raises:
+        ConfigError: a run can never fit; with the request, the resources, and a setting that would fit.
+    """
+    if stacked > 1:
+        each = request.clients_per_actor
+        in_stacks = replace(request, clients_per_actor=each and -(-each // stacked))
+        return plan(-(-num_clients // stacked), nodes, in_stacks, num_runs)
+    gpus = _gpus_per_client(nodes, request)
+    _check(num_clients, nodes, gpus, request)
+    least = _least(num_clients, nodes, request, gpus)
+    cores = max(1, sum(int(node.cpus) for node in nodes))
+
+    def runs_at_once(actors: int) -> int:
+        runs = at_once(replace(least, num_actors=actors), nodes)
+        return runs if gpus or request.cpus_per_client else min(runs, cores // actors)
+
+    if request.clients_per_actor:
+        actors = -(-num_clients // request.clients_per_actor)
+    elif gpus:
+        actors = max(count for count in _even_counts(num_clients) if runs_at_once(count))
+    else:
+        actors = _fastest(num_clients, num_runs, runs_at_once)
+    placement = replace(least, num_actors=actors)
+    if not at_once(placement, nodes):
+        raise _too_many(num_clients, placement, nodes)
+    side_by_side = min(num_runs, max(1, runs_at_once(actors)))
+    if gpus and request.gpus_per_client is None:
+        placement = _with_largest_gpu_share(placement, side_by_side, nodes)
+    return placement if request.cpus_per_client else _with_largest_share(placement, side_by_side, nodes)
+
+
+def _least(num_clients: int, nodes: Sequence[Node], request: Request, gpus: float) -> Placement:
+    """Return the least that an actor reserves, of the user's number of actors, or of one.
+
+    On a GPU that is a core and main memory, or as much of them as a node has, if the user's number fits so.
+    """
+    actors = -(-num_clients // (request.clients_per_actor or num_clients))
+    least = Placement(actors, request.cpus_per_client or SMALLEST_SHARE, gpus)
+    if not gpus:
+        return least
+    room = [node.memory for node in nodes if node.gpus >= 1 and node.memory is not None]
+    whole = replace(
+        least,
+        cpus_per_actor=request.cpus_per_client or min(CORE, _most_cpus(nodes, gpus)[0]),
+        memory_per_actor=min(GPU_PROCESS_MEMORY, max(room)) if room else 0.0,
+    )
+    return whole if at_once(whole, nodes) else least
+
+
+def _fastest(num_clients: int, num_runs: int, runs_at_once: Callable[[int], int]) -> int:
+    """Return the smallest number of actors per run with which all runs finish in nearly the shortest time.
+
+    With equal clients and runs, the time is (batches of runs that fill the cluster) x (clients of the busiest
+    actor). "Nearly" is the factor `WORTHWHILE`.
+    """
+    times = {}
+    for actors in _even_counts(num_clients):
+        if runs := runs_at_once(actors):
+            times[actors] = -(-num_runs // runs) * -(-num_clients // actors)
+    return min(actors for actors, time in times.items() if time <= WORTHWHILE * min(times.values()))
+
+
+def _even_counts(num_clients: int) -> list[int]:
+    """Return the useful numbers of actors: with one less, the busiest actor would have more clients."""
+    return sorted({-(-num_clients // each) for each in range(1, num_clients + 1)})
+
+
+def _with_largest_gpu_share(placement: Placement, runs: int, nodes: Sequence[Node]) -> Placement:
+    """Give each actor the largest share with which `runs` fit: Ray fills a GPU before it takes the next."""
+    most = UNITS // _units(placement.gpus_per_actor)
+    shares = (replace(placement, gpus_per_actor=UNITS // each / UNITS) for each in range(1, most + 1))
+    return next((share for share in shares if at_once(share, nodes) >= runs), placement)
+
+
+def _with_largest_share(placement: Placement, runs: int, nodes: Sequence[Node]) -> Placement:
+    """Give each actor the largest CPU share, in hundredths, with which `runs` fit at the same time."""
+    shares = (replace(placement, cpus_per_actor=hundredths / 100) for hundredths in range(100, 0, -1))
+    return next(share for share in shares if at_once(share, nodes) >= runs)
+
+
+def _fit(runs: int, placement: Placement, nodes: Sequence[Node]) -> bool:
+    """Return whether `runs` fit at the same time: servers in the CPUs left over, then in place of actors."""
+    server, share = _units(SERVER_CPUS), _units(placement.cpus_per_actor)
+    servers, actors = runs, 0
+    rests = []
+    for node in nodes:
+        count = _actors_on(node, placement)
+        more, rest = divmod(_units(node.cpus) - count * share, server)
+        servers -= more
+        actors += count
+        rests.append((rest, count))
+    for rest, count in sorted(rests, reverse=True):
+        if servers <= 0:
+            break
+        if count * share + rest >= server:
+            displaced = min(count, -(-(servers * server - rest) // share))
+            servers -= (displaced * share + rest) // server
+            actors -= displaced
+    return servers <= 0 and actors >= runs * placement.num_actors
+
+
+def _actors_on(node: Node, placement: Placement) -> int:
+    """Return how many actors fit on a node without servers."""
+    most = _units(node.cpus) // _units(placement.cpus_per_actor)
+    if placement.gpus_per_actor:
+        most = min(most, int(node.gpus) * (UNITS // _units(placement.gpus_per_actor)))
+    if placement.memory_per_actor and node.memory is not None:
+        most = min(most, int(node.memory // placement.memory_per_actor))
+    return most
+
+
+def _units(amount: float) -> int:
+    return round(amount * UNITS)
+
+
+def _gpus_per_client(nodes: Sequence[Node], request: Request) -> float:
+    if request.gpus_per_client is not None:
+        return request.gpus_per_client
+    has_gpu = any(node.gpus >= 1 and node.cpus >= SMALLEST_SHARE for node in nodes)
+    return request.least_gpu_share if has_gpu else 0.0
+
+
+def _check(num_clients: int, nodes: Sequence[Node], gpus: float, request: Request) -> None:
+    """Refuse requests that no number of actors could satisfy."""
+    if not at_once(Placement(1, SMALLEST_SHARE, 0.0), nodes):
+        cpus = sum(node.cpus for node in nodes)
+        raise ConfigError(f"the cluster has {cpus:g} CPUs; a run needs at least one")
+    if request.clients_per_actor is not None and request.clients_per_actor < 1:
+        raise ConfigError(f"--clients-per-actor {request.clients_per_actor}: expected 1 to {num_clients}")
+    if gpus and not 1 / UNITS <= gpus <= 1:
+        raise ConfigError(f"--gpus-per-actor {gpus:g}: expected 0, or 0.0001 to 1")
+    able = [node for node in nodes if node.gpus >= 1] if gpus else list(nodes)
+    if not able:
+        raise ConfigError(f"--gpus-per-actor {gpus:g}, but the cluster has no GPU; leave it out")
+    most, largest = _most_cpus(nodes, gpus)
+    if most < SMALLEST_SHARE:
+        raise ConfigError(
+            f"--gpus-per-actor {gpus:g}, but no node with a GPU has a CPU to spare; "
+            "--gpus-per-actor 0 would fit"
+        )
+    wanted = request.cpus_per_client
+    if wanted is not None and not 1 <= _units(wanted if isfinite(wanted) else 0) <= _units(most):
+        where = "the cluster" if len(nodes) == 1 else f"the largest of {_counted(len(able), 'node')}"
+        where += " with a GPU" if gpus and len(nodes) > 1 else ""
+        server = f", the server takes {SERVER_CPUS:g}" if most < largest else ""
+        raise ConfigError(
+            f"--cpus-per-actor {wanted:g}: expected more than 0, at most {most:g} "
+            f"({where} has {_counted(largest, 'CPU')}{server})"
+        )
+
+
+def _most_cpus(nodes: Sequence[Node], gpus: float) -> tuple[float, float]:
+    """Return the largest CPU share that an actor can have, and the CPUs of the largest node for actors."""
+    largest = max(node.cpus for node in nodes if node.gpus >= 1 or not gpus)
+    alone = sum(node.cpus >= SERVER_CPUS for node in nodes) == (largest >= SERVER_CPUS)
+    return largest - SERVER_CPUS if alone else largest, largest
+
+
+def _too_many(num_clients: int, asked: Placement, nodes: Sequence[Node]) -> ConfigError:
+    fitting = next(
+        count
+        for count in reversed(_even_counts(num_clients))
+        if at_once(replace(asked, num_actors=count), nodes)
+    )
+    return ConfigError(
+        f"{_counted(asked.num_actors, 'client actor')} with {asked.cpus_per_actor:g} CPU and "
+        f"{asked.gpus_per_actor:g} GPU each do not fit on {describe(nodes)}; "
+        f"--clients-per-actor {-(-num_clients // fitting)} would"
+    )
+
+
+def _counted(number: float, what: str) -> str:
+    return f"{number:g} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,294 @@
+"""The pool of client actors: which actor hosts which clients, what it is sent, how dead ones are replaced."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+import ray
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    GetTimeoutError,
+    RayActorError,
+    RayTaskError,
+)
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from fedgrid.algorithms.contract.orders import Message
+from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.engine.federation.clients.messages import (
+    Described,
+    EvaluateReport,
+    EvaluateTask,
+    Memory,
+    Reply,
+    Setup,
+    TrainTask,
+)
+from fedgrid.engine.federation.clients.pool import Machine
+from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.runtime.clients.actor import Client, death_of
+from fedgrid.engine.runtime.clients.deadlines import Deadlines
+from fedgrid.engine.runtime.clients.machine import BFLOAT16, that_matter
+from fedgrid.engine.runtime.clients.placement import Placement
+from fedgrid.engine.runtime.plugins import active
+
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.encoders.encoder import Encoder
+
+MAX_DEATHS = 3
+START_TIMEOUT = 300.0
+"""Seconds for an actor to start and take its data: a bundle is reserved, so only a broken node needs more."""
+
+SHOWN = 4
+"""Clients in the name of a task."""
+SMALL = 1 << 20
+"""Bytes of a model up to which an actor's replies are one object: each object costs a millisecond."""
+
+Ref: TypeAlias = "ray.ObjectRef[Any]"
+T = TypeVar("T")
+NO_IMAGES = ImageSet(np.zeros((0, 0, 0, 0), np.uint8), np.zeros(0, np.int64))
+
+
+class RayPool:
+    """Client actors in bundles 1.. of a placement group; bundle 0 is the server's.
+
+    An actor that dies, or does not answer in time (`Deadlines`), is replaced and does its part of the round
+    again: the same numbers, because an actor keeps nothing that a round depends on.
+    """
+
+    def __init__(self, group: PlacementGroup, placement: Placement) -> None:
+        self.run = ""
+        """Name of the run, for the names of tasks: actors are of one run after another."""
+        self.placement = placement
+        self._group = group
+        self._actors = [self._start(index) for index in range(placement.num_actors)]
+        self._deaths = [0] * placement.num_actors
+        self._deadlines = Deadlines(monotonic)
+        self._home: dict[int, int] = {}
+        self._setup: Setup | None = None
+        self._machines: dict[int, Machine] = {}
+        self._shared: dict[int, tuple[Vector, Ref]] = {}
+
+    def pids(self) -> list[int]:
+        """Return the process ids of the actors."""
+        return list(ray.get([actor.pid.remote() for actor in self._actors], timeout=START_TIMEOUT))
+
+    def machines(self) -> list[Machine]:
+        """Return the machines of the actors; alike ones count once."""
+        asked = [index for index in range(len(self._actors)) if index not in self._machines]
+        found = self._each(
+            dict.fromkeys(asked),
+            lambda index: [self._actors[index].machine.remote()],
+            "machine",
+            "before round 1",
+        )
+        self._machines |= {index: machine for index, [machine] in found.items()}
+        alike = {tuple(sorted(machine.items())) for machine in self._machines.values()}
+        return [dict(items) for items in sorted(alike)]
+
+    def prepare(self, setup: Setup) -> None:
+        """Deal the clients out to the actors, largest first, each to the one with least work so far."""
+        self._deaths = [0] * len(self._actors)
+        self._deadlines = Deadlines(monotonic)
+        sizes = {data.client: len(data.train) for data in setup.clients}
+        self._home = _deal(sizes, len(self._actors), setup.training.stacked)
+        self._data = {data.client: ray.put(data.copied()) for data in setup.clients}
+        self._images = ray.put(setup.server_set), ray.put(setup.reference_set)
+        self._setup = replace(setup, clients=(), server_set=NO_IMAGES, reference_set=None)
+        self._plugins = active.sources(setup.plugins)
+        self._each(range(len(self._actors)), self._prepare, "prepare", "before round 1")
+
+    def describe(
+        self, clients: Sequence[int], message: Message, encoder: "Encoder | None" = None
+    ) -> list[Described]:
+        """Return what each of `clients` says about its data, each in its actor."""
+        shares, put = self._by_actor(clients, lambda client: client), encoder and ray.put(encoder)
+
+        def submit(index: int) -> list[Ref]:
+            return [self._actors[index].describe.remote(shares[index], message, put)]
+
+        results = self._each(shares, submit, "describe", "the clients' messages")
+        described = {
+            client: described
+            for index, [each] in results.items()
+            for client, described in zip(shares[index], each, strict=True)
+        }
+        return [described[client] for client in clients]
+
+    def train(
+        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+    ) -> list[Reply]:
+        """Train every task's client in its actor; arrays come back as views of the object store."""
+        shares = self._by_actor(tasks, lambda task: task.client)
+        arrays = {id(array): array for task in tasks for array in task.order.payload.values()}
+        places = {key: len(models) + index for index, key in enumerate(arrays)}
+        refs = self._share([*models, *arrays.values()])
+
+        def submit(index: int) -> list[Ref]:
+            mine = shares[index]
+            payloads = [
+                {name: places[id(array)] for name, array in task.order.payload.items()} for task in mine
+            ]
+            bare = [replace(task, order=replace(task.order, payload={})) for task in mine]
+            kept = {task.client: memories[task.client] for task in mine if task.client in memories}
+            num_sent = sum(1 + len(task.order.outputs) for task in mine)
+            name = self._task("train", f"{when}, {_clients(task.client for task in mine)}")
+            num_returns = 1 if are_small else 2 + num_sent
+            train = self._actors[index].train.options(num_returns=num_returns, name=name)
+            sent = train.remote(bare, payloads, kept, len(models), *refs)
+            return [sent] if are_small else list(sent)
+
+        replies = {}
+        when = f"round {tasks[0].round_index + 1}"
+        are_small = models[0].nbytes <= SMALL
+        results = self._each(shares, submit, "train", when)
+        for index, objects in results.items():
+            reports, kept, *sent = objects[0] if are_small else objects
+            remaining = iter(sent)
+            for task, report in zip(shares[index], reports, strict=True):
+                update = next(remaining)
+                outputs = {name: next(remaining) for name in task.order.outputs}
+                replies[task.client] = Reply(report, update, outputs, kept.get(task.client, {}))
+        return [replies[task.client] for task in tasks]
+
+    def evaluate(
+        self, tasks: Sequence[EvaluateTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+    ) -> list[EvaluateReport]:
+        """Test the models at every task's client, in its actor."""
+        shares = self._by_actor(tasks, lambda task: task.client)
+        refs = self._share(models)
+
+        def submit(index: int) -> list[Ref]:
+            adapting = [task.client for task in shares[index] if task.adaptation is not None]
+            kept = {client: memories[client] for client in adapting if client in memories}
+            name = self._task("evaluate", _clients(task.client for task in shares[index]))
+            evaluate = self._actors[index].evaluate.options(name=name)
+            return [evaluate.remote(shares[index], kept, *refs)]
+
+        results = self._each(shares, submit, "evaluate", "testing the served models").values()
+        by_client = {report.client: report for [reports] in results for report in reports}
+        return [by_client[task.client] for task in tasks]
+
+    def _each(
+        self, indices: Mapping[int, Any] | range, submit: Callable[[int], list[Ref]], kind: str, when: str
+    ) -> dict[int, list[Any]]:
+        """Call the actors at `indices` in parallel; one that dies or hangs is replaced and called again."""
+        pending = {index: submit(index) for index in indices}
+        results: dict[int, list[Any]] = {}
+        while pending:
+            dead: dict[int, str] = {}
+            start, limit = self._deadlines.now(), self._deadlines.of(kind)
+            for index, refs in pending.items():
+                try:
+                    left = max(0.0, start + limit - self._deadlines.now())
+                    results[index] = ray.get(refs, timeout=left)
+                except RayTaskError as error:
+                    raise _cause(error) from error
+                except RayActorError as error:
+                    dead[index] = death_of(error)
+                except GetTimeoutError:
+                    dead[index] = f"no answer within {limit:.0f} s"
+            if not dead:
+                self._deadlines.note(kind, self._deadlines.now() - start)
+            for index, death in dead.items():
+                self._replace(index, death, when)
+            pending = {index: submit(index) for index in dead}
+        return results
+
+    def _replace(self, index: int, cause: str, when: str) -> None:
+        self._deaths[index] += 1
+        here = [str(client) for client, home in self._home.items() if home == index]
+        hosted = f"client{'s' * (len(here) > 1)} {', '.join(here)}"
+        if self._deaths[index] >= MAX_DEATHS:
+            raise RunError(
+                f"{hosted}, {when}: the actor died or hung {MAX_DEATHS} times, last: {cause.rstrip('.')}. "
+                "It may be out of memory: fewer actors at a time (--clients-per-actor) need less"
+            )
+        ray.kill(self._actors[index])
+        self._actors[index] = self._start(index)
+        try:
+            self._check_machine(index, hosted, when)
+            if self._setup is not None:
+                ray.get(self._prepare(index), timeout=START_TIMEOUT)
+        except (ActorDiedError, ActorUnavailableError) as again:
+            self._replace(index, death_of(again), when)
+        except GetTimeoutError as again:
+            raise RunError(
+                f"{hosted}, {when}: its actor died and no replacement started within "
+                f"{START_TIMEOUT:g} s; "
+                "check the cluster's nodes, then repeat the command to continue"
+            ) from again
+
+    def _check_machine(self, index: int, hosted: str, when: str) -> None:
+        """Check that a new actor computes as the one in whose place it is, if that was asked."""
+        if index not in self._machines:
+            return
+        machine = ray.get(self._actors[index].machine.remote(), timeout=START_TIMEOUT)
+        before = self._machines[index]
+        precision = BFLOAT16 if self._setup is None else self._setup.training.precision
+        self._machines[index] = machine
+        if len(that_matter([before, machine], precision)) > 1:
+            was, now = (sorted(one.items() - other.items()) for one, other in permutations((before, machine)))
+            raise RunError(
+                f"{hosted}, {when}: its actor died, and its replacement is on another kind of machine "
+                f"({dict(now)} in the place of {dict(was)}); the same command goes on where the machines are "
+                "as before, or with --accept-changes"
+            )
+
+    def _start(self, index: int) -> Any:
+        strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index + 1)
+        share, title = self.placement, f"Client actor {index + 1} of {self.placement.num_actors}"
+        return Client.options(  # type: ignore[attr-defined]
+            num_cpus=share.cpus_per_actor, num_gpus=share.gpus_per_actor, scheduling_strategy=strategy
+        ).remote(share.gpus_per_actor, title, share.gpu_room_per_actor)
+
+    def _task(self, method: str, what: str) -> str:
+        """Return a task's name in Ray's dashboard and `ray list tasks`, and of its process meanwhile."""
+        return ", ".join(part for part in (f"Client.{method}", self.run, what) if part)
+
+    def _prepare(self, index: int) -> list[Ref]:
+        data = [self._data[client] for client, home in self._home.items() if home == index]
+        return [self._actors[index].prepare.remote(self._setup, self._plugins, *self._images, *data)]
+
+    def _by_actor(self, items: Sequence[T], client_of: Callable[[T], int]) -> dict[int, list[T]]:
+        """Return actor -> the items of its clients."""
+        shares: dict[int, list[T]] = {}
+        for item in items:
+            shares.setdefault(self._home[client_of(item)], []).append(item)
+        return shares
+
+    def _share(self, arrays: Sequence[Vector]) -> list[Ref]:
+        """Put every distinct array into the object store once, and keep it there while it is in use."""
+        self._shared = {id(array): self._shared.get(id(array)) or (array, ray.put(array)) for array in arrays}
+        return [self._shared[id(array)][1] for array in arrays]
+
+
+def _deal(sizes: Mapping[int, int], num_actors: int, num_slots: int) -> dict[int, int]:
+    """Return client -> actor, so that actors have about the same number of images, and a stack one actor."""
+    stacks: dict[int, int] = {}
+    for client, size in sizes.items():
+        stacks[client // num_slots] = stacks.get(client // num_slots, 0) + size
+    load = [0] * num_actors
+    home = {}
+    for stack in sorted(stacks, key=lambda stack: (-stacks[stack], stack)):
+        home[stack] = min(range(num_actors), key=lambda index: (load[index], index))
+        load[home[stack]] += stacks[stack]
+    return {client: home[client // num_slots] for client in sorted(sizes)}
+
+
+def _clients(clients: Iterable[int]) -> str:
+    """Return `client 3`, or `clients 0 2 4 6 and 3 more`."""
+    numbers = [str(client) for client in clients]
+    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
+    return f"client{'s' * (len(numbers) > 1)} {' '.join(numbers[:SHOWN])}{more}"
+
+
+def _cause(error: RayTaskError) -> Exception:
+    cause = error.cause
+    return cause if isinstance(cause, RunError) else RunError(str(error))

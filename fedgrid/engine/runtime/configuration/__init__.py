@@ -1,0 +1,1 @@
+"""A run's configuration, completed from part of one, and checked."""

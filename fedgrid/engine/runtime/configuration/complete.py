@@ -1,0 +1,129 @@
+"""From what a user gives of a run to its complete configuration: defaults, look-ups, checks."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fedgrid.algorithms.contract.base import Conditions
+from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, nameless
+from fedgrid.algorithms.written import name_and_settings, written
+from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
+from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.dealing.kinds import kind_of
+from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
+from fedgrid.engine.federation.models.registry import MODELS, check_size
+from fedgrid.engine.federation.partition.majority import with_class_numbers
+from fedgrid.engine.federation.uplink import privacy
+from fedgrid.engine.runtime.configuration.encoder_checks import check_encoder
+from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
+from fedgrid.engine.runtime.data.datasets import find, named_by_content
+from fedgrid.engine.runtime.plugins import active
+
+INNER = inner_keys(RunConfig)
+DEFAULTS: dict[str, Any] = {
+    **{"dataset": "digits", "split": "nonoverlapping-balanced", "clients": 15, "seed": 0},
+    "algorithm": "ocfl-hdbscan",
+}
+
+
+def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
+    """Return a full configuration: `given`, with defaults of the data set, the algorithm and the rest.
+
+    `algorithm` is a name, or a mapping with `name` and the settings to change.
+
+    Raises:
+        ConfigError: a key, name or value does not exist, or the images are too small for the model.
+        DataError: a `folder:` or `npz:` data set cannot be read.
+    """
+    for key in given:
+        if key not in SETTABLE:
+            raise unknown_key(key, "", SETTABLE, (key,), INNER)
+    values = {**DEFAULTS, **given}
+    dataset = find(str(values["dataset"]), data_dir)
+    try:
+        config = RunConfig(**_with_defaults(values, dataset, data_dir))
+    except ValidationError as error:
+        raise explain(error, RunConfig) from error
+    _check(config, dataset, data_dir)
+    return config
+
+
+def _with_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) -> dict[str, Any]:
+    """Return values with the defaults of what they name."""
+    algorithm = named_by_content(_algorithm(values["algorithm"]), data_dir)
+    model = str(values.get("model", dataset.model))
+    if model not in MODELS:
+        raise unknown("model", model, MODELS)
+    return {
+        **values,
+        "dataset": dataset.name,
+        "training": _training(values.get("training", {}), dataset),
+        "model": model,
+        "algorithm": algorithm,
+        "split": _split(values["split"], dataset),
+        PLUGINS: active.plugin_digests(algorithm, model),
+    }
+
+
+def _training(given: object, dataset: Dataset) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"training = {given!r}: expected keys such as rounds, batch_size, learning_rate", ("training",)
+        )
+    return {**dataset.training.model_dump(), **given}
+
+
+def _algorithm(given: object) -> dict[str, Any]:
+    choice = dict(given) if isinstance(given, Mapping) else {"name": given}
+    if "name" not in choice:
+        raise ConfigError(nameless(choice), ("algorithm",))
+    name = str(choice.pop("name"))
+    if name not in ALGORITHMS:
+        raise unknown("algorithm", name, ALGORITHMS, ALSO_CALLED)
+    try:
+        settings = create(name, choice).settings
+    except ValidationError as error:
+        raise ConfigError(f"algorithm {name}: {explain(error, ALGORITHMS[name].settings)}") from error
+    except ValueError as error:
+        raise ConfigError(f"algorithm {name}: {error}") from error
+    return {"name": name, **written(name, settings)}
+
+
+def _split(given: object, dataset: Dataset) -> object:
+    split = {"kind": given} if isinstance(given, str) else given
+    if not isinstance(split, Mapping):
+        return given
+    kind = kind_of(str(split.get("kind", DEFAULTS["split"])))
+    sizes = split.get("sizes")
+    counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
+    return with_class_numbers({**kind.DEFAULTS, **counted, **split}, dataset.name, dataset.class_names)
+
+
+def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
+    """Check what parts of a configuration say of one another.
+
+    Raises:
+        ConfigError: the images do not fit the model, the algorithm's settings the federation, its encoder
+            the images, or the noise the rest.
+    """
+    check_size(config.model, dataset.shape)
+    config.training.check_size(dataset.shape)
+    name, settings = name_and_settings(config.algorithm)
+    algorithm = create(name, settings)
+    conditions = Conditions(
+        num_clients=config.clients,
+        has_reference_images=config.split.reference_images is not None,
+        training=config.training.model_dump(),
+    )
+    if (problem := algorithm.problem(conditions)) is not None:
+        raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
+    if config.training.stacked > 1 and not algorithm.traits.trains_plainly:
+        raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
+    if (message := algorithm.message()) is not None:
+        check_encoder(message.encoder, config.dataset, conditions.has_reference_images, data_dir)
+    of_model = config.model, dataset.shape, dataset.num_classes
+    problem = privacy.problem(config.uplink, config.privacy, algorithm, *of_model)
+    if problem is not None:
+        raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))

@@ -1,0 +1,114 @@
+"""What pydantic found wrong in a configuration, as one line that names the key and what is allowed."""
+
+from typing import TypeAlias
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from fedgrid.engine.federation.errors import ConfigError, Key, unknown_key
+
+Model: TypeAlias = BaseModel | type[BaseModel]
+
+
+def explain(error: ValidationError, model: Model) -> ConfigError:
+    """Return pydantic's first finding in one line, in terms of the configuration's keys.
+
+    `model` is what was validated: a class, or an instance where a part may be one of several classes.
+    """
+    finding = _first(error)
+    location = _location(error)
+    place = ".".join(location)
+    match finding["type"]:
+        case "extra_forbidden":
+            return _unknown_key(location, model)
+        case "missing":
+            message = f"{place} is missing"
+        case "value_error":
+            problem = finding["msg"].removeprefix("Value error, ")
+            message = f"{place}: {problem}" if place else problem
+        case "model_type":
+            section = _find(model, location)
+            known = f" of {', '.join(_keys(section))}" if section is not None else ""
+            message = f"{place} = {finding['input']!r}: expected KEY: VALUE with keys{known}"
+        case "tuple_type" | "list_type":
+            message = f"{place} = {finding['input']!r}: expected a list, as in [{finding['input']!r}]"
+        case _:
+            problem = finding["msg"][0].lower() + finding["msg"][1:]
+            message = f"{place} = {finding['input']!r}: {problem}"
+    return ConfigError(message, location)
+
+
+def key_of(error: ConfigError) -> Key:
+    """Return the key for which a run's configuration was refused, empty if it is not known.
+
+    An algorithm's settings are validated on their own, so their locations lack the key `algorithm`.
+    """
+    if error.key:
+        return error.key
+    match error.__cause__:
+        case ValidationError() as cause:
+            return ("algorithm", *_location(cause))
+        case ValueError():
+            return ("algorithm",)
+    return ()
+
+
+def is_of_one_value(error: ConfigError) -> bool:
+    """Return whether a configuration was refused because a list stands where one value is expected."""
+    match error.__cause__:
+        case ValidationError() as cause:
+            finding = _first(cause)
+            is_type = finding["type"].endswith("_type") or finding["type"] == "literal_error"
+            return is_type and isinstance(finding["input"], list)
+    return error.key == ("model",)
+
+
+def inner_keys(model: Model) -> dict[str, str]:
+    """Return key of a section -> the same with its section, as `rounds` -> `training.rounds`.
+
+    Of two keys of one name it is that of the first section.
+    """
+    found: dict[str, str] = {}
+    for key in _keys(model):
+        section = _find(model, (key,))
+        for inner in _keys(section) if section is not None else ():
+            found.setdefault(inner, f"{key}.{inner}")
+    return found
+
+
+def _first(error: ValidationError) -> ErrorDetails:
+    """Return the first finding; an unknown key comes before the key that is missing in its place."""
+    findings = error.errors(include_url=False, include_context=False)
+    first, *others = findings
+    unknown = (other for other in others if other["type"] == "extra_forbidden")
+    return next(unknown, first) if first["type"] == "missing" else first
+
+
+def _location(error: ValidationError) -> Key:
+    return tuple(str(part) for part in _first(error)["loc"])
+
+
+def _unknown_key(location: Key, model: Model) -> ConfigError:
+    *sections, key = location
+    section = _find(model, tuple(sections))
+    if section is None:
+        return ConfigError(f"unknown key '{'.'.join(location)}'", location)
+    return unknown_key(key, ".".join(sections), _keys(section), location, inner_keys(section))
+
+
+def _keys(model: Model) -> list[str]:
+    return list((model if isinstance(model, type) else type(model)).model_fields)
+
+
+def _find(model: Model, location: Key) -> Model | None:
+    """Return the section of a configuration at `location`, None if there is a plain value."""
+    for name in location:
+        if isinstance(model, BaseModel):
+            inner = getattr(model, name, None)
+        else:
+            field = model.model_fields.get(name)
+            inner = field.annotation if field else None
+        if not (isinstance(inner, BaseModel) or (isinstance(inner, type) and issubclass(inner, BaseModel))):
+            return None
+        model = inner
+    return model

@@ -1,0 +1,1 @@
+"""Where data sets lie: found, loaded, told apart by their content."""

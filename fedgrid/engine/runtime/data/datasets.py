@@ -1,0 +1,162 @@
+"""How a run finds and loads its images: a data set of the registry, or the user's own."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.federation.data import downloads, image_folders, names, npz_files
+from fedgrid.engine.federation.data.dataset import Dataset, Sizes, check_images
+from fedgrid.engine.federation.data.images import Pair
+from fedgrid.engine.federation.data.registry import DATASETS, MNIST_TRAINING
+from fedgrid.engine.federation.data.resizing import Size, mark, place_and_size
+from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
+from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.runtime.storage.user_paths import absolute, cache
+
+OWN_FORMATS = {
+    "folder": (image_folders, "image folder: train/<class>/* and test/<class>/*, or <group>/<class>/*"),
+    "npz": (npz_files, "npz file with MedMNIST's keys"),
+}
+"""Formats of the user's own images: `folder:PATH`, `folder:PATH#WIDTHxHEIGHT` and `npz:PATH`."""
+SHIPPED = "@"
+"""Begins the PATH of images that `fedgrid submit` has sent with a job: its name says what is in them."""
+SHIPPED_FOLDER = Path(__file__).parents[4] / "images"
+"""Where they lie: beside the code, which travels with the job too."""
+
+
+def find(name: str, data_dir: Path) -> Dataset:
+    """Return a data set by name, or the user's own by its path or by what a run calls it.
+
+    Of the images in a file or folder only sizes and digests of the files are read.
+
+    Raises:
+        ConfigError, DataError: the name is unknown, PATH cannot be read.
+    """
+    if name in DATASETS:
+        return _measured(DATASETS[name], data_dir)
+    kind, _, given_path = name.partition(":")
+    if kind not in OWN_FORMATS or not given_path:
+        raise unknown("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
+    path, size = _place_and_size(name)
+    if given_path.startswith(SHIPPED) and not path.exists():
+        raise DataError(
+            f"{name}: these images came with a job; `fedgrid submit` it again from the machine that has "
+            "them, or give their location as an absolute path"
+        )
+    reader, source = OWN_FORMATS[kind]
+    if size and reader is not image_folders:
+        raise ConfigError(f"{name}: only folders are scaled; leave out {mark(size)}", ("dataset",))
+    scaled = {"size": size} if size else {}
+    num_classes, shape, pool_size, num_groups = reader.facts(path, **scaled)
+    if not names.is_name(name):
+        files = image_folders.files(path) if reader is image_folders else [path]
+        name = own_images.name(kind, path, mark(size), files)
+    return Dataset(
+        name,
+        path.name,
+        source,
+        num_classes,
+        shape,
+        pool_size,
+        download_mb=0,
+        model="tinyvgg",
+        training=MNIST_TRAINING,
+        read=partial(reader.read_images, **scaled),
+        location=str(path),
+        num_groups=num_groups,
+        class_names=image_folders.class_names(path) if reader is image_folders else (),
+    )
+
+
+def named_by_content(value: Any, data_dir: Path) -> Any:
+    """Return a value with the user's own images in it, such as an encoder's public set, named by content.
+
+    Raises:
+        ConfigError, DataError: as `find`.
+    """
+    if isinstance(value, Mapping):
+        return {key: named_by_content(inner, data_dir) for key, inner in value.items()}
+    is_own = isinstance(value, str) and value.partition(":")[0] in OWN_FORMATS and ":" in value
+    return find(value, data_dir).name if is_own else value
+
+
+def load(name: str, data_dir: Path, download: bool = True) -> Pair:
+    """Return (pool, server's test set); missing files are downloaded into the data folder first.
+
+    Raises:
+        ConfigError: the name is unknown.
+        DataError: files are missing and cannot be downloaded, are damaged, or hold other images.
+    """
+    dataset = find(name, data_dir)
+    missing = _missing(dataset, data_dir)
+    if missing and not (download and dataset.fetch):
+        download_it = f"allow the download of {dataset.download_mb} MB"
+        otherwise = f"make it with `{dataset.made_by}`" if dataset.made_by else download_it
+        raise DataError(
+            f"{dataset.title}: {data_dir / missing[0]} is missing; put it there, or {otherwise}, "
+            "or set FEDGRID_DATA or --data-dir to its folder"
+        )
+    if missing and dataset.fetch:
+        downloads.download(dataset.title, dataset.fetch, dataset.files, data_dir)
+    pool, server = dataset.read(data_dir / dataset.location)
+    if len(pool) != dataset.pool_size:
+        raise DataError(
+            f"{dataset.name} in {data_dir} has {len(pool)} images to draw from instead of "
+            f"{dataset.pool_size}; replace its files with the original ones"
+        )
+    for part, image_set in (("training", pool), ("test", server)):
+        check_images(dataset, part, image_set)
+    return pool, server
+
+
+def is_here(name: str, data_dir: Path) -> bool:
+    """Return whether the files of a data set exist; does not check their content."""
+    kind, _, path = name.partition(":")
+    if kind in OWN_FORMATS and path:
+        return _place_and_size(name)[0].exists()
+    return not _missing(find(name, data_dir), data_dir)
+
+
+def default_data_dir() -> Path:
+    """Return FEDGRID_DATA, or fedgrid/data in the user's cache folder.
+
+    Raises:
+        ConfigError: the user has no home folder.
+    """
+    given = os.environ.get("FEDGRID_DATA")
+    if given:
+        return Path(given).expanduser()
+    return cache(instead="FEDGRID_DATA") / "data"
+
+
+def _measured(dataset: Dataset, data_dir: Path) -> Dataset:
+    """Return a data set with the sizes of its file, if these vary and the file is here."""
+    if dataset.facts is None or _missing(dataset, data_dir):
+        return dataset
+    path = data_dir / dataset.location
+    stat = path.stat()
+    _, _, pool_size, num_groups = _sizes(dataset.facts, path, (stat.st_mtime_ns, stat.st_size))
+    return replace(dataset, pool_size=pool_size, num_groups=num_groups)
+
+
+@lru_cache(maxsize=8)
+def _sizes(facts: Callable[[Path], Sizes], path: Path, stamp: tuple[int, int]) -> Sizes:
+    """Return the sizes of a file, which each run asks for; `stamp` is new once the file is replaced."""
+    return facts(path)
+
+
+def _place_and_size(name: str) -> tuple[Path, Size | None]:
+    """Return where the user's own images are, and the size to which they are scaled."""
+    given, size = place_and_size(names.without_digest(name).partition(":")[2])
+    if names.is_name(name):
+        return own_images.place(name), size
+    if given.startswith(SHIPPED):
+        return SHIPPED_FOLDER / given.removeprefix(SHIPPED), size
+    return absolute(given, "images in"), size
+
+
+def _missing(dataset: Dataset, data_dir: Path) -> list[str]:
+    return [name for name in dataset.files if not (data_dir / name).is_file()]

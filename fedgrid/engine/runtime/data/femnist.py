@@ -1,0 +1,185 @@
+"""Make FEMNIST's npz file out of what others publish: LEAF's json files, or Parquet files.
+
+FEMNIST is the letters and digits of EMNIST by writer: 62 classes, 3,550 writers, 805,263 images of 28x28
+pixels, dark on white as in LEAF. Every tenth image of a writer, in the order of the files, is the server's.
+
+Source: S. Caldas et al., LEAF: A Benchmark for Federated Settings, 2018.
+
+Shapes: N images.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from fedgrid.engine.federation.data.images import Images
+from fedgrid.engine.federation.errors import DataError
+from fedgrid.engine.runtime.storage.atomic import disk_errors, replacing
+
+SIDE, NUM_CLASSES = 28, 62
+TEST_EVERY = 10
+"""Images of a writer for one in the server's test set."""
+WRITER, LABEL = ("writer", "writer_id"), ("label", "character")
+"""Names that the columns of a Parquet file may have."""
+EXPECTED = "expected a folder with LEAF's *.json or train/*.json and test/*.json, or *.parquet"
+
+Part = tuple[str, Images, list[int]]
+"""A writer, images of shape (N, 28, 28), and their classes."""
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What a file holds."""
+
+    writers: int
+    pool: int
+    """Images in the pool."""
+    test: int
+    """Images in the server's test set."""
+
+
+def convert(source: Path, target: Path) -> Converted:
+    """Write the npz file that the data set `femnist` is read from, with each image's writer as its group.
+
+    Args:
+        source: a folder with LEAF's json files, or a Parquet file or a folder of them, with the columns
+            `writer`, `label` and `image` (784 grey values, or an encoded image).
+        target: the npz file.
+
+    Raises:
+        DataError: the source is not of these formats, or too small for a test set of all classes.
+        StorageError: the target cannot be written.
+    """
+    arrays = _split(_by_writer(source), source)
+    with disk_errors(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(target) as (temporary,), temporary.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+    pool, test = (len(arrays[f"{part}_labels"]) for part in ("train", "test"))
+    return Converted(len(np.unique(arrays["train_group"])), pool, test)
+
+
+def _by_writer(source: Path) -> dict[str, list[Part]]:
+    """Return what each writer has written, in the order of the files' names."""
+    found: dict[str, list[Part]] = defaultdict(list)
+    for file in _files(source):
+        for part in _of_parquet(file) if file.suffix == ".parquet" else _of_leaf(file):
+            found[part[0]].append(part)
+    return found
+
+
+def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of the npz file; writers are numbered in the order of their names.
+
+    Raises:
+        DataError: a class has no image in the pool or the test set.
+    """
+    arrays: dict[str, list[NDArray[Any]]] = defaultdict(list)
+    for number, writer in enumerate(sorted(by_writer)):
+        images = np.concatenate([part[1] for part in by_writer[writer]])
+        labels = np.concatenate([np.array(part[2], np.int64) for part in by_writer[writer]])
+        is_test = np.arange(1, len(labels) + 1) % TEST_EVERY == 0
+        for name, where in (("train", ~is_test), ("test", is_test)):
+            arrays[f"{name}_images"].append(images[where])
+            arrays[f"{name}_labels"].append(labels[where])
+            arrays[f"{name}_group"].append(np.full(where.sum(), number, np.int32))
+    whole = {name: np.concatenate(parts) for name, parts in arrays.items()}
+    for name in ("train", "test"):
+        counts_L = np.bincount(whole[f"{name}_labels"], minlength=NUM_CLASSES)
+        if not counts_L.all():
+            raise DataError(
+                f"{source} has {counts_L.sum()} {name} images, and none of class {int(np.argmin(counts_L))}; "
+                "take more writers (every tenth image of a writer is test)"
+            )
+    return whole
+
+
+def _files(source: Path) -> list[Path]:
+    """Return the files to read, of one kind.
+
+    Raises:
+        DataError: there are none.
+    """
+    if source.is_file():
+        found = [source]
+    else:
+        patterns = (("*.json",), ("train/*.json", "test/*.json"), ("*.parquet",))
+        each = ([path for pattern in group for path in sorted(source.glob(pattern))] for group in patterns)
+        found = next(filter(None, each), [])
+    if not found or any(file.suffix not in (".json", ".parquet") for file in found):
+        raise DataError(f"{source} has no images of FEMNIST; {EXPECTED}")
+    return found
+
+
+def _of_leaf(file: Path) -> Iterator[Part]:
+    """Yield the writers of one of LEAF's files: `user_data`, by user 784 numbers from 0 to 1 an image."""
+    try:
+        users = json.loads(file.read_bytes())["user_data"]
+        for writer, data in users.items():
+            values = np.array(data["x"], np.float64).reshape(-1, SIDE, SIDE)
+            if not ((values >= 0) & (values <= 1)).all():
+                raise ValueError("a pixel outside 0 to 1")
+            yield _checked(writer, np.rint(255 * values).astype(np.uint8), data["y"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{file} is not one of LEAF's files for FEMNIST: {_cause(error)}") from error
+
+
+def _of_parquet(file: Path) -> Iterator[Part]:
+    """Yield the images of a Parquet file, one by one."""
+    # Imported here because only this command needs it.
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    # A damaged PNG is a SyntaxError for PIL.
+    damage = (OSError, ValueError, KeyError, TypeError, SyntaxError, pa.ArrowException)
+    try:
+        table = pq.ParquetFile(file)
+        names = [_column(table.schema_arrow.names, each) for each in (WRITER, LABEL, ("image",))]
+        for batch in table.iter_batches(columns=names):
+            for writer, label, image in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
+                yield _checked(str(writer), _image(image)[None], [label])
+    except (*damage, Image.DecompressionBombError) as error:
+        raise DataError(f"{file} is not a Parquet file of FEMNIST: {_cause(error)}") from error
+
+
+def _column(names: list[str], accepted: tuple[str, ...]) -> str:
+    for name in accepted:
+        if name in names:
+            return name
+    raise ValueError(f"it has no column {' or '.join(accepted)}, but {', '.join(names)}")
+
+
+def _image(given: Any) -> Images:
+    """Return an image from 784 grey values, or from an encoded image, alone or as `bytes` of a mapping."""
+    encoded = given["bytes"] if isinstance(given, dict) else given
+    if not isinstance(encoded, bytes):
+        values = np.array(given)
+        if not ((values >= 0) & (values <= 255) & (values == np.rint(values))).all():
+            raise ValueError("a grey value that is not a whole number from 0 to 255")
+        return values.astype(np.uint8).reshape(SIDE, SIDE)
+    with Image.open(BytesIO(encoded), formats=("PNG", "JPEG")) as image:
+        if image.size != (SIDE, SIDE):
+            raise ValueError(f"an image of {image.size[0]}x{image.size[1]} pixels")
+        return np.asarray(image.convert("L"), np.uint8)
+
+
+def _checked(writer: str, images: Images, labels: list[int]) -> Part:
+    if len(labels) != len(images):
+        raise ValueError(f"{len(labels)} labels for {len(images)} images of writer {writer}")
+    for label in labels:
+        if not isinstance(label, int) or not 0 <= label < NUM_CLASSES:
+            raise ValueError(f"label {label!r} of writer {writer} is not a class from 0 to {NUM_CLASSES - 1}")
+    return writer, images, labels
+
+
+def _cause(error: Exception) -> str:
+    missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    return f"{' '.join(missing.split())[:200]}; {EXPECTED}"

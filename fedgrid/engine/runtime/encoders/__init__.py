@@ -1,0 +1,1 @@
+"""Encoders that are trained before the first round, and kept."""

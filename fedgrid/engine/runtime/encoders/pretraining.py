@@ -1,0 +1,145 @@
+"""Encoders are trained before the first round of the first run that names them, and kept for all others.
+
+Its id is a digest of all that its training depends on: settings, images, code, machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings
+from fedgrid.engine.federation.before_training.encoder_training import EncoderTraining
+from fedgrid.engine.federation.clients.messages import Setup
+from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.dealing.server_images import hold_out
+from fedgrid.engine.federation.encoders.encoder import Encoder
+from fedgrid.engine.runtime.data.identity import load_known
+from fedgrid.engine.runtime.encoders import store
+from fedgrid.engine.runtime.round_cache.key import digest, of_setup
+from fedgrid.engine.runtime.round_cache.lock import RoundLock
+from fedgrid.engine.runtime.storage.clock import CLOCK
+from fedgrid.engine.runtime.storage.format import DamagedFile
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import Algorithm
+    from fedgrid.engine.federation.clients.pool import Machine, Pool
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.runtime.storage.storage import Storage
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at an encoder that another run is training."""
+ID_LENGTH = 12
+ENCODER = "encoder"
+"""Its id's name in a run's `made_with.json`."""
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """The training of one encoder, which may have been done."""
+
+    training: EncoderTraining
+    machines: Sequence[Machine]
+
+    @property
+    def id(self) -> str:
+        """Id of the encoder."""
+        training, settings = self.training, self.training.settings
+        parts: list[object] = [settings, list(training.shape), list(self.machines)]
+        if training.public is not None:
+            parts.append(of_setup(training.public_setup(training.public), None))
+        if settings.federated:
+            parts += [of_setup(training.federated_setup(), None), list(training.present)]
+        return digest(parts)[:ID_LENGTH]
+
+    def encoder(self, pool: Pool, storage: Storage, log: Callable[[str], None]) -> Encoder:
+        """Return the encoder: the kept one, or, while other runs that want it wait, one that is trained now.
+
+        The pool has to be prepared again afterwards.
+
+        Raises:
+            RunError: its training fails, or the storage cannot be read or written.
+        """
+        encoder_id = self.id
+        lock = RoundLock(storage.root / store.FOLDER / f"{encoder_id}.lock")
+        try:
+            while (kept := self._kept(storage, encoder_id, log)) is None and not lock.take():
+                CLOCK.pause(LOOK_EVERY)
+            if kept is None:  # Another run may have finished it between the look and the lock.
+                kept = self._kept(storage, encoder_id, log)
+            if kept is not None:
+                log(f"encoder {encoder_id} is here: {_described(kept)}")
+                return kept
+            started = monotonic()
+            settings = self.training.settings
+            log(f"encoder {encoder_id} is trained: {settings.words or 'nothing to train'}")
+            encoder = replace(
+                self.training.train(pool), id=encoder_id, batch_statistics=settings.batch_statistics
+            )
+            store.write(storage, encoder, settings.model_dump(mode="json"))
+            log(f"encoder {encoder_id} trained in {monotonic() - started:.0f} s: {_described(encoder)}")
+            return encoder
+        finally:
+            lock.release()
+
+    def _kept(self, storage: Storage, encoder_id: str, log: Callable[[str], None]) -> Encoder | None:
+        try:
+            return store.load_encoder(storage, encoder_id)
+        except DamagedFile as error:
+            log(f"warning: {error}: it is trained again")
+            return None
+
+
+def pretraining_of(
+    config: RunConfig,
+    algorithm: Algorithm,
+    setup: Setup,
+    machines: Sequence[Machine],
+    official: ImageSet,
+    data_dir: Path,
+) -> Pretraining | None:
+    """Return the training of the encoder that an algorithm's message asks for, None if it asks for none.
+
+    `official` is the run's official test set, of which the server's reference images are.
+    """
+    message = algorithm.message()
+    if message is None or message.encoder is None:
+        return None
+    # As the server has them: it does not know how the hidden groups' images differ.
+    _, reference = hold_out(official, config.split.reference_images, config.root_seed)
+    present = [client for client in range(config.clients) if config.joins.get(client, 1) == 1]
+    public = public_images(message.encoder, reference, data_dir)
+    return Pretraining(EncoderTraining(message.encoder, setup, present, public), machines)
+
+
+def public_images(settings: EncoderSettings, reference: ImageSet | None, data_dir: Path) -> ImageSet | None:
+    """Return the images that the server trains on, None if it does not.
+
+    Args:
+        settings: the encoder's.
+        reference: the server's reference images, as the server has them.
+        data_dir: where data sets are.
+
+    Raises:
+        DataError: the data set cannot be had.
+    """
+    if settings.public is None or settings.name == "pixels":
+        return None
+    if settings.public == REFERENCE:
+        assert reference is not None, "refused by `check`"
+        return reference
+    (pool, _), _ = load_known(settings.public, data_dir)
+    return pool
+
+
+def _described(encoder: Encoder) -> str:
+    size = "x".join(map(str, encoder.shape))
+    if not encoder.losses:
+        return f"{encoder.kind}, for images of {size}"
+    first, last = encoder.losses[0], encoder.losses[-1]
+    return (
+        f"{encoder.kind}, for images of {size}, mean squared error {first:.4f} at first, {last:.4f} at last"
+    )

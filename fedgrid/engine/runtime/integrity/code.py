@@ -1,0 +1,134 @@
+"""The digest of the code on which a run's numbers depend: derived from imports, never listed.
+
+It covers the modules that the functions which make numbers import, directly or through others, inside
+functions too, and data files that lie beside them. Comments, docstrings and blank lines do not count.
+"""
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+
+ROOTS = (
+    "fedgrid.engine.federation.before_training.encoder_training",
+    "fedgrid.engine.federation.before_training.setup",
+    "fedgrid.engine.federation.clients.worker",
+    "fedgrid.engine.federation.round.next_round",
+)
+"""Modules of the functions that make the numbers of any run; those of its algorithm come to these."""
+COMPILED = "__pycache__"
+
+
+class Module:
+    """The source of a module, read once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._source = path.read_text(encoding="utf-8")
+        self._statements = list(_statements(ast.parse(self._source)))
+
+    @property
+    def imported(self) -> Iterator[str]:
+        """The full names that it imports, `a.b.c` of `from a.b import c`; not those for types only."""
+        for node in self._statements:
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+    @cached_property
+    def code(self) -> str:
+        """The source without comments, docstrings (those of attributes, too) and blank lines."""
+        lines: list[str] = self._source.split("\n")
+        for node in self._statements:
+            if _is_text(node):
+                end = node.end_lineno or node.lineno
+                lines[node.lineno - 1 : end] = [""] * (end - node.lineno + 1)
+        if "#" in "\n".join(lines):
+            for token in tokenize.generate_tokens(io.StringIO(self._source).readline):
+                if token.type == tokenize.COMMENT:
+                    row, column = token.start
+                    lines[row - 1] = lines[row - 1][:column]
+        return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+class Sources:
+    """The modules of the package in a folder, each read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._modules: dict[str, Module | None] = {}
+
+    def digest(self, names: Iterable[str]) -> str:
+        """Return the digest of modules and of all that they import; 64 hexadecimal digits.
+
+        `names` are full, as `fedgrid.algorithms.averaging.fedopt`; those of other packages are left out.
+        """
+        contents = {}
+        for name in self.closure(names):
+            if (module := self._module(name)) is not None:
+                contents[module.path] = module.code
+                contents |= {path: path.read_text(encoding="utf-8") for path in _data_beside(module.path)}
+        digest = sha256()
+        for path in sorted(contents):
+            digest.update(f"{path.relative_to(self._folder).as_posix()}\n{contents[path]}\n".encode())
+        return digest.hexdigest()
+
+    def closure(self, names: Iterable[str]) -> set[str]:
+        """Return the modules of the package among `names`, and all that they import, also through others."""
+        reached: set[str] = set()
+        new = {name for name in names if self._module(name) is not None}
+        while new:
+            reached |= new
+            new = {other for name in new for other in self._imports(name)} - reached
+        return reached
+
+    def _imports(self, name: str) -> Iterator[str]:
+        module = self._module(name)
+        for imported in module.imported if module is not None else ():
+            owner = imported if self._module(imported) is not None else imported.rpartition(".")[0]
+            if self._module(owner) is not None:
+                yield owner
+
+    def _module(self, name: str) -> Module | None:
+        """Return a module of the package by its full name; None for packages, and for other names."""
+        if name not in self._modules:
+            package, _, below = name.partition(".")
+            path = self._folder.joinpath(*below.split(".")).with_suffix(".py")
+            ours = package == HERE and below and path.is_file()
+            self._modules[name] = Module(path) if ours else None
+        return self._modules[name]
+
+
+HERE = __name__.partition(".")[0]
+"""Name of the package."""
+SOURCES = Sources(Path(__file__).parents[3])
+"""Of the package that runs."""
+
+
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements below a node, inner ones too; not those below `if TYPE_CHECKING:`."""
+    for field in ("body", "orelse", "handlers", "finalbody", "cases"):
+        if field == "body" and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        for inner in getattr(node, field, ()):
+            if isinstance(inner, ast.stmt):
+                yield inner
+            yield from _statements(inner)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """Return whether a statement is nothing but a text."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def _data_beside(path: Path) -> Iterator[Path]:
+    """Yield the files beside a module that are no modules."""
+    return (other for other in path.parent.iterdir() if other.is_file() and other.suffix != ".py")

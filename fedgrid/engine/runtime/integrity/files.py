@@ -1,0 +1,87 @@
+"""Checksums of files, and Parquet files whose metadata say the format and which columns were written."""
+
+from hashlib import sha256
+from pathlib import Path
+
+import pyarrow as pa
+
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.runtime.storage.format import (
+    METADATA,
+    DamagedFile,
+    NewerFormat,
+    UnreadableFile,
+    check_format,
+    of_read,
+)
+from fedgrid.parquet_files import BadPages, TooLarge, read_parquet
+from fedgrid.regular_files import LARGEST_TABLE, check_regular
+
+COLUMNS = "fedgrid_columns"
+"""Checksum of the columns' names: Parquet's own checksums do not cover them."""
+
+
+def stamped(table: pa.Table) -> pa.Table:
+    """Return a table with the metadata that its file is to have."""
+    return table.replace_schema_metadata({METADATA: str(FORMAT), COLUMNS: _digest(table.column_names)})
+
+
+def read_table(path: Path, schema: pa.Schema) -> pa.Table:
+    """Return the records in a file with the columns of `schema`; one that the file lacks is null.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        NewerFormat: a newer fedgrid wrote it, by its format or by a column that `schema` lacks.
+        UnreadableFile: the disk does not give it, or it would take too much memory.
+        DamagedFile: it is not what was written.
+    """
+
+    def written(found: pa.Schema) -> list[str]:
+        _check_schema(path, found, schema)
+        return list(found.names)
+
+    try:
+        check_regular(path, LARGEST_TABLE)
+        table = read_parquet(path, written)
+    except FileNotFoundError:
+        raise
+    except TooLarge as error:
+        raise UnreadableFile(path, str(error)) from error
+    except (OSError, pa.ArrowException, UnicodeDecodeError, BadPages) as error:
+        raise of_read(path, error) from error
+    for column in schema.names:
+        if column not in table.column_names:
+            table = table.append_column(column, pa.nulls(len(table), schema.field(column).type))
+    # The cast drops what Parquet adds to the columns' metadata: written again, they are the same bytes.
+    return table.select(schema.names).cast(schema)
+
+
+def _check_schema(path: Path, found: pa.Schema, schema: pa.Schema) -> None:
+    about = found.metadata or {}
+    version = about.get(METADATA.encode())
+    check_format(None if version is None else version.decode("ascii", "replace"), path)
+    if about.get(COLUMNS.encode()) != _digest(found.names).encode():
+        raise DamagedFile(path, "its columns differ from those written")
+    unknown = [name for name in found.names if name not in schema.names]
+    if unknown:
+        raise NewerFormat(path, f"column {unknown[0]}")
+    if len(set(found.names)) < len(found) or any(schema.field(each.name).type != each.type for each in found):
+        raise DamagedFile(path, "its columns have other types than those written")
+
+
+def checksum(path: Path, largest: int = LARGEST_TABLE) -> str:
+    """Return the SHA-256 sum of a file's bytes.
+
+    Raises:
+        OSError: it cannot be read, or has more than `largest` bytes.
+    """
+    check_regular(path, largest)
+    digest = sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _digest(names: list[str]) -> str:
+    return sha256("\n".join(names).encode()).hexdigest()

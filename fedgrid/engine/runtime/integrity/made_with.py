@@ -1,0 +1,181 @@
+"""What a run's rounds were made with, beside its configuration: images, code, versions and machine.
+
+`made_with.json` in a run's folder lists parts: from which round on, and with what. A run whose images have
+changed is refused. Other code, versions or machines may give other bits, so that a run goes on with them only
+if the user accepts it; that starts a new part.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from platform import python_version_tuple
+from types import ModuleType
+
+from pydantic import BaseModel
+
+from fedgrid.algorithms.contract.base import Algorithm
+from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError, DataError
+from fedgrid.engine.runtime.integrity.code import ROOTS, SOURCES
+from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+
+MADE_WITH = "made_with.json"
+IMAGES, CODE, PYTHON = "images", "code", "python"
+PACKAGES = ("fedgrid", "torch", "numpy", "scipy", "scikit-learn", "hdbscan")
+"""Distributions whose version a run's numbers may depend on."""
+ACCEPT = "--accept-changes continues and notes it, --fresh starts over"
+
+MadeWith = Mapping[str, str]
+"""Name -> digest, version or model: `images`, `code`, `python`, packages, and those of a `Machine`."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rounds of a run that were made with the same."""
+
+    from_round: int
+    """Counted from 1."""
+    made_with: MadeWith
+
+
+Parts = tuple[Part, ...]
+
+
+def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str, str]] = ({},)) -> MadeWith:
+    """Return what a round would be made with here.
+
+    Args:
+        algorithm: the run's.
+        images: digest of its data set.
+        machines: those that train, each kind once; without them only what this process knows.
+    """
+    names = sorted({name for machine in machines for name in machine})
+    of_machines = {
+        name: " and ".join(sorted({machine.get(name, "none") for machine in machines})) for name in names
+    }
+    parts = vars(algorithm.settings).values()
+    kinds = [type(value) for value in parts if isinstance(value, BaseModel)]
+    code = code_of(type(algorithm), *kinds)
+    return {IMAGES: images, CODE: code, **versions(), **of_machines}
+
+
+def changes(
+    run: str, before: Parts, now: MadeWith, rounds_done: int, *, accept: bool
+) -> tuple[Parts, list[str]]:
+    """Return the parts of a run that goes on with `now`, and what to note in its log.
+
+    Args:
+        run: its name, for messages.
+        before: the parts so far; empty if they are not known.
+        now: what the next round is made with.
+        rounds_done: the number of rounds that are made.
+        accept: whether changes other than of the images are accepted.
+
+    Raises:
+        DataError: the images have changed.
+        ConfigError: something else has, and is not accepted.
+    """
+    if rounds_done == 0:
+        return (Part(1, now),), []
+    differences = differing(before[-1].made_with, now) if before else [f"{MADE_WITH} is missing"]
+    if not differences:
+        return before, []
+    what = f"rounds 1 to {rounds_done} of {run}: {'; '.join(differences)}"
+    if before:
+        check_images(run, before[-1].made_with, now)
+    if not accept:
+        raise ConfigError(f"{what}: {ACCEPT}")
+    kept = tuple(part for part in before if part.from_round <= rounds_done)
+    return (*kept, Part(rounds_done + 1, now)), [f"{what}: accepted"]
+
+
+def check_images(run: str, before: MadeWith, now: MadeWith) -> None:
+    """Check that the images are those of before.
+
+    Raises:
+        DataError: they are not.
+    """
+    if before.get(IMAGES) != now[IMAGES]:
+        raise DataError(
+            f"{run} was trained on images other than those its data set has now (digest "
+            f"{before.get(IMAGES, 'none')[:8]} then, {now[IMAGES][:8]} now): restore those, give the new "
+            "data set another name, or start over with --fresh"
+        )
+
+
+def differing(before: MadeWith, now: MadeWith) -> list[str]:
+    """Return in words what differs in anything that both name."""
+    return [
+        f"made with other {name}"
+        if name in (IMAGES, CODE)
+        else f"made with {name} {before[name]}, now {now[name]}"
+        for name in before
+        if name in now and before[name] != now[name]
+    ]
+
+
+def sealed(parts: Parts) -> str:
+    """Return the text of `made_with.json`."""
+    return seal({"parts": [{"from_round": part.from_round, **part.made_with} for part in parts]}, indent=2)
+
+
+def parts_of(path: Path) -> Parts:
+    """Return the parts that a `made_with.json` lists, none if there is no such file.
+
+    Raises:
+        NewerFormat, DamagedFile: it cannot be used.
+    """
+    try:
+        listed = unseal(path).get("parts")
+    except FileNotFoundError:
+        return ()
+    if not isinstance(listed, list) or not all(map(_is_part, listed)):
+        raise DamagedFile(path, "it does not list parts")
+    return tuple(
+        Part(part["from_round"], {name: part[name] for name in part if name != "from_round"})
+        for part in listed
+    )
+
+
+def _is_part(value: object) -> bool:
+    """Return whether a value of a file is that of a `Part`: it may come from somebody else."""
+    if not isinstance(value, dict) or CODE not in value:
+        return False
+    start, texts = value.get("from_round"), [value[name] for name in value if name != "from_round"]
+    is_round = isinstance(start, int) and not isinstance(start, bool) and start >= 1
+    return is_round and all(isinstance(text, str) for text in texts)
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of Python, without its last number, and of `PACKAGES`, those that are here."""
+    found = {PYTHON: ".".join(python_version_tuple()[:2])}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "none"
+    return found
+
+
+@cache
+def code_of(*classes: type) -> str:
+    """Return the digest of the code of ours that a run executes: of its algorithm, of parts of settings."""
+    return SOURCES.digest({*ROOTS, *modules_of(*classes)})
+
+
+def modules_of(*classes: type) -> set[str]:
+    """Return the names of the modules in which classes and their bases are written.
+
+    The imports of a plugin's module are not followed: modules of ours of which it takes something come to it.
+    """
+    names = {base.__module__ for kind in classes for base in kind.__mro__}
+    plugins = [sys.modules[name] for name in names if name.startswith(PLUGIN_MODULE)]
+    values = [value for plugin in plugins for value in vars(plugin).values()]
+    taken = {
+        value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        for value in values
+    }
+    return names | {name for name in taken if isinstance(name, str)}

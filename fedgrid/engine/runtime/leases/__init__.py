@@ -1,0 +1,1 @@
+"""Locks and leases: which process may write what."""

@@ -1,0 +1,64 @@
+"""The id of a storage, in `storage.json` at its root: it goes with the files when they are moved.
+
+Two storages may hold the same run. Where both report to one place, such as an MLflow server, the id keeps
+them apart.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.leases.held_file import link, temporary_beside
+from fedgrid.engine.runtime.storage.atomic import disk_errors, flush
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
+from fedgrid.engine.runtime.storage.storage import Storage
+
+NAME = "storage.json"
+
+
+def claim(storage: Storage) -> str:
+    """Return the id of a storage; a new one gets an id, at its URI too.
+
+    Of two drivers that start together at a new URI, the last to write decides.
+
+    Raises:
+        ConfigError: the file is damaged.
+        RunError: the storage cannot be reached.
+    """
+    storage.refresh(NAME)
+    is_new = not (storage.root / NAME).exists()
+    found = id_of(storage.root)
+    if is_new:
+        storage.push(NAME)
+        storage.refresh(NAME)
+        found = id_of(storage.root)
+    return found
+
+
+def id_of(root: Path) -> str:
+    """Return the id of the storage whose files are in `root`; a new one gets an id.
+
+    Raises:
+        ConfigError: the file is damaged, or of a newer fedgrid.
+        RunError: it cannot be written.
+    """
+    path = root / NAME
+    if not path.exists():
+        with disk_errors(root):
+            root.mkdir(parents=True, exist_ok=True)
+            _create(path, seal({"id": token_hex(8)}))
+    try:
+        return str(unseal(path)["id"])
+    except UnreadableFile:
+        raise
+    except (OSError, DamagedFile, KeyError) as error:
+        raise ConfigError(f"{path} is damaged; delete it, and MLflow gets these runs anew") from error
+
+
+def _create(path: Path, text: str) -> None:
+    """Create a file; if another driver has just created it, leave that."""
+    with temporary_beside(path, text, token_hex(4)) as temporary:
+        flush(temporary)
+        with suppress(FileExistsError):
+            link(temporary, path)

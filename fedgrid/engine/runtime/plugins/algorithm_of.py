@@ -1,0 +1,31 @@
+"""The algorithm that a run's configuration names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.algorithms.written import name_and_settings
+from fedgrid.engine.federation.configuration.columns import columns_of
+from fedgrid.engine.runtime.plugins import active
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import Algorithm
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+
+
+def algorithm_of(config: RunConfig) -> Algorithm:
+    """Return the configured algorithm; activates the run's plugins, in place of their other versions.
+
+    Raises:
+        ConfigError: if a plugin of the run is not known to this process.
+    """
+    active.activate(config.plugin_digests)
+    return create(*name_and_settings(config.algorithm))
+
+
+def own_columns(config: RunConfig) -> frozenset[str]:
+    """Return the columns of a run that not all records have; none of a plugin's that is not loaded."""
+    name, settings = name_and_settings(config.algorithm)
+    traits = create(name, settings).traits if name in ALGORITHMS else None
+    return columns_of(config, traits)

@@ -1,0 +1,296 @@
+"""A round whose results are looked up in the round cache first, and kept there for other runs.
+
+A round is identified by a digest of its inputs (`runtime.round_cache.key`): two runs that reach the same
+models by different histories share every round from there on. Entries of a round are the clients' reports,
+inner products of their updates, the mean update of each group of clients that some run has aggregated,
+clients' memories, and the tests of the models that followed. The updates themselves are not kept: a mean that
+no run has asked for before trains its clients again.
+
+Small updates are an exception where clients train from several models: there two runs may share some clusters
+but not the whole round, so the replies of the clients that train from one model are an entry.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute
+from fedgrid.engine.federation.clients.client_round import ClientRound, Evaluations
+from fedgrid.engine.federation.clients.messages import Memory, TrainReport, TrainTask
+from fedgrid.engine.federation.round.cache import OtherBits
+from fedgrid.engine.runtime.round_cache.entry import CacheEntry
+from fedgrid.engine.runtime.round_cache.key import digest, of_task
+from fedgrid.engine.runtime.round_cache.packing import (
+    pack_replies,
+    pack_reports,
+    pack_tests,
+    unpack_replies,
+    unpack_reports,
+    unpack_tests,
+)
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.orders import Served
+    from fedgrid.algorithms.updates.updates import Vector
+    from fedgrid.engine.federation.clients.pool import Pool
+    from fedgrid.engine.federation.clients.stopwatch import Stopwatch
+    from fedgrid.engine.runtime.round_cache.session_cache import SessionCache
+
+FIRST_PAUSE, LAST_PAUSE = 0.01, 1.0
+"""Seconds between two lookups while another run holds the round's lock; doubled each time."""
+REPORTS = "reports"
+SMALL = 1 << 20
+"""Bytes of an update up to which replies are entries, where clients train from several models."""
+
+
+class CachedRound(ClientRound):
+    """One round's work at the clients: cache hits, and what is missing, computed under the round's lock.
+
+    A run that misses an entry locks the round until its end and computes the entry. Other runs that miss
+    something of the same round wait meanwhile and look it up again.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[TrainTask],
+        models: Sequence[Vector],
+        memories: Mapping[int, Memory],
+        pool: Pool,
+        round_index: int,
+        watch: Stopwatch,
+        cache: SessionCache,
+    ) -> None:
+        """Prepare a round; arguments as of `ClientRound`, and the run's view of the cache."""
+        super().__init__(tasks, models, memories, pool, round_index, watch)
+        self._cache = cache
+        self._known: dict[str, Arrays] = {}
+        self._checksums: dict[int, int] = {}
+        self._clients: dict[str, Sequence[int]] = {}
+        self._hits: dict[str, CacheEntry] = {}
+        self._new: dict[str, CacheEntry] = {}
+        self._training_cost = 0.0
+        self._groups_read: set[str] = set()
+        self._starts: dict[int, tuple[str, ...]] = {}
+        self._keys = self._task_keys()
+        self._name = self._numbered(digest(list(self._keys.values())))
+        self._lock = cache.files.lock(self._name)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Hand the new entries to the writer, which releases the lock after them."""
+        if kind is None:
+            self._keep_replies()
+        self._cache.write_later(self._write)
+
+    def _write(self) -> None:
+        try:
+            for name, entry in self._new.items():
+                self._cache.files.write(name, entry)
+        finally:
+            self._lock.release()
+
+    @property
+    def computed_by(self) -> str | None:
+        """The run that trained this round's clients, or the first of them; None if it is this one."""
+        training = [entry for name, entry in self._hits.items() if name.startswith((REPORTS, UPDATE))]
+        return training[0].computed_by if training and not self.trained else None
+
+    @property
+    def saved_seconds(self) -> float:
+        """What the cache hits would have cost this run."""
+        computing = sum(entry.seconds for entry in self._hits.values())
+        return computing + self._training_cost * (1 - len(self.trained) / max(1, self.num_reached))
+
+    def reports(self) -> list[TrainReport]:
+        """Return the clients' reports, in the order of the tasks."""
+        tasks = list(self._tasks.values())
+        if not tasks:
+            return []
+
+        def train(_: Sequence[str]) -> list[Arrays]:
+            self._train(list(self._tasks))
+            self._training_cost = self._cost_of_training()
+            replies = [self._replies[client] for client in self._tasks]
+            remembering = frozenset(reply.report.client for reply in replies if reply.memory)
+            return [pack_reports([reply.report for reply in replies], tasks, remembering)]
+
+        (known,) = self.cached({REPORTS: list(self._tasks)}, train)
+        reports = unpack_reports(known, tasks)
+        self._checksums = {report.client: report.checksum for report in reports}
+        return reports
+
+    def memories(self) -> dict[int, Memory]:
+        """Return what clients with a usable update are to remember; `reports` comes first."""
+        reports = self._known.get(REPORTS)
+        if reports is None:
+            return {}
+        remembering = reports["client_N"][reports["usable_N"] & reports["remembers_N"]].tolist()
+        names = {f"memory-{client:06d}": client for client in remembering}
+
+        def gather(missing: Sequence[str]) -> list[Arrays]:
+            clients = [names[name] for name in missing]
+            self._train(clients)
+            return [self._replies[client].memory for client in clients]
+
+        known = self.cached({name: [client] for name, client in names.items()}, gather)
+        return dict(zip(remembering, known, strict=True))
+
+    def test(self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]) -> Evaluations:
+        """Test served models: each client on its part of the server's images, `testing` on their own too."""
+        adapting = memories if served.adaptation else {}
+        choosing = sorted(served.choosing & set(testing))
+        inputs = [
+            self._cache.digests.of(served.models),
+            served.model_K,
+            sorted(testing),
+            served.adaptation,
+            adapting,
+            [choosing, served.choose_on, served.choose_by],
+            self._round_index,
+        ]
+        # Without adaptation and choices tests are the same in every round.
+        name = f"tests-{digest(inputs if served.adaptation or choosing else inputs[:3])[:24]}"
+        (known,) = self.cached(
+            {name: ()}, lambda _: [pack_tests(super(CachedRound, self).test(served, memories, testing))]
+        )
+        return unpack_tests(known)
+
+    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+        """Return cached arrays; compute the missing ones under the round's lock."""
+        self._clients |= wanted
+        missing = self._look_up(wanted)
+        if missing and not self._lock.held:
+            missing = self._lock_or_wait(missing)
+        if missing:
+            self._compute({name: wanted[name] for name in missing}, compute)
+        return [self._known[name] for name in wanted]
+
+    def _look_up(self, names: Iterable[str]) -> list[str]:
+        """Read the entries of `names`; return the misses."""
+        for name in (name for name in names if name not in self._known):
+            entry = self._cache.files.read(f"{self._name}-{name}")
+            if entry is not None and entry.updates in ("", self._updates_of(name)):
+                self._known[name], self._hits[name] = entry.arrays, entry
+                if name == REPORTS:
+                    self._training_cost = entry.cost - entry.seconds
+        return [name for name in names if name not in self._known]
+
+    def _lock_or_wait(self, missing: list[str]) -> list[str]:
+        """Return what is missing once this run holds the lock; nothing, if another run has computed it."""
+        if not self._lock.take():
+            pause = FIRST_PAUSE
+            with self._watch.wait():
+                while missing and not self._lock.take():
+                    time.sleep(pause)
+                    pause = min(2 * pause, LAST_PAUSE)
+                    missing = self._look_up(missing)
+        return self._look_up(missing)
+
+    def _compute(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> None:
+        before = self._watch.own
+        computed = compute(list(wanted))
+        seconds = (self._watch.own - before) / len(wanted)
+        for (name, clients), arrays in zip(wanted.items(), computed, strict=True):
+            training = self._training_cost * len(clients) / max(1, self.num_reached)
+            self._known[name] = arrays
+            self._new[f"{self._name}-{name}"] = CacheEntry(
+                arrays, self._cache.files.run_id, seconds, seconds + training, self._updates_of(name)
+            )
+
+    def _updates_of(self, name: str) -> str:
+        """Return a digest of the updates that a result is of; none of reports, nor of tests of models."""
+        clients = self._clients[name] if self._checksums else ()
+        return digest([self._checksums[client] for client in clients])[:24] if clients else ""
+
+    def _train(self, clients: Sequence[int]) -> None:
+        """Train those of `clients` whose replies are neither here nor in the cache."""
+        missing = [client for client in clients if client not in self._replies]
+        self._find_replies(missing)
+        super()._train(missing)
+        for client in missing:
+            checksum = self._replies[client].report.checksum
+            if self._checksums.get(client, checksum) != checksum:
+                where = f"client {client}, round {self._round_index + 1}"
+                self._cache.files.warnings.append(f"{where}: trained again with other bits; not shared")
+                raise OtherBits(where)
+
+    def _find_replies(self, clients: Sequence[int]) -> None:
+        """Read the replies of the groups of `clients`, as far as the cache has them."""
+        for name, group in self._groups.items():
+            if name in self._groups_read or not set(group) & set(clients):
+                continue
+            self._groups_read.add(name)
+            entry = self._cache.files.read(name)
+            if entry is not None:
+                self._replies = unpack_replies(entry.arrays, self._tasks) | self._replies
+                self._hits[f"{UPDATE} {name}"] = entry
+
+    def _keep_replies(self) -> None:
+        """Make the small replies of each group of which this run trained a client an entry."""
+        trained = {report.client for report in self.trained}
+        for name, group in self._groups.items():
+            here = [client for client in group if client in self._replies]
+            replies = [self._replies[client] for client in here]
+            if not trained & set(group) or replies[0].update.nbytes > SMALL:
+                continue
+            cost = sum(reply.report.seconds for reply in replies)
+            arrays = pack_replies(replies, [self._tasks[client] for client in here])
+            self._new[name] = CacheEntry(arrays, self._cache.files.run_id, 0.0, cost)
+
+    @cached_property
+    def _groups(self) -> dict[str, list[int]]:
+        """Name of an entry -> the clients that train from the same models, if their replies are kept.
+
+        They are where the storage is local, and clients train from several models, or algorithms with other
+        settings make other groups of the same replies (`Order.infer`).
+        """
+        orders = [task.order for task in self._tasks.values()]
+        several = len({order.candidates for order in orders}) > 1
+        if self._cache.files.is_far or not (several or any(order.infer for order in orders)):
+            return {}
+        by_models: dict[tuple[str, ...], list[int]] = {}
+        for client, models in self._starts.items():
+            by_models.setdefault(models, []).append(client)
+        names = [digest([self._keys[client] for client in group]) for group in by_models.values()]
+        return {
+            f"{self._numbered(name)}-{UPDATE}s": group
+            for name, group in zip(names, by_models.values(), strict=True)
+        }
+
+    def _cost_of_training(self) -> float:
+        """Return the seconds that training all clients takes, by those that were trained here."""
+        if self.trained:
+            return _busiest(self.trained) * self.num_reached / len(self.trained)
+        return sum(entry.cost for entry in self._hits.values())
+
+    def _task_keys(self) -> dict[int, str]:
+        """Return, by client, the digest of its training; note those of its models."""
+        payloads = [array for task in self._tasks.values() for array in task.order.payload.values()]
+        digests = self._cache.digests.of([*self._models, *payloads])
+        models, arrays = digests[: len(self._models)], iter(digests[len(self._models) :])
+        keys = {}
+        for client, task in self._tasks.items():
+            self._starts[client] = tuple(models[candidate] for candidate in task.order.candidates)
+            payload = {name: next(arrays) for name in task.order.payload}
+            keys[client] = digest(
+                [self._cache.setup, of_task(task, models, payload, self._memories.get(client))]
+            )
+        return keys
+
+    def _numbered(self, key: str) -> str:
+        """Return the first parts of the names of a round's entries."""
+        return f"{self._round_index + 1:06d}-{key[:24]}"
+
+
+def _busiest(reports: Sequence[TrainReport]) -> float:
+    """Return the seconds of the process that trained longest; starting it is not part of the round."""
+    seconds: dict[str, float] = {}
+    for report in reports:
+        process = report.peak_memory.process
+        seconds[process] = seconds.get(process, 0.0) + report.seconds
+    return max(seconds.values())

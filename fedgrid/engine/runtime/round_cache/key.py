@@ -1,0 +1,114 @@
+"""Keys of the round cache: digests of everything that a round's numbers depend on.
+
+A digest is derived from a value's own fields, whatever they are; it never lists them. A type that it does not
+know is an error, not a guess.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from fedgrid.engine.federation.clients.messages import Memory, Setup, TrainTask
+from fedgrid.engine.federation.data.images import ImageView
+from fedgrid.engine.federation.errors import PLUGIN_MODULE
+from fedgrid.engine.runtime.integrity.code import SOURCES
+from fedgrid.engine.runtime.integrity.made_with import code_of, modules_of
+
+PLAIN = frozenset({type(None), bool, int, float, str, slice})
+"""Types whose values are told apart by `repr`."""
+
+
+def of_setup(setup: Setup, machine: object) -> str:
+    """Return the digest of a run's setup, of the machine that its clients train on, and of the code.
+
+    Images are digested themselves, because a data set's files may change under their names.
+    """
+    return digest([setup, machine, *_numerics()])
+
+
+class Digests:
+    """Digests of arrays, each computed once while it is in use."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[NDArray[Any], str]] = {}
+
+    def of(self, arrays: Sequence[NDArray[Any]]) -> list[str]:
+        """Return a digest an array; those of other arrays are forgotten."""
+        self._known = {id(array): self._known.get(id(array)) or (array, digest(array)) for array in arrays}
+        return [self._known[id(array)][1] for array in arrays]
+
+
+def of_task(task: TrainTask, models: Sequence[str], payload: Mapping[str, str], memory: Memory | None) -> str:
+    """Return the digest of a client's training.
+
+    Args:
+        task: every field counts. Candidates count by their models, whose positions another run may not share.
+        models: a digest a model.
+        payload: the digest of each of the order's arrays.
+        memory: what the client remembers.
+    """
+    order = _fields(task.order) | {
+        "candidates": [models[candidate] for candidate in task.order.candidates],
+        "payload": payload,
+    }
+    return digest(_fields(task) | {"order": order, "memory": memory or {}})
+
+
+def digest(value: object) -> str:
+    """Return 64 hexadecimal digits that stand for a value.
+
+    Raises:
+        TypeError: for a type whose fields are not known.
+    """
+    return sha256(_text(value).encode()).hexdigest()
+
+
+def _text(value: object) -> str:
+    """Return a text that no other value has: only texts hold quotes, and `repr` escapes theirs."""
+    if type(value) in PLAIN:  # Nearly all: a round of thirty clients has a thousand.
+        return f"{type(value).__name__} {value!r}"
+    match value:
+        case bool() | int() | float() | str():
+            return f"{type(value).__name__} {value!r}"
+        case np.ndarray():
+            data = np.asarray(value, order="C").data
+            return f"array({value.dtype} {value.shape} {sha256(data).hexdigest()})"
+        case BaseModel():
+            settings = {name: getattr(value, name) for name in type(value).model_fields}
+            return f"{type(value).__qualname__}({_code_of(type(value))} {_text(settings)})"
+        case Mapping():
+            return f"{{{', '.join(sorted(f'{_text(key)}: {_text(inner)}' for key, inner in value.items()))}}}"
+        case Sequence():
+            return f"[{', '.join(map(_text, value))}]"
+        case ImageView():
+            return _text(value.copied())
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return f"{type(value).__qualname__}({_text(_fields(value))})"
+        case _:
+            raise TypeError(f"no digest of a {type(value).__name__}")
+
+
+def _fields(value: Any) -> dict[str, object]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+@cache
+def _code_of(settings: type[BaseModel]) -> str:
+    """Return the digest of a settings class' code; a plugin's module is named by the plugin's digest."""
+    modules = modules_of(settings)
+    foreign = sorted(name for name in modules if name.startswith(PLUGIN_MODULE))
+    return sha256("\n".join([SOURCES.digest(modules), *foreign]).encode()).hexdigest()
+
+
+@cache
+def _numerics() -> tuple[str, ...]:
+    """Return the versions of torch, NumPy and this code, and the instruction set, where the server is."""
+    import torch
+
+    return torch.__version__, torch.backends.cpu.get_cpu_capability(), np.__version__, code_of()

@@ -1,0 +1,137 @@
+"""Reports, replies and tests of a round as named arrays and back, as entries of the round cache hold them.
+
+Shapes: N clients of a round, M models, L classes.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedgrid.algorithms.updates.source import Arrays
+from fedgrid.engine.federation.clients.client_round import Evaluations
+from fedgrid.engine.federation.clients.messages import Reply, TrainReport, TrainTask
+from fedgrid.engine.federation.clients.peak_memory import own_peak
+from fedgrid.engine.federation.training.confusion import Counts
+
+TRAIN_TESTS = ("local", "local_server")
+NUMBERS: Mapping[str, Any] = {
+    "train_loss": np.float64,
+    "train_accuracy": np.float64,
+    "update_norm": np.float64,
+    "usable": np.bool_,
+    "checksum": np.int64,
+    "images": np.int64,
+    "steps": np.int64,
+    "bytes_up": np.int64,
+}
+"""Fields of a report that are kept as they are."""
+
+
+def pack_reports(
+    reports: Sequence[TrainReport], tasks: Sequence[TrainTask], remembering: frozenset[int] = frozenset()
+) -> Arrays:
+    """Return the reports of `tasks`, without wall-clock times and peak memory.
+
+    A client's choice is kept as its place among the candidates, whose positions another run may not share.
+    `remembering` are the clients that have a memory.
+    """
+    chosen = [task.order.candidates.index(report.chosen) for report, task in zip(reports, tasks, strict=True)]
+    arrays = {
+        "client_N": np.array([report.client for report in reports], np.int64),
+        "chosen_N": np.array(chosen, np.int64),
+        "remembers_N": np.array([report.client in remembering for report in reports]),
+        **{
+            f"{name}_N": np.array([getattr(report, name) for report in reports], kind)
+            for name, kind in NUMBERS.items()
+        },
+    }
+    for test in TRAIN_TESTS:
+        counts = [getattr(report, test) for report in reports]
+        if None not in counts:
+            arrays |= _pack(test, counts)
+    return arrays
+
+
+def unpack_reports(arrays: Arrays, tasks: Sequence[TrainTask]) -> list[TrainReport]:
+    """Return the reports that were packed; they took this process no time."""
+    tests = {test: _unpack(test, arrays) for test in TRAIN_TESTS}
+
+    columns = {name: arrays[f"{name}_N"].tolist() for name in ("client", "chosen", *NUMBERS)}
+    peak = own_peak()
+    return [
+        TrainReport(
+            client=columns["client"][index],
+            chosen=task.order.candidates[columns["chosen"][index]],
+            seconds=0.0,
+            peak_memory=peak,
+            local=tests["local"][index] if tests["local"] else None,
+            local_server=tests["local_server"][index] if tests["local_server"] else None,
+            **{name: columns[name][index] for name in NUMBERS},
+        )
+        for index, task in enumerate(tasks)
+    ]
+
+
+def pack_replies(replies: Sequence[Reply], tasks: Sequence[TrainTask]) -> Arrays:
+    """Return replies with all their arrays, named `<client>/<kind>/<name>`."""
+    arrays = dict(pack_reports([reply.report for reply in replies], tasks))
+    for reply in replies:
+        kinds = {"update": {"P": reply.update}, "outputs": reply.outputs, "memory": reply.memory}
+        for kind, named in kinds.items():
+            arrays |= {f"{reply.report.client}/{kind}/{name}": array for name, array in named.items()}
+    return arrays
+
+
+def unpack_replies(arrays: Arrays, tasks: Mapping[int, TrainTask]) -> dict[int, Reply]:
+    """Return, by client, the replies that were packed; `tasks` has the task of each client."""
+    clients = arrays["client_N"].tolist()
+    reports = unpack_reports(arrays, [tasks[client] for client in clients])
+    return {
+        client: Reply(
+            report,
+            arrays[f"{client}/update/P"],
+            _of_kind(arrays, f"{client}/outputs/"),
+            _of_kind(arrays, f"{client}/memory/"),
+        )
+        for client, report in zip(clients, reports, strict=True)
+    }
+
+
+def pack_tests(tests: Evaluations) -> Arrays:
+    """Return the tests of served models."""
+    return {
+        "client_N": np.array(list(tests.own), np.int64),
+        **_pack("own", list(tests.own.values())),
+        **_pack("server", tests.server),
+        "choosing_N": np.array(list(tests.chosen), np.int64),
+        "place_N": np.array(list(tests.chosen.values()), np.int64),
+    }
+
+
+def unpack_tests(arrays: Arrays) -> Evaluations:
+    """Return the tests that were packed."""
+    own, server = _unpack("own", arrays), _unpack("server", arrays)
+    chosen = dict(zip(arrays["choosing_N"].tolist(), arrays["place_N"].tolist(), strict=True))
+    return Evaluations(dict(zip(arrays["client_N"].tolist(), own, strict=True)), server, chosen)
+
+
+def _of_kind(arrays: Arrays, prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _pack(test: str, counts: Sequence[Counts]) -> dict[str, np.ndarray]:
+    return {
+        f"{test}_confusion_LL": np.array([each.confusion for each in counts], np.int32),
+        f"{test}_loss_sum": np.array([each.loss_sum for each in counts]),
+    }
+
+
+def _unpack(test: str, arrays: Arrays) -> list[Counts]:
+    if f"{test}_loss_sum" not in arrays:
+        return []
+    confusions = arrays[f"{test}_confusion_LL"].astype(np.int64)
+    return [
+        Counts(confusion, loss)
+        for confusion, loss in zip(confusions, arrays[f"{test}_loss_sum"].tolist(), strict=True)
+    ]

@@ -1,0 +1,191 @@
+"""A run's state on disk: written aside, flushed, renamed; tensors as safetensors, with checksums.
+
+After round R there is `state-R.safetensors`, `state-client-<client>-<round>.safetensors` for each client that
+remembers something, named by the round that last changed it and written only then, and `state-R.sha256` with
+the checksums of all of these, in the format of sha256sum. The state counts once that last file is there.
+States share the files of memories that did not change between them, so a damaged one damages both.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.updates.source import Arrays
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.federation.round.run_state import RunState
+from fedgrid.engine.runtime.integrity.files import checksum, stamped
+from fedgrid.engine.runtime.storage.atomic import flush, replacing
+from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, UnreadableFile, check_format, of_read
+from fedgrid.regular_files import LARGEST_STATE, read_regular
+
+KEEP = 2
+"""Number of stored states. If the newest is damaged, the run continues from the one before."""
+
+
+NAME = re.compile(r"state-(\d+|client-\d+-\d+)\.safetensors")
+"""What a checkpoint's checksums may name."""
+
+
+def names(rounds_done: int) -> tuple[str, str]:
+    """Return the files of a state without clients' memories, in the order in which they are put in place."""
+    return f"state-{rounds_done:06d}.safetensors", f"state-{rounds_done:06d}.sha256"
+
+
+def save(folder: Path, run_state: RunState, tables: Mapping[str, pa.Table]) -> list[str]:
+    """Write the records as Parquet by file name, memories that changed, then the state and its checksums.
+
+    Returns the names of these files, in that order.
+    """
+    memories = {_memory_name(client, number): client for client, number in run_state.memory_rounds.items()}
+    # Files that a stored state names are there: `RunFolder` drops the states after the one it loads.
+    known = {
+        name: line for number in stored_rounds(folder) for name, line in _checksums(folder, number).items()
+    }
+    new = [name for name in memories if name not in known]
+    state_name, checksum_name = names(run_state.rounds_done)
+    written = [*tables, *new, state_name, checksum_name]
+    with replacing(*(folder / name for name in written)) as temporaries:
+        paths = dict(zip(written, temporaries, strict=True))
+        for name, table in tables.items():
+            pq.write_table(stamped(table), paths[name], write_page_checksum=True)
+        for name in new:
+            _save(_contiguous(run_state.memories[memories[name]]), paths[name])
+        _save(_tensors(run_state), paths[state_name])
+        checksums = {name: checksum(paths[name]) for name in (state_name, *new)}
+        lines = {name: checksums.get(name) or known[name] for name in (state_name, *sorted(memories))}
+        paths[checksum_name].write_text("".join(f"{digest}  {name}\n" for name, digest in lines.items()))
+    flush(folder)
+    return written
+
+
+def stored_rounds(folder: Path) -> list[int]:
+    """Return the rounds after which there is a state with checksums, whole or not, newest first."""
+    return sorted(
+        (int(path.stem.removeprefix("state-")) for path in folder.glob("state-*.sha256")), reverse=True
+    )
+
+
+def load(folder: Path, rounds_done: int) -> RunState | None:
+    """Return the state after a round, None if a file of its state is damaged or missing.
+
+    Raises:
+        NewerFormat: a newer fedgrid wrote it.
+        UnreadableFile: a file of it cannot be read at present.
+    """
+    checksums = _checksums(folder, rounds_done)
+    state_name, _ = names(rounds_done)
+    try:
+        if state_name not in checksums or any(
+            checksum(folder / name, LARGEST_STATE) != digest for name, digest in checksums.items()
+        ):
+            return None
+        tensors = dict(sorted(_load(folder / state_name).items()))
+        memory_rounds = dict(_memory_place(name) for name in checksums if name != state_name)
+        memories = {
+            client: _load(folder / _memory_name(client, number)) for client, number in memory_rounds.items()
+        }
+    except DamagedFile:
+        return None
+    except OSError as error:
+        _refuse_unreadable(folder / state_name, error)
+        return None
+    state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
+    return RunState(int(tensors["rounds_done"]), state, memories, memory_rounds, tensors.get("spent"))
+
+
+def drop(folder: Path, until: int) -> list[str]:
+    """Delete the states up to a round, and files of these rounds that no other state needs.
+
+    Returns their names; some of the files may be gone already, or left by a crash of an earlier call.
+    """
+    old = [number for number in stored_rounds(folder) if number <= until]
+    found = [path.name for path in folder.glob("state-*.safetensors") if NAME.fullmatch(path.name)]
+    left = [name for name in found if int(name.removesuffix(".safetensors").rpartition("-")[2]) <= until]
+    needed = _needed(folder, old)
+    gone = dict.fromkeys(name for name in (*files_of(folder, old), *sorted(left)) if name not in needed)
+    # The checksums first: without them what is left is no state.
+    for name in sorted(gone, key=lambda name: not name.endswith(".sha256")):
+        (folder / name).unlink(missing_ok=True)
+    return list(gone)
+
+
+def files_of(folder: Path, rounds: Iterable[int]) -> list[str]:
+    """Return the names of the files of states that no other state needs, whether they are there or not."""
+    going = sorted(set(rounds))
+    needed = _needed(folder, going)
+    of_them = (name for number in going for name in (*_checksums(folder, number), *names(number)))
+    return [name for name in dict.fromkeys(of_them) if name not in needed]
+
+
+def _needed(folder: Path, going: Sequence[int]) -> set[str]:
+    """Return the files that states need, except those of rounds that are `going`."""
+    staying = set(stored_rounds(folder)).difference(going)
+    return {name for number in staying for name in _checksums(folder, number)}
+
+
+def _save(arrays: Arrays, path: Path) -> None:
+    save_file(dict(arrays), path, metadata={METADATA: str(FORMAT)})
+
+
+def _load(path: Path) -> dict[str, np.ndarray]:
+    with safe_open(path, "numpy") as file:
+        check_format((file.metadata() or {}).get(METADATA), path)
+    return load_file(path)
+
+
+def _memory_name(client: int, number: int) -> str:
+    return f"state-client-{client:06d}-{number:06d}.safetensors"
+
+
+def _memory_place(name: str) -> tuple[int, int]:
+    """Return the client and the round of a memory's file."""
+    client, number = name.removeprefix("state-client-").removesuffix(".safetensors").split("-")
+    return int(client), int(number)
+
+
+def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:
+    """Return file name -> checksum of a state, empty if they cannot be read."""
+    try:
+        lines = read_regular(folder / names(rounds_done)[1]).decode().splitlines()
+        pairs = [line.split() for line in lines]
+        found = {name: digest for digest, name in pairs}
+    except (OSError, ValueError) as error:
+        _refuse_unreadable(folder / names(rounds_done)[1], error)
+        return {}
+    # Files of these names are moved and deleted: none may lie elsewhere.
+    return found if all(NAME.fullmatch(name) for name in found) else {}
+
+
+def _refuse_unreadable(path: Path, error: Exception) -> None:
+    """Raise an error of the disk or of rights; what is damaged or missing is none."""
+    if not isinstance(error, FileNotFoundError) and isinstance(found := of_read(path, error), UnreadableFile):
+        raise found from error
+
+
+def _tensors(run_state: RunState) -> dict[str, np.ndarray]:
+    state = run_state.state
+    return _contiguous(
+        {
+            "rounds_done": np.array(run_state.rounds_done, np.int64),
+            "labels": state.labels_K,
+            **{f"model/{index:06d}": model for index, model in enumerate(state.models)},
+            **{f"memory/{name}": array for name, array in state.arrays.items()},
+            **({} if run_state.spent_K is None else {"spent": run_state.spent_K}),
+        }
+    )
+
+
+def _contiguous(arrays: Arrays) -> dict[str, np.ndarray]:
+    """Return arrays that safetensors writes right: of a strided view it writes the wrong bytes, silently."""
+    return {name: np.asarray(array, order="C") for name, array in arrays.items()}
+
+
+def _part(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

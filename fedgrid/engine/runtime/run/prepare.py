@@ -1,0 +1,26 @@
+"""The images of a run, loaded and dealt out."""
+
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from fedgrid.engine.federation.before_training.setup import setup_of
+from fedgrid.engine.federation.clients.messages import Setup
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data.images import Pair
+from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.data.identity import load_known
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+
+
+@lru_cache(maxsize=1)
+def images_of(name: str, data_dir: Path) -> tuple[Pair, str]:
+    """Keep the images of the last data set, and their digest: a grid's next run mostly has the same."""
+    return load_known(name, data_dir)
+
+
+def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
+    """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
+    images, _ = images_of(config.dataset, data_dir)
+    return setup_of(config, algorithm_of(config), images, find(config.dataset, data_dir).num_classes)

@@ -1,0 +1,294 @@
+"""A run's folder, in formats that need no fedgrid: configuration, states, records, log and `done.json`.
+
+Nothing damaged is deleted: it is moved into a folder `damaged-<number>` of the run's folder. A file of a
+newer fedgrid is refused, and nothing is changed.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError, FinalError
+from fedgrid.engine.federation.round.rows import RoundRecord
+from fedgrid.engine.federation.round.run_state import RunState
+from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.runtime.integrity import done_mark
+from fedgrid.engine.runtime.integrity.done_mark import CONFIG, DONE, OF_ROUNDS, TIMES, TIMES_CHECKSUM
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
+from fedgrid.engine.runtime.integrity.record_files import RecordFiles, segments
+from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
+from fedgrid.engine.runtime.records.schemas import schemas
+from fedgrid.engine.runtime.run import checkpoint
+from fedgrid.engine.runtime.storage.atomic import ASIDE, delete_partial, disk_errors, set_aside, write_text
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, of_read, seal, unseal
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.redaction import redacted
+from fedgrid.regular_files import check_regular
+
+FAILED, LOG = "failed.json", "log.txt"
+
+
+def folder_of(root: Path, config: RunConfig) -> Path:
+    """Return the folder of a run under a storage's `root`.
+
+    Raises:
+        ConfigError: its name leads elsewhere.
+    """
+    name = f"{config.name}-{config.run_id}"
+    if "/" in name or "\0" in name:
+        raise ConfigError(f"a run named {name!r}: expected no / in the names of data set and algorithm")
+    return root / name
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run failed for good."""
+
+    cause: str
+    attempts: int
+
+
+class RunFolder:
+    """Reads and writes one run's folder.
+
+    A run has one writer. A killed driver can leave a second one behind for a while. Both then write the same
+    bytes under temporary names of their own, and the slower one skips rounds that are already stored.
+    """
+
+    def __init__(self, storage: Storage, config: RunConfig) -> None:
+        self.path = folder_of(storage.root, config)
+        self.config = config
+        self._storage = storage
+
+    @cached_property
+    def _records(self) -> RecordFiles:
+        # Made when it is needed: `status` asks thousands of folders whether they are done.
+        return RecordFiles(self.path, schemas(self.config.evaluation.global_model, own_columns(self.config)))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run has finished all rounds."""
+        return (self.path / DONE).exists()
+
+    @property
+    def rounds_done(self) -> int:
+        """The number of stored rounds, according to the names of the files."""
+        if self.is_done:
+            return self.config.training.rounds
+        return max(checkpoint.stored_rounds(self.path), default=0)
+
+    def check_config(self) -> None:
+        """Check that the stored configuration, if there is one, is this run's.
+
+        Raises:
+            ConfigError: it is another one.
+        """
+        stored = self.path / CONFIG
+        if os.path.lexists(stored) and not _is(stored, self._config_text().encode()):
+            raise ConfigError(
+                f"{stored} is damaged, or of another fedgrid; update fedgrid, or move {self.path} away"
+            )
+
+    def open(self) -> RunState | None:
+        """Return the newest undamaged state that has all of its records, None if the run starts from zero.
+
+        Loads the records up to that round. If the records are damaged, the run starts again from the
+        beginning, which gives the same numbers.
+
+        Raises:
+            ConfigError: the folder belongs to another configuration, or a newer fedgrid wrote it.
+            RunError: every state is damaged, or the folder cannot be written.
+        """
+        with disk_errors(self.path):
+            self._storage.pull(self.path.name, skip=(ASIDE,))
+            self.check_config()
+            listed = self._listed()
+            run_state = self._newest(listed)
+            self.path.mkdir(parents=True, exist_ok=True)
+            delete_partial(self.path)
+            if not (self.path / CONFIG).exists():
+                self._mark(CONFIG, self._config_text())
+            if images := own_images.sealed(self.config.own_images):
+                self._mark(own_images.PLACES, images)
+            self._unmark(FAILED)
+            if run_state is None or run_state.rounds_done < self.config.training.rounds:
+                self._unmark(DONE)
+            if run_state is not None:
+                self._drop_before(run_state)
+        return run_state
+
+    def note_made_with(self, now: MadeWith, rounds_done: int, *, accept: bool = False) -> None:
+        """Note what the rounds to come are made with; to be called after `open`.
+
+        Args:
+            now: the images, the code and the machines of this session.
+            rounds_done: the number of rounds that are made.
+            accept: whether other code, versions or machines than before are accepted, and noted.
+
+        Raises:
+            DataError: the rounds so far were made with other images.
+            ConfigError: they were made with something else that is not accepted.
+            RunError: it cannot be written.
+        """
+        with disk_errors(self.path):
+            try:
+                before = parts_of(self.path / MADE_WITH) if rounds_done else ()
+            except UnreadableFile:
+                raise
+            except DamagedFile as error:
+                self.log(f"warning: {error}")
+                self._set_aside([MADE_WITH])
+                before = ()
+            parts, notes = changes(self.config.name, before, now, rounds_done, accept=accept)
+            self.log(*(f"warning: {note}" for note in notes))
+            if parts != before:
+                self._mark(MADE_WITH, sealed(parts))
+
+    def save(self, record: RoundRecord, run_state: RunState) -> None:
+        """Store one more round: its records first, then the state, which makes the round valid.
+
+        Raises:
+            RunError: it cannot be written; the folder is then as after the round before, and the same call
+                can be made again.
+        """
+        rows = {"rounds": [record.round], "clients": record.clients, "timings": [record.timing]}
+        self._records.add(run_state.rounds_done, rows)
+        with disk_errors(self.path):
+            if run_state.rounds_done > self.rounds_done:
+                self._write(run_state)
+            self.log(*(f"warning: {warning}" for warning in record.warnings))
+
+    def finish(self) -> None:
+        """Mark the run as finished, with the checksums of its files."""
+        with disk_errors(self.path):
+            joined, gone = self._records.join(self.config.training.rounds)
+            self._push(*joined)
+            self._delete(gone)
+            if (self.path / TIMES).exists():
+                self._mark(TIMES_CHECKSUM, done_mark.times_mark_of(self.path))
+            self._mark(DONE, done_mark.mark_of(self.path, self.config))
+            self._unmark(FAILED)
+            self.log("finished")
+
+    def fail(self, cause: str, attempts: int) -> None:
+        """Mark the run as failed after `attempts` attempts; `open` removes the mark."""
+        with disk_errors(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._mark(FAILED, seal(asdict(Failure(cause, attempts))))
+
+    def failure(self) -> Failure | None:
+        """Return why the run failed, None if it has not.
+
+        Raises:
+            NewerFormat: a newer fedgrid wrote it.
+        """
+        try:
+            return Failure(**unseal(self.path / FAILED))
+        except FileNotFoundError:
+            return None
+        except (DamagedFile, TypeError):
+            return Failure(f"{FAILED} is damaged; see {LOG}", 0)
+
+    def damage(self) -> str | None:
+        """Return in one line what is wrong with the files here of a run that `is_done`, None if nothing is.
+
+        Raises:
+            NewerFormat: a newer fedgrid wrote them.
+        """
+        # At a URI the mirror has only what was asked for.
+        return done_mark.damage(self.path, self.config, everything=self._storage.uri is None)
+
+    def log(self, *messages: str) -> None:
+        """Append lines with the current time (UTC) to `log.txt`."""
+        if messages:
+            now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
+            with disk_errors(self.path), (self.path / LOG).open("a") as file:
+                file.writelines(f"{now} {redacted(message)}\n" for message in messages)
+            self._push(LOG)
+
+    def _config_text(self) -> str:
+        return json.dumps(self.config.written(), indent=2, sort_keys=True) + "\n"
+
+    def _newest(self, listed: Mapping[str, str]) -> RunState | None:
+        stored = checkpoint.stored_rounds(self.path)
+        found = self._records.look(listed)
+        is_any_undamaged = False
+        for number in stored:
+            run_state = checkpoint.load(self.path, number)
+            is_any_undamaged = is_any_undamaged or run_state is not None
+            if run_state is not None and number <= found.last_round:
+                later = [other for other in stored if other > number]
+                self._set_aside([*checkpoint.files_of(self.path, later), *found.damaged])
+                self._delete(self._records.go_on_after(number))
+                return run_state
+        if stored and not is_any_undamaged:
+            names = ", ".join(checkpoint.names(number)[0] for number in stored)
+            raise FinalError(f"every state in {self.path} is damaged ({names}); move it away to start again")
+        if stored or found.damaged:
+            why = "; ".join(found.damaged.values()) or f"the records end before round {stored[-1]}"
+            self.log(f"warning: {why}: all rounds are run again")
+            self._set_aside([*checkpoint.files_of(self.path, stored), *OF_ROUNDS, *segments(self.path)])
+        self._delete(segments(self.path))
+        self._records.begin(1)
+        return None
+
+    def _listed(self) -> dict[str, str]:
+        """Return the checksums of a finished run's files, empty of another run; sets a damaged mark aside."""
+        try:
+            return done_mark.checksums(self.path, self.config) if self.is_done else {}
+        except UnreadableFile:
+            raise
+        except DamagedFile as error:
+            self.log(f"warning: {error}")
+            self._set_aside([DONE, TIMES_CHECKSUM])
+            return {}
+
+    def _write(self, run_state: RunState) -> None:
+        self._push(*checkpoint.save(self.path, run_state, self._records.newest()))
+        self._drop_before(run_state)
+
+    def _drop_before(self, run_state: RunState) -> None:
+        """Delete the states that are too old to be kept; a killed process may have left one."""
+        gone = checkpoint.drop(self.path, run_state.rounds_done - checkpoint.KEEP)
+        if gone:
+            self._storage.remove(*(f"{self.path.name}/{name}" for name in gone))
+
+    def _delete(self, names: Sequence[str]) -> None:
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
+        if names:
+            self._storage.remove(*(f"{self.path.name}/{name}" for name in names))
+
+    def _set_aside(self, names: Iterable[str]) -> None:
+        moved = set_aside(self.path, names)
+        if moved:
+            self._push(*(new for _, new in moved))
+            self._storage.remove(*(f"{self.path.name}/{old}" for old, _ in moved))
+
+    def _mark(self, name: str, text: str) -> None:
+        write_text(self.path / name, text)
+        self._push(name)
+
+    def _unmark(self, name: str) -> None:
+        if (self.path / name).exists():
+            self._delete([name])
+
+    def _push(self, *names: str) -> None:
+        self._storage.push(*(f"{self.path.name}/{name}" for name in names))
+
+
+def _is(path: Path, data: bytes) -> bool:
+    """Return whether a file has these bytes; a link, or what is no file, has not."""
+    try:
+        check_regular(path)
+    except OSError:
+        return False
+    try:
+        return path.read_bytes() == data
+    except OSError as error:
+        raise of_read(path, error) from error

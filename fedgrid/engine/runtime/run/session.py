@@ -1,0 +1,208 @@
+"""A run from configuration to finished folder, in whatever pool its clients live."""
+
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from fedgrid.engine.federation.clients.messages import Setup
+from fedgrid.engine.federation.clients.pool import Machine, Pool
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
+from fedgrid.engine.federation.round.federation import Federation, fresh_models
+from fedgrid.engine.federation.round.next_round import next_round
+from fedgrid.engine.federation.round.rows import RoundRecord
+from fedgrid.engine.federation.round.run_state import RunState
+from fedgrid.engine.runtime.clients.local_pool import LazyPool
+from fedgrid.engine.runtime.clients.machine import slow_precision, that_matter
+from fedgrid.engine.runtime.encoders.pretraining import ENCODER, Pretraining, pretraining_of
+from fedgrid.engine.runtime.integrity.made_with import made_with
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
+from fedgrid.engine.runtime.round_cache.files import CacheOptions
+from fedgrid.engine.runtime.round_cache.session_cache import SessionCache, open_cache
+from fedgrid.engine.runtime.run.prepare import images_of, prepare
+from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.storage.atomic import DiskFull
+from fedgrid.engine.runtime.storage.storage import Storage
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run, ready for its next round."""
+
+    folder: RunFolder
+    federation: Federation
+    run_state: RunState
+    cache: SessionCache | None
+
+
+class Session:
+    """Opens runs, one after the other, and takes them forward a round at a time.
+
+    With `write_behind` a round is written while the next one trains (the last one is waited for), so that
+    the disk costs no time; a kill then costs that round too (`round_write` says if it is on disk). With a
+    `cache`, rounds that another run of the same storage has done are taken from there; None has every round
+    done here. With `accept_changes` a run goes on with other code, versions or machines than it began with,
+    and on machines of several kinds.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        data_dir: Path,
+        *,
+        threads: int = 1,
+        write_behind: bool = False,
+        cache: CacheOptions | None = None,
+        accept_changes: bool = False,
+    ) -> None:
+        self._accept = accept_changes
+        self._pool = LazyPool(pool)
+        self._data_dir = data_dir
+        self._threads = threads
+        self._write_behind = write_behind
+        self._cache = cache
+        self._writer = ThreadPoolExecutor(1)
+        self._writing: Future[None] | None = None
+        self._run: Opened | None = None
+
+    def open(self, config: RunConfig, storage: Storage) -> int:
+        """Start or continue the run of `config`; return the number of rounds it has already.
+
+        Raises:
+            DataError: if the images are missing, or are others than those of the rounds so far.
+            ConfigError: if the configuration does not fit the data, the folder is of another one, or the
+                rounds so far were made with something else that is not accepted.
+            RunError: if the run's states cannot be used, or the storage cannot be written.
+        """
+        with suppress(RunError):  # It is of another run, whose next opening finds what there is.
+            self.settle()
+        folder = RunFolder(storage, config)
+        run_state = folder.open()
+        algorithm = algorithm_of(config)
+        setup, truth_K = prepare(config, self._data_dir)
+        machines = self._machines(config)
+        rounds_done = run_state.rounds_done if run_state else 0
+        pretraining = self._note_origin(config, folder, setup, machines, rounds_done)
+        encoder = None
+        if pretraining is not None and rounds_done < config.training.rounds:
+            encoder = pretraining.encoder(self._pool, storage, folder.log)
+        self._pool.prepare(setup)
+        federation = Federation.of(config, algorithm, setup, truth_K, threads=self._threads, encoder=encoder)
+        if run_state is None:
+            run_state = federation.begin(fresh_models(config, setup))
+        folder.log(f"continues after round {rounds_done}" if rounds_done else "starts")
+        if (slow := slow_precision(machines, config.training.precision)) is not None:
+            folder.log(f"warning: {slow}")
+        cache = self._open_cache(config, storage, setup, machines)
+        if rounds_done == federation.rounds:
+            retry_after_eviction(folder.finish, cache)
+        self._run = Opened(folder, federation, run_state, cache)
+        return rounds_done
+
+    def next_round(self) -> RoundRecord:
+        """Run, and keep, one round.
+
+        Raises:
+            RunError: if the round cannot be finished; the folder is as it was after the round before.
+        """
+        assert self._run is not None, "open() comes first"
+        folder, federation, cache = self._run.folder, self._run.federation, self._run.cache
+        rounds = partial(CachedRound, cache=cache) if cache is not None else None
+        try:
+            run_state, record = next_round(federation, self._run.run_state, self._pool, rounds)
+            self._settle_folder()
+        except Exception as error:
+            expected = isinstance(error, FedgridError) and error.__cause__ is None
+            with suppress(RunError):  # On a full disk, say: the error itself matters more.
+                folder.log(f"failed: {error if expected else traceback.format_exc()}")
+            self.settle()
+            raise
+        self._writing = self._writer.submit(
+            retry_after_eviction, partial(folder.save, record, run_state), cache
+        )
+        self._run = replace(self._run, run_state=run_state)
+        is_last = run_state.rounds_done == federation.rounds
+        if is_last or not self._write_behind:
+            self.settle()
+        if is_last:
+            retry_after_eviction(folder.finish, cache)
+        return record
+
+    def _note_origin(
+        self,
+        config: RunConfig,
+        folder: RunFolder,
+        setup: Setup,
+        machines: Sequence[Machine],
+        rounds_done: int,
+    ) -> Pretraining | None:
+        """Note what the next rounds are made with; return the training of the run's encoder, if it has one.
+
+        Raises:
+            ConfigError: the rounds so far were made with something else, and that is not accepted.
+        """
+        algorithm = algorithm_of(config)
+        (_, official), images = images_of(config.dataset, self._data_dir)
+        pretraining = pretraining_of(config, algorithm, setup, machines, official, self._data_dir)
+        parts = dict(made_with(algorithm, images, machines))
+        if pretraining is not None:
+            parts[ENCODER] = pretraining.id
+        folder.note_made_with(parts, rounds_done, accept=self._accept)
+        return pretraining
+
+    def _machines(self, config: RunConfig) -> Sequence[Machine]:
+        """Return the machines that the clients train on: one kind, unless several are accepted."""
+        machines = that_matter(self._pool.machines(), config.training.precision)
+        if len(machines) > 1 and not self._accept:
+            kinds = " and ".join(", ".join(machine.values()) for machine in machines)
+            raise ConfigError(
+                f"{config.name}: its client actors are on machines that compute differently ({kinds}), so "
+                "its numbers would depend on who trains where; use nodes of one kind, or --accept-changes"
+            )
+        return machines
+
+    def _open_cache(
+        self, config: RunConfig, storage: Storage, setup: Setup, machines: Sequence[Machine]
+    ) -> SessionCache | None:
+        # On several kinds of machines a round depends on which client is where: nothing is shared.
+        if self._cache is None or len(machines) > 1:
+            return None
+        return open_cache(config, storage, self._cache, setup, machines[0], self._writer)
+
+    def round_write(self) -> Future[None] | None:
+        """Return the write of the last round of `next_round`, None if it is on disk."""
+        return self._writing
+
+    def settle(self) -> None:
+        """Wait until the last round of `next_round` is on disk.
+
+        Raises:
+            RunError: if it could not be.
+        """
+        if self._run is not None and self._run.cache is not None:
+            self._run.cache.settle()
+        self._settle_folder()
+
+    def _settle_folder(self) -> None:
+        """Wait for the run's folder only; entries of the round cache are written meanwhile."""
+        if self._run is not None and self._run.cache is not None:
+            warnings = self._run.cache.files.take_warnings()
+            self._run.folder.log(*(f"warning: {warning}" for warning in warnings))
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+
+def retry_after_eviction(write: Callable[[], None], cache: SessionCache | None) -> None:
+    """Write files of the run; on a full disk the round cache gives way, and they are written once more."""
+    try:
+        write()
+    except DiskFull:
+        if cache is None or not cache.files.give_way():
+            raise
+        write()

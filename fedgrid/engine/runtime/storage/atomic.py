@@ -1,0 +1,163 @@
+"""Atomic file replacement, safe against crashes and concurrent writers."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from errno import EDQUOT, ENOSPC
+from pathlib import Path
+from secrets import token_hex
+from stat import S_IRWXG, S_ISGID, S_IWGRP
+from tempfile import TemporaryFile
+
+from safetensors import SafetensorError
+
+from fedgrid.engine.federation.errors import DeniedError, StorageError, is_denied
+
+PARTIAL = ".writing-"
+"""Part of the name of every file that is still being written."""
+LEFTOVERS = (f"*{PARTIAL}*", ".tmp??????")
+"""What killed writers leave; the second is safetensors' own temporary file beside ours."""
+ASIDE = "damaged-"
+"""Start of the names of folders with files that are damaged, or that nothing reads for another reason."""
+ABANDONED_AFTER = 900.0
+"""Seconds without a write after which such a file is taken for one of a killed writer."""
+
+
+@contextmanager
+def replacing(*paths: Path) -> Iterator[tuple[Path, ...]]:
+    """Yield a temporary path for each of `paths`; on exit flush all of them and rename them in that order.
+
+    The temporary names are unique, so that several processes can replace the same file. If the block raises,
+    the temporary files are deleted. Flushing several files together takes little longer than flushing one.
+    """
+    token = f"{PARTIAL}{os.getpid()}-{token_hex(4)}"
+    temporaries = tuple(path.with_name(path.name + token) for path in paths)
+    try:
+        yield temporaries
+        _flush_all(temporaries)
+        for temporary, path in zip(temporaries, paths, strict=True):
+            # As its folder is: safetensors makes files that only their owner can read.
+            with suppress(OSError):  # A file system without modes.
+                temporary.chmod(path.parent.stat().st_mode & 0o666)
+            temporary.replace(path)
+    except BaseException:
+        for temporary in temporaries:
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def _flush_all(paths: Sequence[Path]) -> None:
+    if len(paths) == 1:  # Most are: no thread for it.
+        flush(*paths)
+        return
+    with ThreadPoolExecutor(len(paths)) as threads:
+        for flushed in [threads.submit(flush, path) for path in paths]:
+            flushed.result()
+
+
+def share_with_group(folder: Path) -> None:
+    """Let the group read and write what this process creates, if `folder` is a group's own (as mode 2775).
+
+    Of a folder that is still to be created, the one that it will lie in says so.
+    """
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    mode = there.stat().st_mode
+    if mode & S_ISGID and mode & S_IWGRP:
+        os.umask(os.umask(0o022) & ~(mode & S_IRWXG))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a small file."""
+    with replacing(path) as (temporary,):
+        temporary.write_text(text)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace a small file."""
+    with replacing(path) as (temporary,):
+        temporary.write_bytes(data)
+
+
+def flush(path: Path) -> None:
+    """Flush a file, or the entries of a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def delete_partial(folder: Path) -> None:
+    """Delete the temporary files that killed writers left in `folder`."""
+    for pattern in LEFTOVERS:
+        for leftover in folder.glob(pattern):
+            leftover.unlink(missing_ok=True)
+
+
+def set_aside(folder: Path, names: Iterable[str]) -> list[tuple[str, str]]:
+    """Move files of `folder` into a new folder in it, `damaged-<number>`; missing files are ignored.
+
+    Returns pairs of the old and the new name, relative to `folder`.
+    """
+    there = [name for name in names if (folder / name).exists()]
+    if not there:
+        return []
+    numbers = (path.name.removeprefix(ASIDE) for path in folder.glob(f"{ASIDE}*"))
+    taken = [int(number) for number in numbers if number.isdecimal()]
+    place = f"{ASIDE}{max(taken, default=0) + 1}"
+    (folder / place).mkdir()
+    for name in there:
+        (folder / name).replace(folder / place / name)
+    return [(name, f"{place}/{name}") for name in there]
+
+
+def delete_abandoned(root: Path, *folders: str) -> None:
+    """Delete such files anywhere in `folders` below `root`, except those that may still be written.
+
+    Their age is the difference to a new file's time: both are of the file system, not of this machine.
+    """
+    with TemporaryFile(dir=root) as new:
+        now = os.fstat(new.fileno()).st_mtime
+    paths = (root / folder for folder in folders)
+    for leftover in [found for path in paths for pattern in LEFTOVERS for found in path.rglob(pattern)]:
+        with suppress(OSError):  # It may have been renamed just now.
+            if leftover.stat().st_mtime < now - ABANDONED_AFTER:
+                leftover.unlink()
+
+
+class DiskFull(StorageError):
+    """The disk is full, or the user's quota used up."""
+
+
+def is_full(error: Exception) -> bool:
+    """Return whether an error of a write says that the disk is full, or the user's quota used up."""
+    return _reason(error)[0] in (ENOSPC, EDQUOT)
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Convert disk errors in the block to a StorageError that names `folder`, the cause and what to do."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        number, reason = _reason(error)
+        if is_denied(error):
+            raise DeniedError(
+                f"{folder} cannot be written: {reason}; make it writable, and the same command continues, or "
+                "name another folder"
+            ) from error
+        if number == ENOSPC:
+            cause = f"the disk of {folder} is full; free some space"
+        else:
+            cause = f"{folder} cannot be written: {reason}; fix that"
+        kind = DiskFull if is_full(error) else StorageError
+        raise kind(f"{cause}, then the same command continues from the last stored state") from error
+
+
+def _reason(error: Exception) -> tuple[int | None, str]:
+    # A SafetensorError has the error number in its text only.
+    found = re.search(r"os error (\d+)", str(error))
+    number = int(found[1]) if found else getattr(error, "errno", None)
+    return number, os.strerror(number) if number else str(error).splitlines()[0]

@@ -1,0 +1,118 @@
+"""The form of all files of a run.
+
+Every file says its version, so that a file of a newer fedgrid is told from a damaged one: it is refused, and
+left as it is. JSON files are sealed: they have the keys `format`, and `sha256` of all other keys.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.federation.errors import ConfigError, RunError, StorageError
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.regular_files import read_regular
+
+METADATA = "fedgrid_format"
+"""The key of the version in the metadata of Parquet and safetensors files."""
+VERSION, CHECKSUM = "format", "sha256"
+
+
+class NewerFormat(ConfigError):
+    """A file was written by a newer fedgrid."""
+
+    def __init__(self, path: Path, found: object) -> None:
+        super().__init__(
+            f"{path} was written by a newer fedgrid ({found}; this one reads up to format {FORMAT}): update "
+            "fedgrid, or name another --storage; nothing was changed"
+        )
+
+
+class DamagedFile(RunError):
+    """A file's bytes are not those that were written."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} is damaged ({why})")
+        self.why = why
+
+
+class UnreadableFile(DamagedFile, StorageError):
+    """A file's bytes are not to be had at present: an error of the disk, or a right that is missing.
+
+    What it holds may be whole, so it is not set aside.
+    """
+
+    def __init__(self, path: Path, why: str) -> None:
+        StorageError.__init__(self, f"{path} {CANNOT_BE_READ}: {why}")
+        self.why = why
+
+
+CANNOT_BE_READ = "cannot be read"
+
+
+def of_read(path: Path, error: Exception) -> DamagedFile:
+    """Return the error for a file of which a read has failed: it is unreadable if the system says so."""
+    number = getattr(error, "errno", None)
+    if number is not None:
+        return UnreadableFile(path, os.strerror(number))
+    return DamagedFile(path, str(error).splitlines()[0])
+
+
+def next_step(why: str, if_damaged: str) -> str:
+    """Return the message of either error with what to do, or else what a launch does if it is damaged."""
+    if CANNOT_BE_READ in why:
+        return f"{why}; fix that, then the same command continues, or move its run's folder away"
+    return f"{why}: {if_damaged}"
+
+
+def check_format(found: object, path: Path) -> None:
+    """Check the version that a file names, None if it names none.
+
+    Raises:
+        NewerFormat: it is another one than this code's.
+        DamagedFile: it is no version.
+    """
+    text = str(found)
+    if isinstance(found, bool) or not (text.isascii() and text.isdecimal()):
+        raise DamagedFile(path, "it has no format")
+    if int(text) != FORMAT:
+        raise NewerFormat(path, f"format {text}")
+
+
+def seal(values: Mapping[str, Any], indent: int | None = None) -> str:
+    """Return values, in their order, as the text of a JSON file, with its format and a checksum."""
+    body = {**values, VERSION: FORMAT}
+    return json.dumps({**body, CHECKSUM: _checksum(body)}, indent=indent) + "\n"
+
+
+def unseal(path: Path, text: str | bytes | None = None) -> dict[str, Any]:
+    """Return the values of a sealed file, without format and checksum; `text` is its content, if known.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        NewerFormat: a newer fedgrid wrote it.
+        DamagedFile: it is not what was written.
+    """
+    try:
+        if text is None:
+            text = read_regular(path)
+        values = json.loads(text)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise of_read(path, error) from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedFile(path, "it is not JSON") from error
+    if not isinstance(values, dict):
+        raise DamagedFile(path, "it is not a JSON object")
+    check_format(values.get(VERSION), path)
+    if values.pop(CHECKSUM, None) != _checksum(values):
+        raise DamagedFile(path, "its checksum differs")
+    del values[VERSION]
+    return values
+
+
+def _checksum(body: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

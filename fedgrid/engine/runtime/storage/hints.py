@@ -1,0 +1,24 @@
+"""Commands that messages name, such that they can be copied."""
+
+import os
+import shlex
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.storage.storage import Storage
+
+USUAL, VARIABLE = "runs", "FEDGRID_STORAGE"
+"""The storage of a command without `--storage`, and the environment variable that names another one."""
+
+
+def command(storage: Storage, *words: str) -> str:
+    """Return `fedgrid` with these words; with `--storage` if it would open another one without."""
+    at = [] if _is_usual(storage) else ["--storage", str(storage)]
+    return shlex.join(["fedgrid", *words, *at])
+
+
+def _is_usual(storage: Storage) -> bool:
+    try:
+        usual = Storage.named(os.environ.get(VARIABLE) or USUAL)
+    except ConfigError:
+        return False
+    return (usual.root, usual.uri) == (storage.root, storage.uri)

@@ -1,0 +1,101 @@
+"""Files at a URI: pyarrow's file systems, as in Ray, and fsspec for every other scheme."""
+
+import os
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from shutil import copyfileobj
+
+import pyarrow as pa
+from pyarrow import fs
+
+from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.runtime.storage.atomic import PARTIAL, replacing
+
+BLOCK = 1 << 20
+NOT_FOUND = fs.FileType.NotFound
+
+
+@lru_cache(maxsize=4)
+def connect(uri: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a URI and the path in it; pyarrow is tried first, then fsspec.
+
+    Raises:
+        ConfigError: the scheme is unknown, its package is missing, or the URI cannot be reached.
+    """
+    try:
+        try:
+            remote, path = fs.FileSystem.from_uri(uri)
+        except pa.ArrowInvalid as error:
+            if "Unrecognized filesystem" not in str(error):
+                raise
+            opened, path = import_module("fsspec").core.url_to_fs(uri, use_listings_cache=False)
+            remote = fs.PyFileSystem(fs.FSSpecHandler(opened))
+    except Exception as error:
+        # Each fsspec package defines its own errors.
+        raise ConfigError(
+            f"--storage {uri}: cannot be reached ({one_line(error)}); name another folder or URI"
+        ) from error
+    return remote, str(path).rstrip("/")
+
+
+def listing(remote: fs.FileSystem, base: str, folder: str) -> dict[str, fs.FileInfo]:
+    """Return all complete files under a folder, by their path relative to `base`.
+
+    Raises:
+        RunError: a name would lead out of a mirror: whoever can write to a bucket may name keys at will.
+    """
+    selector = fs.FileSelector(f"{base}/{folder}".rstrip("/"), allow_not_found=True, recursive=True)
+    infos = remote.get_file_info(selector)
+    found = {
+        info.path.removeprefix(f"{base}/"): info
+        for info in infos
+        if info.type == fs.FileType.File and PARTIAL not in info.path
+    }
+    for name in found:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or "\0" in name:
+            raise RunError(f"{base} has a file named {name!r}, which fedgrid did not write; delete it there")
+    return found
+
+
+def fetch(remote: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
+    """Copy a file from the URI to `path`, unless `path` has the same size and modification time.
+
+    The copy gets the modification time of the original, so the clocks of the two machines need not agree.
+    """
+    if path.exists() and info.mtime_ns is not None:
+        stored = path.stat()
+        if (stored.st_size, stored.st_mtime_ns) == (info.size, info.mtime_ns):
+            return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with replacing(path) as (temporary,):
+            with remote.open_input_stream(info.path) as source, temporary.open("wb") as target:
+                copyfileobj(source, target, BLOCK)
+            if info.mtime_ns is not None:
+                os.utime(temporary, ns=(info.mtime_ns, info.mtime_ns))
+    except FileNotFoundError:
+        # The file was deleted after it was listed.
+        path.unlink(missing_ok=True)
+
+
+def send(remote: fs.FileSystem, path: Path, target: str) -> None:
+    """Copy the file `path` to `target`, which includes its name; create the folder if needed."""
+    try:
+        _upload(remote, path, target)
+    except FileNotFoundError:
+        # Most file systems need no folder, or have it already; checking first would cost a round trip.
+        remote.create_dir(str(PurePosixPath(target).parent), recursive=True)
+        _upload(remote, path, target)
+
+
+def _upload(remote: fs.FileSystem, path: Path, target: str) -> None:
+    with path.open("rb") as source, remote.open_output_stream(target) as sink:
+        copyfileobj(source, sink, BLOCK)
+
+
+def one_line(error: Exception) -> str:
+    """Return the first line of a library's error message."""
+    text = str(error) or type(error).__name__
+    return text.splitlines()[0]

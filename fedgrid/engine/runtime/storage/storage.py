@@ -1,0 +1,298 @@
+"""Storage of runs and grids: a folder, or a URI (s3, gs, hdfs, fsspec's) with a local mirror."""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from hashlib import sha256
+from itertools import chain
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from fedgrid.engine.federation.errors import ConfigError, DeniedError, RunError, StorageError, is_denied
+from fedgrid.engine.runtime.storage.atomic import PARTIAL
+from fedgrid.engine.runtime.storage.clock import Patience
+from fedgrid.engine.runtime.storage.mirror import is_deletable, size_of, uploading
+from fedgrid.engine.runtime.storage.remote import (
+    NOT_FOUND,
+    connect,
+    fetch,
+    listing,
+    one_line,
+    send,
+)
+from fedgrid.engine.runtime.storage.user_paths import absolute, cache_folder
+from fedgrid.redaction import redacted
+from fedgrid.regular_files import check_below
+
+MARKS = re.compile(
+    r"[^/]+/((done|failed|scores|mlflow|config|made_with|tags)\.json|state-\d+\.sha256)|grids/[^/]+/[^/]+|storage\.json"
+)
+"""Small files with the progress of runs and grids, without their records."""
+_MISSPELT_URI = re.compile(r"(s3|gs|hdfs|abfss?|file)(?::/|//)(?!/)(.+)")
+"""A URI without its colon, or with one slash: it would silently be a folder here."""
+OWN = re.compile(r"grids|cache|drivers|encoders|storage\.json|.+-[0-9a-f]{12}", re.DOTALL)
+"""What belongs to a storage: its folders, and those of its runs (`run_folder.folder_of`)."""
+GIVE_UP_AFTER = 300.0
+"""Seconds for which a launched grid tries again to reach its storage."""
+T = TypeVar("T")
+CONNECTIONS = 16
+"""Files fetched at the same time."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A folder of runs and grids. Names of files are relative to `root`, with slashes.
+
+    With a URI, `root` is a mirror of it: new files are pushed, files of other machines are pulled. Object
+    stores replace files atomically. On other file systems a process that is killed during a push may leave
+    a truncated file.
+    """
+
+    root: Path
+    uri: str | None = None
+    patience: Patience = field(default=Patience(), compare=False)
+    """How long failed calls are tried again."""
+
+    @classmethod
+    def of(cls, text: str | Path) -> "Storage":
+        """Return the storage for a path or a URI, SCHEME://PLACE.
+
+        Raises:
+            ConfigError: a `file://` URI names another host, a URI lacks a sign, there can be no folder of
+                that name, or what belongs to the storage leads elsewhere: a command looks once.
+        """
+        found = cls.named(text)
+        try:
+            check_below(found.root, OWN)
+        except OSError as error:
+            raise ConfigError(
+                f"{error}: what belongs to a storage lies in its folder; move that away"
+            ) from error
+        return found
+
+    @classmethod
+    def named(cls, text: str | Path) -> "Storage":
+        """Return the storage for a path or a URI, without a look at it.
+
+        Raises:
+            ConfigError: as `of`, but for what it holds.
+        """
+        if slip := _MISSPELT_URI.match(str(text)):
+            scheme, place = slip.groups()
+            raise ConfigError(f"--storage {text}: did you mean {scheme}://{place}? a folder: ./{text}")
+        if "://" not in str(text):
+            return cls(absolute(text, "--storage"))
+        parts = urlsplit(str(text))
+        if parts.scheme == "file":
+            if parts.netloc not in ("", "localhost"):
+                raise ConfigError(f"--storage {text}: a file is on this host; write file:///PATH, or PATH")
+            return cls(Path(unquote(parts.path)).absolute())
+        uri = str(text).rstrip("/")
+        return cls(cache_folder() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle no mirror: another machine has another user and cache folder for it."""
+        return _received, (self.uri or str(self.root), self.patience.give_up_after)
+
+    def __str__(self) -> str:
+        return redacted(self.uri) if self.uri else str(self.root)
+
+    def patient(self, warn: Callable[[str], None] = lambda _: None) -> "Storage":
+        """Return this storage for a launched grid: it tries for five minutes before it gives up."""
+        return replace(self, patience=Patience(GIVE_UP_AFTER, warn))
+
+    def patiently(self, call: Callable[[], T]) -> T:
+        """Return what `call` returns; if it cannot read or write this storage, try again as `patience` says.
+
+        Raises:
+            RunError: it still fails.
+        """
+        try:
+            return self.patience.repeat(call, (OSError, pa.ArrowException, StorageError))
+        except (OSError, pa.ArrowException) as error:
+            raise RunError(f"{self}: {one_line(error)}; run the same command again to continue") from error
+
+    def push(self, *names: str) -> None:
+        """Copy files to the URI, in the given order; a file that marks the others as valid comes last.
+
+        Raises:
+            RunError: the URI cannot be written.
+        """
+        if self.uri:
+            with uploading(self.root):
+                for name in names:
+                    self._at_uri("written", partial(self._send, name))
+
+    def remove(self, *names: str) -> None:
+        """Delete files, or folders with their content, at the URI, not in the mirror; ignore missing ones.
+
+        Raises:
+            RunError: the URI cannot be written.
+        """
+
+        def delete(remote: fs.FileSystem, base: str) -> None:
+            for info in remote.get_file_info([f"{base}/{name}" for name in names]):
+                if info.type == fs.FileType.Directory:
+                    remote.delete_dir(info.path)
+                elif info.type != NOT_FOUND:
+                    remote.delete_file(info.path)
+
+        if self.uri:
+            self._at_uri("written", delete)
+
+    def refresh(self, *names: str) -> None:
+        """Fetch these files from the URI; delete those in the mirror that are missing there.
+
+        Raises:
+            RunError: the URI cannot be read.
+        """
+
+        def mirror(remote: fs.FileSystem, base: str) -> None:
+            infos = remote.get_file_info([f"{base}/{name}" for name in names])
+            there = {name: info for name, info in zip(names, infos, strict=True) if info.type != NOT_FOUND}
+            self._mirror(remote, there, names)
+
+        if self.uri:
+            self._at_uri("read", mirror)
+
+    def pull(self, folder: str, skip: tuple[str, ...] = (), only: str = "") -> None:
+        """Make a folder equal to that at the URI: fetch files that differ, delete those missing there.
+
+        Names that start with one of `skip`, such as `state-`, are left alone, as are those that do not
+        start with `only`.
+
+        Raises:
+            RunError: the URI cannot be read.
+        """
+
+        def mirror(remote: fs.FileSystem, base: str) -> None:
+            skipped = tuple(f"{folder}/{start}" for start in skip)
+
+            def concerns(name: str) -> bool:
+                return name.startswith(f"{folder}/{only}") and not name.startswith(skipped)
+
+            there = {name: info for name, info in listing(remote, base, folder).items() if concerns(name)}
+            self._mirror(remote, there, [name for name in self._files(folder) if concerns(name)])
+
+        if self.uri:
+            self._at_uri("read", mirror)
+
+    def read(self, name: str, size: int | None = None) -> bytes | None:
+        """Return a file's bytes, or the first `size` of them; None if it is missing. Bypasses the mirror.
+
+        Raises:
+            OSError, RunError: the file cannot be read.
+        """
+
+        def read(remote: fs.FileSystem, base: str) -> bytes | None:
+            with suppress(FileNotFoundError):
+                return bytes(remote.open_input_stream(f"{base}/{name}").read(size))
+            return None
+
+        if self.uri:
+            return self._at_uri("read", read)
+        with suppress(FileNotFoundError), (self.root / name).open("rb") as file:
+            return file.read(size)
+        return None
+
+    def sizes(self, folder: str) -> Mapping[str, int]:
+        """Return the sizes in bytes of all complete files under a folder, at the URI if there is one.
+
+        Raises:
+            RunError: the URI cannot be read.
+        """
+        if self.uri:
+            listed = self._at_uri("read", lambda remote, base: listing(remote, base, folder))
+            return {name: info.size for name, info in listed.items()}
+        return {name: size for name in self._files(folder) if (size := size_of(self.root / name)) is not None}
+
+    def pull_marks(self) -> None:
+        """Pull the small files with the progress of each run and grid.
+
+        Raises:
+            RunError: the URI cannot be read.
+        """
+
+        def mirror(remote: fs.FileSystem, base: str) -> None:
+            every = listing(remote, base, "")
+            there = {name: info for name, info in every.items() if MARKS.fullmatch(name)}
+            paths = chain(self.root.glob("*"), self.root.glob("*/*"), self.root.glob("grids/*/*"))
+            marks = [path for path in paths if MARKS.fullmatch(self._name(path))]
+            here = [self._name(path) for path in marks if is_deletable(self.root, path)]
+            self._mirror(remote, there, here)
+
+        if self.uri:
+            self._at_uri("read", mirror)
+
+    def may_be_written(self) -> bool:
+        """Return whether a run could be stored here, as far as that is known without a write."""
+        return bool(self.uri) or os.access(self._nearest(), os.W_OK | os.X_OK)
+
+    def _nearest(self) -> Path:
+        return next(path for path in (self.root, *self.root.parents) if path.exists())
+
+    def check_writable(self) -> None:
+        """Check that the storage can be written, without leaving a file.
+
+        Raises:
+            ConfigError: it cannot; with the cause.
+        """
+        try:
+            with NamedTemporaryFile(dir=self._nearest(), prefix=PARTIAL) as empty:
+                if self.uri:
+                    remote, base = connect(self.uri)
+                    send(remote, Path(empty.name), target := f"{base}/{Path(empty.name).name}")
+                    remote.delete_file(target)
+        except (OSError, pa.ArrowException) as error:
+            cause = error.strerror if isinstance(error, OSError) and error.strerror else one_line(error)
+            raise ConfigError(
+                f"--storage {self} cannot be written to: {cause}; name another folder or URI"
+            ) from error
+
+    def _at_uri(self, what: str, work: Callable[[fs.FileSystem, str], T]) -> T:
+        """Return what `work` returns for the file system and the path of the URI."""
+
+        def attempt() -> T:
+            try:
+                return work(*connect(self.uri or ""))
+            except (OSError, pa.ArrowException) as error:
+                kind = DeniedError if is_denied(error) else StorageError
+                raise kind(f"{self} cannot be {what} ({one_line(error)})") from error
+
+        try:
+            return self.patience.repeat(attempt, (StorageError,))
+        except StorageError as error:
+            # `patiently` tries a StorageError again; here that has been done.
+            raise RunError(f"{error}; run the same command again to continue") from error.__cause__
+
+    def _send(self, name: str, remote: fs.FileSystem, base: str) -> None:
+        send(remote, self.root / name, f"{base}/{name}")
+
+    def _files(self, folder: str) -> list[str]:
+        paths = (self.root / folder).rglob("*")
+        return [self._name(path) for path in paths if path.is_file()]
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+    def _mirror(self, remote: fs.FileSystem, there: Mapping[str, fs.FileInfo], here: Sequence[str]) -> None:
+        for name in here:
+            if name not in there:
+                (self.root / name).unlink(missing_ok=True)
+        with ThreadPoolExecutor(CONNECTIONS) as threads:
+            fetched = [threads.submit(fetch, remote, info, self.root / name) for name, info in there.items()]
+        for result in fetched:
+            result.result()
+
+
+def _received(text: str, give_up_after: float) -> Storage:
+    return replace(Storage.named(text), patience=Patience(give_up_after))

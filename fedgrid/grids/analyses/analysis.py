@@ -1,0 +1,242 @@
+"""What an analysis of finished runs is: `fedgrid explain`, `fedgrid attack`, or a plugin's own.
+
+An analysis says what it computes of a run and how that is shown. The rest of this room selects runs, executes
+jobs, writes their files, resumes, logs to MLflow and assembles the report.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from math import isfinite
+from pathlib import Path
+from typing import Any, ClassVar
+
+from fedgrid.algorithms.contract.section import Section as Settings
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.federation.round.run_state import RunState
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.run import checkpoint
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.analyses.default_table import table_of
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.report.page import Section
+from fedgrid.tracking.scoring.run import Run
+from fedgrid.tracking.tables.table import Table
+
+
+class AnalysisSettings(Settings):
+    """The settings of an analysis: none here; an analysis that has some derives a class with them."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run to analyse with some settings."""
+
+    config: RunConfig
+    settings: Any
+    """Of the analysis's class of settings."""
+    key: str
+    """Names its files: other settings have another key."""
+    round: int
+    """The state after this round is analysed, counted from 1."""
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """The results of a job."""
+
+    about: Mapping[str, Any]
+    """Small results, as JSON has them."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """End of a file's name -> its bytes, as in `.parquet` or `-maps.png`."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The results of a job as they lie in the run's folder."""
+
+    job: Job
+    run: Run
+    about: Mapping[str, Any]
+    files: Mapping[str, Path]
+    """End of a file's name -> the file; the mark, with `about`, has `.json`."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a command shows of results."""
+
+    tables: Sequence[Table] = ()
+    lines: Sequence[str] = ()
+    """Printed below the tables."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """For `--json`."""
+    last: str = ""
+    """The last line, which says where there is more."""
+
+
+LARGEST = 1024
+"""Bits of a whole number that is too large for a float."""
+
+
+def ignore(_: int) -> None:
+    """Take a count of work that nobody shows."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where jobs find what they need."""
+
+    storage: Storage
+    data_dir: Path
+    runs: Mapping[str, Run]
+    """By id, with the titles that the grid's tables have."""
+    device: str = "cpu"
+    """As torch calls it."""
+    done: Callable[[int], object] = ignore
+    """Gets the part of `Analysis.size` that was done since its last call."""
+
+    def folder(self, config: RunConfig) -> Path:
+        """Return a run's folder."""
+        return folder_of(self.storage.root, config)
+
+    def stored(self, config: RunConfig) -> list[int]:
+        """Return the rounds after which there is a state of the run, in ascending order."""
+        return sorted(checkpoint.stored_rounds(self.folder(config)))
+
+    def state(self, job: Job, number: int | None = None) -> RunState:
+        """Return the run's state after the job's round, or after round `number`.
+
+        Raises:
+            RunError: it is damaged or missing.
+        """
+        number = job.round if number is None else number
+        found = checkpoint.load(self.folder(job.config), number)
+        if found is None:
+            raise RunError(
+                f"{job.config.name}: its state after round {number} is damaged or missing; move "
+                f"{self.folder(job.config)} away, and `fedgrid run` makes it again"
+            )
+        return found
+
+
+class Analysis(ABC):
+    """An analysis of finished runs. Only `name` and `compute` are needed.
+
+    Instances and settings travel to Ray tasks, so they are plain data.
+    """
+
+    name: ClassVar[str]
+    settings: ClassVar[type[Settings]] = AnalysisSettings
+    verb: ClassVar[str] = "analyse"
+    folder: ClassVar[str] = "analyses"
+    """Of the results, in a run's folder."""
+    unit: ClassVar[str] = "runs"
+    """What `size` counts."""
+    on_gpu: ClassVar[bool] = False
+    """Whether a job uses a share of a GPU if the cluster has one."""
+    in_process: ClassVar[bool] = False
+    """Whether jobs are too short for a cluster: they are done in the command's process."""
+    whole_grid: ClassVar[bool] = True
+    """Whether a command shows all results of the grid, also of runs that it was not asked for."""
+
+    @abstractmethod
+    def compute(self, job: Job, context: Context) -> Artifacts:
+        """Return the results of a job; the same wherever and in whatever order jobs are done.
+
+        Raises:
+            FedgridError: the job fails; others go on.
+        """
+
+    def jobs(self, runs: Sequence[RunConfig], asked: Any, context: Context) -> Sequence[Job]:
+        """Return the jobs of finished runs; `asked` is what the command line asks for, here the settings.
+
+        Raises:
+            ConfigError, DataError: it cannot be done; nothing is started.
+        """
+        return [Job(run, asked, self.key(asked), run.training.rounds) for run in runs]
+
+    def key(self, settings: Settings) -> str:
+        """Return the name of results: other settings, or another file of the plugin, have another."""
+        code = active.digest_of_analysis(self)
+        text = json.dumps([code, settings.model_dump(mode="json")], sort_keys=True)
+        return f"{self.name}-{sha256(text.encode()).hexdigest()[:12]}"
+
+    def is_whole(self, found: Found) -> bool:
+        """Return whether results are such as this analysis writes; others do not count, and are done again.
+
+        Their checksums are right, but somebody else may have written them.
+        """
+        return all(
+            not isinstance(value, int) or value.bit_length() < LARGEST for value in found.about.values()
+        )
+
+    def metrics(self, found: Found) -> Mapping[str, float]:
+        """Return a run's metrics for MLflow by name; those that are not finite are left out."""
+        return {
+            f"{self.name}/{name}": float(value)
+            for name, value in found.about.items()
+            if isinstance(value, int | float)
+        }
+
+    def sections(
+        self, found: Sequence[Found], missing: Sequence[Job], *, published: bool
+    ) -> Iterable[Section]:
+        """Return sections for the grid's report; `missing` are the jobs that have no results yet.
+
+        `published`: whether the report has the papers' numbers beside ours.
+        """
+        text = f"{len(missing)} runs are not {self.participle} yet." if missing else ""
+        yield Section(f"analysis-{self.name}", self.name.capitalize(), text, (self._table(found),))
+
+    def summary(
+        self, found: Sequence[Found], missing: Sequence[Job], asked: Any, grid: GridFolder
+    ) -> Summary:
+        """Return what the command shows; it may write into the grid's folder."""
+        rows = [{"run": each.run.name, "run_id": each.run.run_id, **self.finite(each)} for each in found]
+        last = f"In the report:  {command(grid.storage, 'report', grid.name, '--plugin', 'FILE')}"
+        return Summary([self._table(found)], (), {"rows": rows}, last)
+
+    def pictures(self, found: Found, folder: Path) -> Iterable[Path]:
+        """Draw pictures for MLflow into a folder that is deleted afterwards; return their files."""
+        return ()
+
+    def slot(self, job: Job) -> str | None:
+        """Return under which name the report shows a job; later settings of that name replace it.
+
+        None: the report does not show it.
+        """
+        return ""
+
+    def label(self, job: Job) -> str:
+        """Return what of a run a job is about, for the progress; empty if there is one job a run."""
+        return ""
+
+    def size(self, job: Job) -> int:
+        """Return how much work a job is, in `unit`s."""
+        return 1
+
+    def plan(
+        self, jobs: Sequence[Job], todo: Sequence[Job], data_dir: Path, cores: int
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the rows of the dry run's table; a column `hours` is summed up."""
+        for dataset in dict.fromkeys(job.config.dataset for job in jobs):
+            counts = [sum(job.config.dataset == dataset for job in some) for some in (jobs, todo)]
+            yield {"dataset": dataset, "runs": counts[0], self.participle: counts[0] - counts[1]}
+
+    @property
+    def participle(self) -> str:
+        """As in: 3 runs are not analysed."""
+        return self.verb.removesuffix("e") + "ed"
+
+    def finite(self, found: Found) -> dict[str, float]:
+        """Return those metrics of a run that are finite numbers."""
+        return {name: value for name, value in self.metrics(found).items() if isfinite(value)}
+
+    def _table(self, found: Sequence[Found]) -> Table:
+        return table_of(self.name, [(each.run, self.finite(each)) for each in found])

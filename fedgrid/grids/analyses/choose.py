@@ -1,0 +1,64 @@
+"""Which finished runs a command line asks for: a grid, or one run of it, and filters."""
+
+from collections.abc import Sequence
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.browse.find import find_run
+from fedgrid.grids.presets.axes import Axes, Item, choose, filter_of
+from fedgrid.grids.presets.axis_keys import AXES, value_text
+from fedgrid.grids.presets.yaml_file import at
+from fedgrid.grids.results.axes import further_axes
+from fedgrid.grids.results.grid_folder import GridFolder, list_grids
+from fedgrid.grids.results.outcome import is_finished
+
+
+def finished_of(
+    name: str, runs: Sequence[RunConfig], storage: Storage, verb: str
+) -> tuple[list[RunConfig], list[str]]:
+    """Return the runs that are finished, and the names of those that are not.
+
+    Raises:
+        ConfigError: none is finished, so there is nothing to `verb`.
+    """
+    finished = [run for run in runs if is_finished(storage, run)]
+    if not finished:
+        raise ConfigError(
+            f"none of the {len(runs)} runs of {name} is finished, so there is nothing to {verb}; "
+            "`fedgrid run` continues the grid"
+        )
+    done = {run.run_id for run in finished}
+    return finished, [run.name for run in runs if run.run_id not in done]
+
+
+def find_runs(name: str, storage: Storage, filters: Sequence[str]) -> tuple[str, tuple[RunConfig, ...]]:
+    """Return the grid that `name` names, or has the run of that name or id, and those runs of it.
+
+    Raises:
+        ConfigError: there is neither, or a filter leaves no run.
+    """
+    if name in list_grids(storage):
+        return name, _filtered(GridFolder(storage, name).runs(), filters)
+    run, grids = find_run(name, storage)
+    if not grids:
+        raise ConfigError(f"the run {name} is in no grid; launch one that has it")
+    return grids[0], _filtered([run], filters)
+
+
+def _filtered(runs: Sequence[RunConfig], filters: Sequence[str]) -> tuple[RunConfig, ...]:
+    names = (*AXES, *further_axes(runs))
+    values = {axis: dict.fromkeys(value_text(run, axis) for run in runs) for axis in names}
+    axes: Axes = {
+        axis: tuple(Item(value) for value in of_axis if value is not None) for axis, of_axis in values.items()
+    }
+    left = tuple(runs)
+    for text in filters:
+        with at(f"--filter {text}"):
+            choice = choose(filter_of(text), axes)
+            left = tuple(
+                run for run in left if all(value_text(run, axis) in labels for axis, labels in choice.items())
+            )
+            if not left:
+                raise ConfigError("no run is left")
+    return left

@@ -1,0 +1,176 @@
+"""A command that analyses the finished runs of a grid, keeps the results, and shows them."""
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.leases.storage_id import claim
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.analyses import chosen, gpus
+from fedgrid.grids.analyses.analysis import Analysis, Context, Job, Summary
+from fedgrid.grids.analyses.choose import find_runs, finished_of
+from fedgrid.grids.analyses.dry_run import show_plan
+from fedgrid.grids.analyses.execute import Stopped, run_here, run_on_ray
+from fedgrid.grids.analyses.mlflow_log import log_to_mlflow
+from fedgrid.grids.analyses.progress import Shown
+from fedgrid.grids.analyses.report import described, found_of
+from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.display.tables import page_table
+from fedgrid.grids.planning.claims import of_further_results
+from fedgrid.grids.planning.origins import check_origins
+from fedgrid.grids.results import kept_plugins
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.outcome import is_finished
+
+if TYPE_CHECKING:
+    from fedgrid.grids.ray_cluster.gpus import Gpu
+
+
+@dataclass(frozen=True)
+class How:
+    """How a command works and what it prints."""
+
+    in_process: bool = False
+    dry_run: bool = False
+    as_json: bool = False
+    trust: bool = False
+    """Whether it may execute the code of plugins that is kept in the storage."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended."""
+
+    failed: int = 0
+    """Number of jobs that failed."""
+    stopped: bool = False
+    """Whether it ended early because the grid was asked to stop."""
+
+
+def analyse(
+    analysis: Analysis,
+    name: str,
+    storage: Storage,
+    data_dir: Path,
+    asked: Any,
+    console: Console,
+    *,
+    filters: Sequence[str] = (),
+    how: How,
+) -> Result:
+    """Analyse the finished runs of a grid, or one run, and show the results; what is done is not repeated.
+
+    `asked` is what the command line asks for, as `analysis.jobs` takes it.
+
+    Raises:
+        ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
+        RunError: if the storage cannot be written, or another driver has taken it over.
+    """
+    storage.pull_marks()
+    grid_name, runs = find_runs(name, storage, filters)
+    grid = GridFolder(storage, grid_name)
+    kept_plugins.restore(grid.path, storage, runs, trust=how.trust)
+    finished, waiting = finished_of(name, runs, storage, analysis.verb)
+    context = Context(storage, data_dir, described(grid.runs(), storage))
+    jobs = analysis.jobs(finished, asked, context)
+    for made in check_origins(finished, storage, data_dir, accept=True):
+        warn(f"{made}; they are {analysis.participle} by what is here")
+    _, todo = found_of(analysis, jobs, context.runs, storage)
+    in_process = how.in_process or analysis.in_process
+    opened = gpus.open_before() if todo and analysis.on_gpu and not in_process else ()
+    if how.dry_run:
+        cores = gpus.cores(in_process=in_process)
+        rows = list(analysis.plan(jobs, todo, data_dir, cores))
+        show_plan(rows, cores, waiting, as_json=how.as_json, console=console)
+        return Result()
+    if waiting:
+        warn(f"{len(waiting)} of {len(runs)} runs are not finished and were skipped: {_named(waiting)}")
+    with Lease(storage, grid_name, of_further_results(analysis.folder, finished), warn) as lease:
+        lease.confirm()
+        storage = storage.patient(warn)
+        grid, context = GridFolder(storage, grid_name), replace(context, storage=storage)
+        grid.withdraw_stop()
+        shown = _shown(analysis, jobs, asked, grid, context)
+        chosen.note(analysis, grid, shown)
+        result = _work(analysis, todo, len(jobs) - len(todo), context, grid, lease, console, how, opened)
+        claim(storage)
+        found, missing = found_of(analysis, shown, context.runs, storage)
+        in_mlflow = log_to_mlflow(analysis, found, storage, grid)
+        summary = analysis.summary(found, missing, asked, grid)
+    counts = {"grid": grid_name, "jobs": len(jobs), "done_before": len(jobs) - len(todo)}
+    if how.as_json:
+        print(json.dumps({**counts, **vars(result), "mlflow": in_mlflow, **summary.facts}))
+    else:
+        _show(analysis, summary, todo, console)
+    return result
+
+
+def _shown(
+    analysis: Analysis, jobs: Sequence[Job], asked: Any, grid: GridFolder, context: Context
+) -> Sequence[Job]:
+    """Return the jobs whose results are shown: those of all finished runs of the grid, or those of `jobs`."""
+    if not analysis.whole_grid:
+        return jobs
+    finished: list[RunConfig] = [run for run in grid.runs() if is_finished(context.storage, run)]
+    return analysis.jobs(finished, asked, context)
+
+
+def _work(
+    analysis: Analysis,
+    todo: Sequence[Job],
+    before: int,
+    context: Context,
+    grid: GridFolder,
+    lease: Lease,
+    console: Console,
+    how: How,
+    opened: "Sequence[Gpu]",
+) -> Result:
+    """Do the jobs that are left, while holding the storage's lease; `before` are done already."""
+    if not todo:
+        return Result()
+
+    def tick() -> None:
+        lease.check()
+        if grid.stop_asked():
+            raise Stopped
+
+    in_process = how.in_process or analysis.in_process
+    with ExitStack() as stack:
+        if how.as_json:
+            # Ray prints messages of its own, until it has shut down.
+            stack.enter_context(redirect_stdout(sys.stderr))
+        if not in_process:
+            opened = stack.enter_context(gpus.on_ray(opened, on_gpu=analysis.on_gpu))
+        shown = stack.enter_context(Shown(analysis, todo, before, console, quiet=how.as_json))
+        try:
+            if in_process:
+                run_here(analysis, todo, replace(context, done=shown.done), tick, shown.ended)
+            else:
+                run_on_ray(analysis, todo, context, lease.token, tick, shown.ended, opened)
+        except Stopped:
+            return Result(len(shown.failures), stopped=True)
+    return Result(len(shown.failures))
+
+
+def _show(analysis: Analysis, summary: Summary, todo: Sequence[Job], console: Console) -> None:
+    for table in summary.tables:
+        console.print(page_table(table, console.width))
+    for line in summary.lines:
+        print_plain(console, line)
+    if not todo:
+        print_plain(console, f"already {analysis.participle}")
+    print_plain(console, summary.last)
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

@@ -1,0 +1,195 @@
+"""Proposes Sattler's epsilons from a centralised training: `fedgrid analyse centralised epsilons`.
+
+The records of such a run have the norm of each epoch's update (`federation.round.metrics`);
+`analyses.epsilon_rules` has the rules.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition.scenarios import CENTRALISED
+from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Found, Job, Summary
+from fedgrid.grids.analyses.epsilon_rules import EPSILON_2_FACTOR, SETTLED, Proposal, propose
+from fedgrid.grids.archive.beside import beside
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking import figures
+from fedgrid.tracking.records import Array, read_records
+from fedgrid.tracking.report.page import Plate, Section
+from fedgrid.tracking.tables.epochs import epochs_table
+
+PRESET = ".yaml"
+"""The end of the name of the file with a preset of the proposal, which `fedgrid run` accepts."""
+SHOWN = 15
+"""Epochs in a terminal's table, at most."""
+
+
+_PROPOSAL = TypeAdapter(Proposal)
+
+
+class Epsilons(Analysis):
+    """Epsilons and cooldown for `sattler`, by rules of thumb, to start a search from."""
+
+    name = folder = "epsilons"
+    in_process = True
+    whole_grid = False
+
+    def jobs(self, runs: Sequence[RunConfig], asked: Any, context: Context) -> Sequence[Job]:
+        """Return a job for each run.
+
+        Raises:
+            ConfigError: a run is no centralised training.
+        """
+        for run in runs:
+            if run.split.kind != CENTRALISED:
+                raise ConfigError(
+                    f"{run.name} is a run of {run.clients} clients; epsilons are proposed from a training "
+                    f"without: `fedgrid run {CENTRALISED} --dataset {run.dataset}`"
+                )
+        return super().jobs(runs, asked, context)
+
+    def compute(self, job: Job, context: Context) -> Artifacts:
+        """Return the proposal, and a preset of it."""
+        epochs = epochs_of(context.folder(job.config))
+        proposal = propose(epochs["update_l2"].tolist(), epochs["loss"].tolist())
+        return Artifacts(asdict(proposal), {PRESET: preset_text(job.config, proposal).encode()})
+
+    def is_whole(self, found: Found) -> bool:
+        """Return whether the results are a proposal, with a preset."""
+        try:
+            _PROPOSAL.validate_python(found.about)
+        except ValidationError:
+            return False
+        return PRESET in found.files
+
+    def metrics(self, found: Found) -> Mapping[str, float]:
+        """Return the settings that are proposed."""
+        return {f"{self.name}/{name}": value for name, value in _proposal(found).settings.items()}
+
+    def sections(
+        self, found: Sequence[Found], missing: Sequence[Job], *, published: bool
+    ) -> Iterator[Section]:
+        """Yield a section for each training."""
+        for each in found:
+            epochs, proposal = epochs_of(each.run.folder), _proposal(each)
+            plate = Plate(
+                f"epsilons-{each.run.run_id}",
+                "Loss and norms by epoch",
+                "The dashed lines are what is proposed for `sattler`.",
+                partial(
+                    figures.update_norms,
+                    epochs,
+                    epsilon_1=proposal.epsilon_1,
+                    epsilon_2=proposal.epsilon_2,
+                    cooldown=proposal.cooldown,
+                ),
+            )
+            yield Section(
+                f"epsilons-{each.run.run_id}",
+                f"Epsilons from {each.run.name}",
+                "\n\n".join(words(proposal)),
+                (
+                    plate,
+                    epochs_table(each.run.name, epochs),
+                    *beside(each.job.config, epochs, each.run.folder),
+                ),
+            )
+
+    def summary(
+        self, found: Sequence[Found], missing: Sequence[Job], asked: Any, grid: GridFolder
+    ) -> Summary:
+        """Return the epochs, the proposal and options to paste; beside them the authors' trainings."""
+        tables, lines, rows = [], [], []
+        for each in found:
+            epochs, proposal = epochs_of(each.run.folder), _proposal(each)
+            tables += [
+                epochs_table(each.run.name, epochs, SHOWN),
+                *beside(each.job.config, epochs, each.run.folder),
+            ]
+            lines += ["", *words(proposal), f"A preset for `fedgrid run`: {each.files[PRESET]}"]
+            values = {name: column.tolist() for name, column in epochs.items()}
+            rows.append({"run": each.run.name, "run_id": each.run.run_id, **each.about, "epochs": values})
+        lines = [*dict.fromkeys(table.caption for table in tables), *lines]
+        last = f"Curves of loss and norms:  {command(grid.storage, 'report', grid.name)}"
+        return Summary(tables, lines, {"rows": rows}, last)
+
+    def pictures(self, found: Found, folder: Path) -> Iterator[Path]:
+        """Draw loss and norms."""
+        proposal, path = _proposal(found), folder / "update_norms.png"
+        epsilons = {"epsilon_1": proposal.epsilon_1, "epsilon_2": proposal.epsilon_2}
+        drawn = figures.update_norms(epochs_of(found.run.folder), cooldown=proposal.cooldown, **epsilons)
+        figures.save(drawn, path)
+        yield path
+
+
+EPSILONS = Epsilons()
+
+
+def epochs_of(run_folder: Path) -> dict[str, Array]:
+    """Return the columns of a centralised training, each of shape (E,).
+
+    Raises:
+        RecordsError: there are no records.
+    """
+    found = read_records(run_folder)
+    of_client = {
+        "loss": "train_loss",
+        "accuracy": "train_accuracy",
+        "server_accuracy": "cluster_server_accuracy",
+        "server_f1": "cluster_server_f1_own",
+    }
+    return {
+        "epoch": found.round_R,
+        **{name: found.clients[column][:, 0] for name, column in of_client.items()},
+        **{name: found.rounds[name] for name in ("update_l2", "update_l2_state", "weights_l1_change")},
+    }
+
+
+def words(proposal: Proposal) -> list[str]:
+    """Return the proposal, its derivation, and the options that set it."""
+    low, high = proposal.epsilon_2_range
+    settled = "" if proposal.is_settled else ": the last one, so more training.rounds may change it"
+    return [
+        "Proposed for sattler, by rules of thumb, to start a search from:",
+        f"  epsilon_1 = {proposal.epsilon_1:g}: a tenth of the largest update L2, "
+        f"{proposal.largest_norm:.4g} in epoch {proposal.largest_norm_epoch}",
+        f"  epsilon_2 = {proposal.epsilon_2:g}: {EPSILON_2_FACTOR} x epsilon_1; by the rule {low:g} to "
+        f"{high:g}",
+        f"  cooldown = {proposal.cooldown}: the epoch after which the loss falls by at most {SETTLED:.0%} of "
+        f"its whole decrease{settled}",
+        "  " + " ".join(f"--set algorithm.{key}={value:g}" for key, value in proposal.settings.items()),
+    ]
+
+
+def preset_text(config: RunConfig, proposal: Proposal) -> str:
+    """Return a preset with the proposal. It can be run, and its overrides fit into other presets."""
+    training = config.training
+    notes = (
+        f"From {training.rounds} epochs of {config.name}: {training.optimizer} at {training.learning_rate:g} "
+        f"in batches of {training.batch_size}.",
+        *words(proposal),
+    )
+    preset: dict[str, Any] = {
+        "dataset": config.dataset,
+        "model": config.model,
+        "algorithm": "sattler",
+        "overrides": [
+            {
+                "when": {"dataset": config.dataset, "algorithm": "sattler"},
+                "then": {"algorithm": proposal.settings},
+            }
+        ],
+    }
+    return "".join(f"# {note}\n" for note in notes) + yaml.safe_dump(preset, sort_keys=False)
+
+
+def _proposal(found: Found) -> Proposal:
+    return _PROPOSAL.validate_python(found.about)

@@ -1,0 +1,194 @@
+"""Does jobs: on Ray, or one after the other in this process.
+
+A job keeps nothing for the next one, so its results are the same wherever it runs. One that is killed is done
+again as a whole; those before it stay.
+
+On CPUs each job is a Ray task of its own, for which Ray takes the process of the one before. Of tasks that
+use a GPU it ends the process each time, and torch and CUDA start anew, which takes seconds. `max_calls=0`
+would keep it, but Ray may give its next task another GPU, and torch stays on the one that it has opened. So
+these jobs are done by actors, which are on one GPU from start to end.
+"""
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+from fedgrid.engine.federation.errors import FedgridError, RunError
+from fedgrid.engine.runtime.clients.placement import Placement, Request, plan
+from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.runtime.leases.driver import check_driver
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.plugins.source import PluginSource
+from fedgrid.engine.runtime.run.failures import in_one_line
+from fedgrid.engine.runtime.storage.atomic import ASIDE
+from fedgrid.grids.analyses.analysis import Analysis, Context, Job
+from fedgrid.grids.analyses.files import JobFiles
+from fedgrid.grids.ray_cluster.gpus import Gpu, unmeasured_share
+from fedgrid.grids.ray_cluster.nodes import cluster_nodes
+
+CPUS = 1
+"""What a task reserves; an actor on a GPU has what a client actor has."""
+RETRIES = 2
+"""How often a job is started again whose process died."""
+LOOK_EVERY = 1.0
+"""Seconds."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A job that has ended."""
+
+    job: Job
+    cause: str | None
+    """Why it failed, in one line; None if it is done."""
+    seconds: float
+
+
+class Stopped(Exception):
+    """The grid was asked to stop."""
+
+
+def run_here(
+    analysis: Analysis,
+    jobs: Sequence[Job],
+    context: Context,
+    tick: Callable[[], None],
+    ended: Callable[[Ended], None],
+) -> None:
+    """Do jobs in this process.
+
+    Args:
+        analysis: whose jobs they are.
+        jobs: what to do.
+        context: where they find what they need.
+        tick: called now and then; raises if the work must end.
+        ended: gets each job that ends.
+    """
+
+    def note(count: int) -> None:
+        context.done(count)
+        tick()
+
+    for job in jobs:
+        tick()
+        started = perf_counter()
+        cause = _tried(analysis, job, replace(context, done=note), tick)
+        ended(Ended(job, cause, perf_counter() - started))
+
+
+def run_on_ray(
+    analysis: Analysis,
+    jobs: Sequence[Job],
+    context: Context,
+    token: str,
+    tick: Callable[[], None],
+    ended: Callable[[Ended], None],
+    gpus: Sequence[Gpu] = (),
+) -> None:
+    """Do jobs on the Ray cluster that this process is connected to.
+
+    `token` is that of the lease that this driver holds, `gpus` are those of the cluster, opened; the rest is
+    as in `run_here`.
+    """
+    import ray
+
+    # Jobs take turns on GPUs as clients do.
+    request = Request(least_gpu_share=unmeasured_share(gpus))
+    place = plan(len(jobs), cluster_nodes(), request) if analysis.on_gpu else None
+    actors = _on_gpus(place) if place is not None and place.gpus_per_actor else []
+    there = Context(context.storage, context.data_dir, {}, "cuda" if actors else "cpu")
+    own = active.digest_of_analysis(analysis)
+    images = own_images.places(name for job in jobs for name in job.config.own_images)
+    left, unfinished = iter(jobs), len(jobs)
+    waiting: dict[Any, tuple[Job | None, Any]] = {}
+
+    def give(method: Any) -> None:
+        if (job := next(left, None)) is not None:
+            run_id = job.config.run_id
+            plugins = [*active.sources([own] if own else []), *active.sources(job.config.plugin_digests)]
+            work = pickle.dumps((analysis, job, replace(there, runs={run_id: context.runs[run_id]})))
+            waiting[method.remote(work, token, plugins, images)] = job, method
+
+    # An actor gets its first job when it has started: it may wait for what others have reserved.
+    waiting |= {actor.start.remote(): (None, actor.do) for actor in actors}
+    # Of tasks Ray starts as many at once as fit.
+    task = ray.remote(num_cpus=CPUS, max_retries=RETRIES)(_task)
+    for _ in () if actors else jobs:
+        give(task)
+    while unfinished:
+        ready, _ = ray.wait(list(waiting), timeout=LOOK_EVERY)
+        tick()
+        for ref in ready:
+            job, method = waiting.pop(ref)
+            give(method)
+            if job is None:
+                continue
+            unfinished -= 1
+            try:
+                cause, seconds = ray.get(ref)
+            except ray.exceptions.RayError as error:
+                cause, seconds = f"its process died: {str(error).strip().splitlines()[0]}", 0.0
+            ended(Ended(job, cause, seconds))
+
+
+class _OnGpu:
+    """Does jobs on the GPU on which it was started."""
+
+    def start(self) -> None:
+        """Do nothing; Ray answers once the actor is there."""
+
+    def do(self, *given: Any) -> tuple[str | None, float]:
+        """Do a job, see `_task`."""
+        return _task(*given)
+
+
+def _on_gpus(place: Placement) -> list[Any]:
+    """Start the actors of a placement."""
+    import ray
+
+    actor = ray.remote(
+        num_cpus=place.cpus_per_actor,
+        num_gpus=place.gpus_per_actor,
+        memory=place.memory_per_actor,
+        max_restarts=-1,
+        max_task_retries=RETRIES,
+    )(_OnGpu)
+    return [actor.remote() for _ in range(place.num_actors)]
+
+
+def _task(
+    work: bytes, token: str, plugins: Sequence[PluginSource], images: own_images.Places
+) -> tuple[str | None, float]:
+    """Do a job in a process of the cluster; return why it failed, if it did, and the seconds it took.
+
+    `work` is the driver's analysis, job and context. A plugin's classes are pickled by the name of their
+    module, so the plugins are loaded first: the analysis', then the run's, whose algorithms count.
+    """
+    own_images.know(images)
+    active.know(plugins)
+    for plugin in plugins:
+        active.activate([plugin.digest])
+    analysis, job, context = pickle.loads(work)
+    started = perf_counter()
+    cause = _tried(analysis, job, context, lambda: check_driver(context.storage, token))
+    return cause, perf_counter() - started
+
+
+def _tried(analysis: Analysis, job: Job, context: Context, may_write: Callable[[], None]) -> str | None:
+    """Do a job; return why it failed, if it did. `may_write` raises if nothing must be written."""
+    files = JobFiles(context.storage, analysis.folder, job)
+    try:
+        context.storage.pull(files.run.name, skip=(f"{analysis.folder}/", ASIDE))
+        artifacts = analysis.compute(job, context)
+        may_write()
+        files.write(artifacts)
+    except Stopped:
+        raise
+    except FedgridError as error:
+        return in_one_line(error)
+    except Exception as error:
+        # Also a bug of ours, of a plugin or of a library: it must not stop the other jobs.
+        return f"{type(error).__name__}: {in_one_line(RunError(str(error)))}"
+    return None

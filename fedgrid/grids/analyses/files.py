@@ -1,0 +1,118 @@
+"""The files of a job in its run's folder, `<folder>/<key>...`.
+
+The mark `<key>.json` has the settings, the small results, and checksums of the other files and of the state
+that was analysed. It is written last: a killed job leaves nothing that counts. No file of the run itself
+changes, and with the run's folder they are gone too.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.runtime.integrity.files import checksum
+from fedgrid.engine.runtime.run import checkpoint
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes, write_text
+from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.analyses.analysis import Artifacts, Found, Job
+from fedgrid.regular_files import read_regular
+from fedgrid.tracking.scoring.run import Run
+
+PLAIN_NAME = r"^[A-Za-z0-9._-]{1,100}$"
+"""Part of a file's name that a file of somebody else may give."""
+OWN_KEYS = ("run_id", "settings", "state", "files")
+"""Of the mark, beside the results."""
+
+
+@dataclass(frozen=True)
+class JobFiles:
+    """Reads and writes the files of a job."""
+
+    storage: Storage
+    folder: str
+    """Of the analysis, in the run's folder."""
+    job: Job
+
+    @property
+    def run(self) -> Path:
+        """The run's folder."""
+        return folder_of(self.storage.root, self.job.config)
+
+    @property
+    def mark(self) -> Path:
+        """The JSON file that makes the others valid."""
+        return self.file(".json")
+
+    def file(self, end: str) -> Path:
+        """Return the file with this end of its name."""
+        return self.run / self.folder / f"{self.job.key}{end}"
+
+    def found(self, run: Run) -> Found | None:
+        """Return the results, None if they are not there."""
+        if (mark := self.read()) is None:
+            return None
+        paths = {".json": self.mark, **{end: self.file(end) for end in mark["files"]}}
+        about = {key: value for key, value in mark.items() if key not in OWN_KEYS}
+        return Found(self.job, run, about, paths)
+
+    def read(self) -> dict[str, Any] | None:
+        """Return what the mark says; None if there are no whole results of the run's state as it is now.
+
+        Raises:
+            NewerFormat: a newer fedgrid wrote it.
+        """
+        try:
+            mark = unseal(self.mark)
+            state = self._state()
+            if not self._is_ours(mark):
+                return None
+            is_whole = all(checksum(self.file(end)) == digest for end, digest in mark["files"].items())
+        except (FileNotFoundError, DamagedFile):
+            return None
+        # Without that state it cannot be analysed again, and no other one has taken its place.
+        return mark if is_whole and state in (None, mark.get("state")) else None
+
+    def _is_ours(self, mark: Mapping[str, Any]) -> bool:
+        """Return whether a mark is of this job, and names its files: somebody else may have written it."""
+        job, files = self.job, mark.get("files")
+        return (
+            (mark.get("run_id"), mark.get("settings"))
+            == (job.config.run_id, job.settings.model_dump(mode="json"))
+            and isinstance(files, dict)
+            and all(re.match(PLAIN_NAME, end) for end in files)
+        )
+
+    def write(self, artifacts: Artifacts) -> None:
+        """Write the files, then their mark.
+
+        Raises:
+            RunError: they cannot be written, or a result has the name of a key of the mark.
+        """
+        mark = {
+            "run_id": self.job.config.run_id,
+            "settings": self.job.settings.model_dump(mode="json"),
+            "state": self._state(),
+            "files": {end: sha256(data).hexdigest() for end, data in artifacts.files.items()},
+        }
+        if taken := mark.keys() & artifacts.about.keys():
+            raise RunError(f"a result is called {min(taken)}, which is a key of the mark; rename it")
+        with disk_errors(self.run):
+            self.mark.parent.mkdir(exist_ok=True)
+            for end, data in artifacts.files.items():
+                write_bytes(self.file(end), data)
+            write_text(self.mark, seal({**mark, **artifacts.about}, indent=1))
+            self.push(*map(self.file, artifacts.files), self.mark)
+
+    def push(self, *paths: Path) -> None:
+        """Send files to the storage's URI, if it has one."""
+        self.storage.push(*(path.relative_to(self.storage.root).as_posix() for path in paths))
+
+    def _state(self) -> str | None:
+        """Return a digest of the state's checksums, None if there is no such state."""
+        path = self.run / checkpoint.names(self.job.round)[1]
+        return sha256(read_regular(path)).hexdigest() if path.exists() else None

@@ -1,0 +1,142 @@
+"""Reads csv files strictly: anything unexpected is an error that names the file and the line.
+
+Shapes: N rows, R rounds, K clients.
+"""
+
+import csv
+from collections.abc import Sequence
+from math import inf
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.errors import DataError
+
+MOST_DIGITS = 18
+MOST_SHOWN = 60
+"""Characters of a cell in a message."""
+
+Line: TypeAlias = tuple[int, list[str]]
+"""Number, from 1, and cells."""
+
+
+def malformed(path: Path, line: int, found: str, expected: str) -> DataError:
+    """Return the error about a line of a file."""
+    return DataError(f"{path}:{line}: {found}; expected {expected}")
+
+
+def lines_of(path: Path) -> list[Line]:
+    """Return the non-empty lines of a file, at least one.
+
+    Raises:
+        DataError: the file cannot be read, is empty, or is not csv.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.reader(file, strict=True)
+            lines = [(reader.line_num, cells) for cells in reader if cells]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+    if not lines:
+        raise malformed(path, 1, "an empty file", "comma-separated values")
+    return lines
+
+
+def number(path: Path, line: int, name: str, text: str) -> float:
+    """Return the number in a cell; `nan` is allowed.
+
+    Raises:
+        DataError: the cell is not a number.
+    """
+    try:
+        return float(text)
+    except ValueError as error:
+        raise malformed(path, line, f"{name} '{text[:MOST_SHOWN]}'", "a number") from error
+
+
+def whole(path: Path, line: int, name: str, text: str) -> int:
+    """Return the whole number, 0 or more, in a cell.
+
+    Raises:
+        DataError: the cell is not such a number.
+    """
+    if not text.isdecimal() or len(text) > MOST_DIGITS:
+        raise malformed(path, line, f"{name} '{text[:MOST_SHOWN]}'", "a whole number of at least 0")
+    return int(text)
+
+
+class Table:
+    """A csv file with titles in its first line, N rows."""
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        """Read a file with at least `columns`.
+
+        Raises:
+            DataError: it cannot be read, lacks a column, or has a row with more or fewer cells than titles.
+        """
+        self.path = path
+        (first, titles), *self._rows = lines_of(path)
+        for column in columns:
+            if titles.count(column) != 1:
+                found = f"{titles.count(column)} columns '{column}'"
+                raise malformed(path, first, found, f"one each of {', '.join(columns)}")
+        for line, cells in self._rows:
+            if len(cells) != len(titles):
+                found = f"{len(cells)} values"
+                raise malformed(path, line, found, f"{len(titles)}, as many as there are titles")
+        self._at = {column: titles.index(column) for column in columns}
+
+    def numbers(
+        self, column: str, *, least: float = -inf, most: float = inf, may_lack: bool = True
+    ) -> NDArray[np.float64]:
+        """Return a column, shape (N,). NaN is allowed if values `may_lack`.
+
+        Raises:
+            DataError: a cell is not a number, or outside `least` to `most`.
+        """
+        at = self._at[column]
+        values = np.array([number(self.path, line, column, cells[at]) for line, cells in self._rows])
+        wrong = ~((values >= least) & (values <= most)) & ~(np.isnan(values) & may_lack)
+        for index in np.flatnonzero(wrong)[:1]:
+            line, cells = self._rows[index]
+            expected = f"a number from {least:g} to {most:g}"
+            raise malformed(self.path, line, f"{column} '{cells[at][:MOST_SHOWN]}'", expected)
+        return values
+
+    def texts(self, column: str) -> list[str]:
+        """Return a column of names."""
+        return [cells[self._at[column]] for _, cells in self._rows]
+
+    def check_counts(self, column: str) -> None:
+        """Check that a column counts the rows from 0 on.
+
+        Raises:
+            DataError: it does not.
+        """
+        for index, (line, cells) in enumerate(self._rows):
+            text = cells[self._at[column]]
+            if whole(self.path, line, column, text) != index:
+                raise malformed(self.path, line, f"{column} {text}", f"{index}: each from 0 on")
+
+    def rows_RK(
+        self, round_column: str, client_column: str, num_rounds: int, num_clients: int
+    ) -> NDArray[np.int64]:
+        """Return the row number of each round and client, shape (R, K); rounds and clients count from 0.
+
+        Raises:
+            DataError: there is not exactly one row for each round and client.
+        """
+        found_RK = np.full((num_rounds, num_clients), -1)
+        for index, (line, cells) in enumerate(self._rows):
+            texts = [cells[self._at[column]] for column in (round_column, client_column)]
+            at, client = (whole(self.path, line, "number", text) for text in texts)
+            if at >= num_rounds or client >= num_clients or found_RK[at, client] >= 0:
+                found = f"{round_column} {at}, {client_column} {client}"
+                raise malformed(self.path, line, found, "one row for each round and client of the mapping")
+            found_RK[at, client] = index
+        if (found_RK < 0).any():
+            found = f"the end after {len(self._rows)} rows"
+            raise malformed(self.path, self._rows[-1][0] if self._rows else 1, found, f"{found_RK.size}")
+        return found_RK

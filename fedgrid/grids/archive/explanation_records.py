@@ -1,0 +1,98 @@
+"""The OCFL authors' scores of explanations, as an imported grid keeps them: `explanations.parquet`."""
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedgrid.algorithms import registry
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.runtime.integrity.files import read_table, stamped
+from fedgrid.engine.runtime.records.columns import RecordColumn, schema_of
+from fedgrid.engine.runtime.storage.format import DamagedFile
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.scoring.explanations import Explained
+from fedgrid.tracking.scoring.run import plain_title
+
+FILE = "explanations.parquet"
+CENTRALISED = "centralised"
+"""The algorithm of rows that are of a centralised training."""
+STATISTICS = {
+    "mean": "Mean",
+    "median": "Median",
+    "variance": "Variance",
+    "deviation": "Standard deviation",
+    "p05": "5th percentile",
+    "p25": "25th percentile",
+    "p50": "50th percentile",
+    "p75": "75th percentile",
+    "p95": "95th percentile",
+}
+"""Of a score, over the batches of images that a model explained."""
+COLUMNS = (
+    RecordColumn("dataset", pa.string(), "The data set."),
+    RecordColumn("clients", pa.int32(), "Number of clients; null of a centralised training, like the next."),
+    RecordColumn("split", pa.string(), "The split."),
+    RecordColumn("algorithm", pa.string(), f"Id of the algorithm, or `{CENTRALISED}`."),
+    RecordColumn("on", pa.string(), "Whose images: `members`, `others` or `server`; null if centralised."),
+    RecordColumn("cluster", pa.string(), "The cluster whose model explained them, as the archive names it."),
+    RecordColumn("epoch", pa.int32(), "The epoch of a centralised training; else null."),
+    *(
+        RecordColumn(f"{score}_{statistic}", pa.float64(), f"{words} of {score} over the batches of images.")
+        for score in ("insertion", "deletion")
+        for statistic, words in STATISTICS.items()
+    ),
+)
+SCHEMA = schema_of(COLUMNS)
+"""A row for each cluster of a run and distribution, or for an epoch of a centralised training."""
+
+
+def keep(rows: Sequence[Mapping[str, Any]], grid: GridFolder) -> None:
+    """Write the rows into the folder of an imported grid.
+
+    Raises:
+        RunError: if they cannot be written.
+    """
+    path = grid.path / FILE
+    data = BytesIO()
+    pq.write_table(stamped(pa.Table.from_pylist(list(rows), schema=SCHEMA)), data, write_page_checksum=True)
+    if rows or path.exists():
+        grid.write(FILE, data.getvalue())
+
+
+def explained(grid: GridFolder) -> tuple[Explained, ...]:
+    """Return the rows of an imported grid that are of its runs, as a report needs them.
+
+    Raises:
+        RunError, ConfigError: as `of_grid`.
+    """
+    return tuple(
+        Explained(
+            scenario=(row["dataset"], row["clients"], row["split"]),
+            algorithm=registry.title(row["algorithm"]),
+            published=plain_title(registry.title(row["algorithm"])),
+            on=row["on"],
+            insertion=row["insertion_mean"],
+            deletion=row["deletion_mean"],
+        )
+        for row in of_grid(grid)
+        if row["algorithm"] != CENTRALISED
+    )
+
+
+def of_grid(grid: GridFolder) -> list[dict[str, Any]]:
+    """Return the rows of an imported grid, none if it has no such file.
+
+    Raises:
+        RunError: the file is damaged.
+        ConfigError: it is of a newer fedgrid.
+    """
+    try:
+        rows: list[dict[str, Any]] = read_table(grid.path / FILE, SCHEMA).to_pylist()
+    except FileNotFoundError:
+        return []
+    except DamagedFile as error:
+        raise RunError(f"{error}: import the archive again") from error
+    return rows

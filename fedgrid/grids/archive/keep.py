@@ -1,0 +1,66 @@
+"""Writes an archived run into a storage as a finished run, unless it is there already."""
+
+from io import BytesIO
+from shutil import rmtree
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.integrity.files import stamped
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.storage.atomic import disk_errors
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.archive.one_run import ArchivedRun
+from fedgrid.grids.execution.run_events import write_scores
+from fedgrid.grids.results.outcome import is_finished
+
+
+def keep(run: ArchivedRun, config: RunConfig, source: str, storage: Storage) -> bool:
+    """Write a run's folder; return False if it was there already, with these records.
+
+    The mark that makes it a finished run is written last.
+
+    Args:
+        source: the origin of the run, for its log.
+
+    Raises:
+        RunError: if it cannot be written.
+    """
+    folder = folder_of(storage.root, config)
+    records = {"rounds.parquet": _parquet(run.rounds), "clients.parquet": _parquet(run.clients)}
+    storage.refresh(*(f"{folder.name}/{name}" for name in records))
+    if is_finished(storage, config) and all(
+        (folder / name).exists() and (folder / name).read_bytes() == data for name, data in records.items()
+    ):
+        return False
+    forget(config, storage)
+    run_folder = RunFolder(storage, config)
+    run_folder.open()
+    with disk_errors(folder):
+        for name, data in records.items():
+            (folder / name).write_bytes(data)
+        run_folder.log(f"read from {source}", *(f"absent: {name}" for name in run.absent))
+        write_scores(config, storage)
+        storage.push(*(f"{folder.name}/{name}" for name in records))
+        run_folder.finish()
+    return True
+
+
+def forget(config: RunConfig, storage: Storage) -> None:
+    """Delete a run's folder, if there is one.
+
+    Raises:
+        RunError: if it cannot be deleted.
+    """
+    folder = folder_of(storage.root, config)
+    storage.remove(folder.name)
+    if folder.exists():
+        with disk_errors(folder):
+            rmtree(folder)
+
+
+def _parquet(table: pa.Table) -> bytes:
+    data = BytesIO()
+    pq.write_table(stamped(table), data, write_page_checksum=True)
+    return data.getvalue()

@@ -1,0 +1,200 @@
+"""The folders of the authors' archive and their spelling. No other module knows these.
+
+Source: the journal archive of the OCFL papers (ODFL_Archive). A run of a scenario is in
+`experiments/DATASET/OVERLAP/BALANCE/N/ALGORITHM_DATASET_OVERLAP_BALANCE_N/results`, its clients' images in
+`datasets/DATASET/OVERLAP/BALANCE/N/DATASET_N_dataset_blueprint.csv`. Below `temperature_experiments` a
+scenario's one run, without clustering, is somewhere below `DATASET/OVERLAP/BALANCE/N`. Centralised trainings
+of a data set are in and below `experiments/DATASET/centralised_test`. Among all these there may be folders of
+other things, which hold no run. Scores of explanations are in
+`explanations/EXPERIMENT/DATASET/DATASET_OVERLAP_BALANCE_N_ALGORITHM.csv`, those of centralised models in
+`experiments/DATASET/centralised_test/explanations/DATASET_explanations.csv`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition.scenarios import PUBLISHED_DATASETS, SCENARIOS, Scenario
+from fedgrid.regular_files import check_below, check_regular
+
+EXPERIMENTS, TEMPERATURES, DATASETS = "experiments", "temperature_experiments", "datasets"
+RESULTS = "results"
+CENTRALISED = "centralised_test"
+LOSS, VALIDATION, FINAL = "training_loss.csv", "validation_results.csv", "final_test.csv"
+"""The files of a centralised training, beside `SETUP`."""
+SETUP = "config.json"
+MAPPING = "cluster_id_mapping.csv"
+TEMPERATURE = "clusters_temperature.csv"
+
+READ = (".csv", ".json")
+"""Suffixes of files that are read."""
+LARGEST_TABLE = 1 << 26
+"""Bytes of such a file; the largest of the authors' has a few megabytes."""
+
+NAMES: tuple[Mapping[str, Any], ...] = (
+    {name.upper(): name for name in PUBLISHED_DATASETS},
+    {"nonoverlaping": "nonoverlapping", "overlaping": "overlapping"},
+    {"balanced": "balanced", "imbalanced": "imbalanced"},
+    {"15": 15, "30": 30},
+)
+"""Names of the folders, from the top: data set, overlap, balance, number of clients."""
+ALGORITHMS = {
+    "baseline": "fedavg",
+    "sattler": "sattler-as-published",
+    "briggs": "briggs-as-published",
+    "kmeans": "ocfl-kmeans",
+    "affinity": "ocfl-affinity-as-published",
+    "meanshift": "ocfl-meanshift",
+    "HDBSCAN": "ocfl-hdbscan-as-published",
+}
+NEVER_CLUSTERS = "fedavg"
+EXPLANATIONS = "explanations"
+DISTRIBUTIONS = {"experiment1A": "members", "experiment1B": "others", "experiment1C": "server"}
+"""Folder of an experiment -> whose images were explained."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run of the archive whose files have not been read yet."""
+
+    scenario: Scenario
+    algorithm: str
+    folder: Path
+    """The folder with its csv files."""
+    blueprint: Path
+    """The file with the number of images of each client; may be absent."""
+    measures_temperature: bool
+    """Whether it is one of the runs without clustering that were made for their temperature."""
+
+
+@dataclass(frozen=True)
+class FoundTraining:
+    """A centralised training of the archive whose files have not been read yet."""
+
+    dataset: str
+    folder: Path
+    name: str
+    """The folder, from that of the data set on."""
+
+
+@dataclass(frozen=True)
+class FoundExplanations:
+    """A file with scores of explanations that has not been read yet."""
+
+    path: Path
+    dataset: str
+    scenario: Scenario | None = None
+    """None for a centralised training, like `algorithm` and `on`."""
+    algorithm: str | None = None
+    on: str | None = None
+    """One of the values of `DISTRIBUTIONS`."""
+
+
+def experiments(archive: Path) -> list[Found]:
+    """Return the runs of the tables, ordered by scenario and algorithm; none without that folder."""
+    found = [
+        _found(archive, names, ours, folder / f"{theirs}_{'_'.join(names)}" / RESULTS)
+        for names, folder in _scenarios(archive / EXPERIMENTS)
+        for theirs, ours in ALGORITHMS.items()
+        if (folder / f"{theirs}_{'_'.join(names)}").is_dir()
+    ]
+    order = list(product(SCENARIOS, ALGORITHMS.values()))
+    return sorted(found, key=lambda run: order.index((run.scenario.name, run.algorithm)))
+
+
+def temperatures(archive: Path) -> list[Found]:
+    """Return the runs made for their temperature, ordered by scenario; none without that folder."""
+    found: dict[str, Found] = {}
+    for names, folder in _scenarios(archive / TEMPERATURES):
+        for place in sorted({path.parent for name in (MAPPING, TEMPERATURE) for path in folder.rglob(name)}):
+            run = _found(archive, names, NEVER_CLUSTERS, place, measures_temperature=True)
+            found[run.scenario.name] = run
+    return [found[name] for name in SCENARIOS if name in found]
+
+
+def trainings(archive: Path) -> list[FoundTraining]:
+    """Return the centralised trainings, ordered by data set; none without such folders."""
+    found = []
+    for name, dataset in NAMES[0].items():
+        top = archive / EXPERIMENTS / name
+        inside = (path.parent for file in (LOSS, VALIDATION, FINAL) for path in top.rglob(file))
+        folders = sorted({path for path in inside if path.relative_to(top).parts[:1] == (CENTRALISED,)})
+        found += [FoundTraining(dataset, path, path.relative_to(top).as_posix()) for path in folders]
+    return found
+
+
+def explanations(archive: Path) -> list[FoundExplanations]:
+    """Return the files with scores of explanations.
+
+    They are ordered by distribution, scenario and algorithm; centralised trainings come last.
+    """
+    top = archive / EXPLANATIONS
+    found = [
+        FoundExplanations(path, scenario.dataset, scenario, ours, on)
+        for experiment, on in DISTRIBUTIONS.items()
+        for names, scenario in sorted(
+            ((names, _scenario(names)) for names in product(*NAMES)),
+            key=lambda pair: list(SCENARIOS).index(pair[1].name),
+        )
+        for theirs, ours in ALGORITHMS.items()
+        if (path := top / experiment / names[0] / f"{'_'.join(names)}_{theirs}.csv").exists()
+    ]
+    centralised = (
+        FoundExplanations(
+            archive / EXPERIMENTS / name / CENTRALISED / EXPLANATIONS / f"{name}_explanations.csv", dataset
+        )
+        for name, dataset in NAMES[0].items()
+    )
+    return [*found, *(each for each in centralised if each.path.exists())]
+
+
+def check(archive: Path) -> None:
+    """Check that a folder is the archive, and that nothing below it leads elsewhere or never ends.
+
+    Raises:
+        ConfigError: it has none of the archive's folders, or has a link, a pipe, a device or a huge file.
+    """
+    if not any((archive / name).is_dir() for name in (EXPERIMENTS, TEMPERATURES)):
+        raise ConfigError(
+            f"{archive} has neither {EXPERIMENTS}/ nor {TEMPERATURES}/; name the folder of the authors' "
+            "archive that holds them"
+        )
+    for name in (EXPERIMENTS, TEMPERATURES, DATASETS, EXPLANATIONS):
+        _check_own(archive / name)
+
+
+def _check_own(top: Path) -> None:
+    """Check that below `top` are folders and files of its own only, and that it is no link itself."""
+    try:
+        if top.is_symlink():
+            check_regular(top)
+        check_below(top)
+        for path in top.rglob("*"):
+            if path.suffix in READ and path.is_file():
+                check_regular(path, LARGEST_TABLE)
+    except OSError as error:
+        raise ConfigError(
+            f"{top}: {error}; expected files and folders as the authors' archive has them: unpack it anew"
+        ) from error
+
+
+def _scenario(names: tuple[str, ...]) -> Scenario:
+    dataset, overlap, balance, clients = (known[name] for known, name in zip(NAMES, names, strict=True))
+    return Scenario(dataset, f"{overlap}-{balance}", clients)
+
+
+def _found(
+    archive: Path, names: tuple[str, ...], algorithm: str, folder: Path, *, measures_temperature: bool = False
+) -> Found:
+    blueprint = archive.joinpath(DATASETS, *names, f"{names[0]}_{names[3]}_dataset_blueprint.csv")
+    return Found(_scenario(names), algorithm, folder, blueprint, measures_temperature)
+
+
+def _scenarios(top: Path) -> Iterator[tuple[tuple[str, ...], Path]]:
+    """Yield the names of the folders from `top` down to a scenario, and the last of them."""
+    for names in product(*NAMES):
+        if (folder := top.joinpath(*names)).is_dir():
+            yield names, folder

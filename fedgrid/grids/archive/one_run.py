@@ -1,0 +1,202 @@
+"""One run of the archive, in the columns of our records. Columns that its files lack are null.
+
+Shapes: R rounds, K clients, L classes, N = R x K rows, by round and then by client.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.data.registry import DATASETS
+from fedgrid.engine.federation.errors import DataError
+from fedgrid.engine.federation.partition.groups import cluster_sizes
+from fedgrid.engine.federation.partition.ocfl import sizes_of
+from fedgrid.engine.federation.partition.scenarios import PUBLISHED_NUM_CLUSTERS, Scenario
+from fedgrid.engine.runtime.records.schemas import CLIENTS, rounds_schema
+from fedgrid.grids.archive.csv_files import Table, lines_of, malformed, number, whole
+from fedgrid.grids.archive.layout import MAPPING, TEMPERATURE, Found
+from fedgrid.grids.display import blueprint
+
+TRAINING = "training_metrics.csv"
+TESTS = {
+    "before_update_metrics.csv": "local_own",
+    "after_update_generalizability.csv": "local_server",
+    "after_update_metrics.csv": "cluster_own",
+}
+"""File -> model and test set, which the file's name does not say. Cluster models were not tested on the
+server's test set."""
+BLUEPRINT = "dataset blueprint"
+
+Labels = NDArray[np.int32]
+Columns = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ArchivedRun:
+    """The records of one run of the archive."""
+
+    rounds: pa.Table
+    """As `runtime.records.schemas.rounds_schema`, R rows."""
+    clients: pa.Table
+    """As `runtime.records.schemas.CLIENTS`, N rows."""
+    absent: tuple[str, ...]
+    """Files that are missing."""
+
+
+def read_run(found: Found, *, published_truth: bool) -> ArchivedRun:
+    """Read one run.
+
+    Args:
+        published_truth: use the hidden groups of the authors' notebook instead of those of the images. The
+            notebook scored one scenario with group sizes that it did not have.
+
+    Raises:
+        DataError: a required file is missing, or a file is malformed; names the file and the line.
+    """
+    scenario = found.scenario
+    labels_RK = _labels(found)
+    num_rounds, num_clients = labels_RK.shape
+    before_RK = np.concatenate([np.broadcast_to(labels_RK[0, 0], (1, num_clients)), labels_RK[:-1]])
+    clustered_R = (labels_RK != before_RK).any(axis=1)
+    rounds = {
+        "round": np.arange(1, num_rounds + 1),
+        "clusters": [len(np.unique(labels_K)) for labels_K in labels_RK],
+        "clustered": clustered_R,
+        **_temperature(found, clustered_R),
+    }
+    clients = {
+        "round": np.repeat(np.arange(1, num_rounds + 1), num_clients),
+        "client": np.tile(np.arange(num_clients), num_rounds),
+        "cluster": labels_RK.ravel(),
+        "true_cluster": np.tile(_truth(scenario, published=published_truth), num_rounds),
+        **_images(found, num_rounds),
+        **_training(found.folder / TRAINING, labels_RK.shape),
+    }
+    for name, test in TESTS.items():
+        clients |= _test(found.folder / name, test, labels_RK.shape, DATASETS[scenario.dataset].num_classes)
+    return ArchivedRun(_table(rounds, rounds_schema()), _table(clients, CLIENTS), _absent(found))
+
+
+def _absent(found: Found) -> tuple[str, ...]:
+    measured = found.measures_temperature or found.algorithm.startswith("ocfl")
+    expected = {name: found.folder / name for name in (MAPPING, TRAINING, *TESTS)}
+    expected |= {TEMPERATURE: found.folder / TEMPERATURE} if measured else {}
+    expected[BLUEPRINT] = found.blueprint
+    return tuple(name for name, path in expected.items() if not path.exists())
+
+
+def _labels(found: Found) -> Labels:
+    """Return the clusters, shape (R, K), numbered in the order in which their names appear.
+
+    A renamed cluster gets a new number, because the published Table 2 counts that as a change.
+    """
+    path, num_clients = found.folder / MAPPING, found.scenario.num_clients
+    if not path.exists():
+        if found.measures_temperature:
+            return np.zeros((len(lines_of(found.folder / TEMPERATURE)), num_clients), np.int32)
+        raise DataError(f"{path} is missing; expected one in each run's folder")
+    (first, titles), *lines = lines_of(path)
+    if titles != [str(client) for client in range(num_clients)]:
+        raise malformed(path, first, f"titles {','.join(titles)}", f"the clients 0 to {num_clients - 1}")
+    if not lines:
+        raise malformed(path, first, "no line after the titles", "one a round")
+    # Some files have an index column without a title.
+    index_width = int(len(lines[0][1]) == num_clients + 1)
+    numbers: dict[str, int] = {}
+    labels_RK = np.empty((len(lines), num_clients), np.int32)
+    for index, (line, cells) in enumerate(lines):
+        if len(cells) != num_clients + index_width:
+            raise malformed(path, line, f"{len(cells)} values", f"{num_clients + index_width}")
+        names = cells[index_width:]
+        labels_RK[index] = [numbers.setdefault(name, len(numbers)) for name in names]
+    return labels_RK
+
+
+def _temperature(found: Found, clustered_R: NDArray[np.bool_]) -> Columns:
+    """Return the temperature of each round. The archive has it up to the round of the clustering."""
+    path = found.folder / TEMPERATURE
+    if not path.exists():
+        return {}
+    lines = lines_of(path)
+    temperatures = []
+    for index, (line, cells) in enumerate(lines):
+        if whole(path, line, "round", cells[0]) != index:
+            raise malformed(path, line, f"round {cells[0]}", f"{index}: each round from 0 on")
+        temperatures.append(number(path, line, "temperature", cells[-1]))
+    until = int(np.argmax(clustered_R)) + 1 if clustered_R.any() else len(clustered_R)
+    if len(lines) != until:
+        expected = f"{until}, up to the round of the clustering or else the last one in {MAPPING}"
+        raise malformed(path, lines[-1][0], f"the end after {len(lines)} rounds", expected)
+    return {"temperature": temperatures + [None] * (len(clustered_R) - until)}
+
+
+def _truth(scenario: Scenario, *, published: bool) -> Labels:
+    """Return the hidden groups, shape (K,)."""
+    sizes = sizes_of(scenario, PUBLISHED_NUM_CLUSTERS)
+    if published:
+        sizes = cluster_sizes(scenario.num_clients, PUBLISHED_NUM_CLUSTERS, scenario.balance)
+    return np.repeat(np.arange(PUBLISHED_NUM_CLUSTERS, dtype=np.int32), sizes)
+
+
+def _images(found: Found, num_rounds: int) -> Columns:
+    """Return the number of images of each client, if the archive has it.
+
+    Raises:
+        DataError: a client has images of a class that its group does not have.
+    """
+    path, scenario = found.blueprint, found.scenario
+    if not path.exists():
+        return {}
+    held = blueprint.read_blueprint(path)
+    expected = (scenario.num_clients, DATASETS[scenario.dataset].num_classes)
+    if held.train_KL.shape != expected:
+        found_here = "{} clients and {} classes".format(*held.train_KL.shape)
+        raise malformed(path, 1, found_here, "{} and {}".format(*expected))
+    return {
+        "train_images": np.tile(held.train_KL.sum(axis=1), num_rounds),
+        "test_images": np.tile(held.test_KL.sum(axis=1), num_rounds),
+    }
+
+
+def _training(path: Path, shape: tuple[int, int]) -> Columns:
+    if not path.exists():
+        return {}
+    table = Table(path, ("iteration", "node_id", "loss", "accuracy"))
+    rows_N = table.rows_RK("iteration", "node_id", *shape).ravel()
+    accuracy_N = table.numbers("accuracy", least=0, most=1, may_lack=False)
+    return {"train_loss": table.numbers("loss")[rows_N], "train_accuracy": accuracy_N[rows_N]}
+
+
+def _test(path: Path, test: str, shape: tuple[int, int], num_classes: int) -> Columns:
+    if not path.exists():
+        return {}
+    classes = [f"accuracy_per_{label}" for label in range(num_classes)]
+    table = Table(path, ("epoch", "node_id", "test_loss", "accuracy", "f1score", *classes))
+    rows_N = table.rows_RK("epoch", "node_id", *shape).ravel()
+    scores = {
+        "loss": table.numbers("test_loss"),
+        "accuracy": table.numbers("accuracy", least=0, most=1, may_lack=False),
+        "f1_union": table.numbers("f1score", least=0, most=1, may_lack=False),
+    }
+    recall_NL = np.stack([table.numbers(name, least=0, most=1) for name in classes], axis=1)
+    num_tested_N = (~np.isnan(recall_NL)).sum(axis=1)
+    scores["balanced_accuracy"] = np.nansum(recall_NL, axis=1) / np.where(num_tested_N, num_tested_N, np.nan)
+    if test == "local_server":
+        # The server's test set has all classes, so the union of true and predicted classes is the true ones.
+        scores["f1_own"] = scores["f1_union"]
+    columns: Columns = {f"{test}_{name}": values_N[rows_N] for name, values_N in scores.items()}
+    return columns | {f"{test}_recall": list(recall_NL[rows_N])}
+
+
+def _table(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+    size = len(columns["round"])
+    arrays = [
+        pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(size, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)

@@ -1,0 +1,95 @@
+"""`fedgrid arena --check N`: compute some of the kept results again, and say how far they differ."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import TYPE_CHECKING, TypeVar
+
+from rich.console import Console
+
+from fedgrid.engine.federation.data.names import short_name
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.grids.arena.definition import Arena
+from fedgrid.grids.arena.kept import Kept
+from fedgrid.grids.arena.results import divide, outcomes_in
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.progress import JsonLines
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.tracking.scoring.study import plain
+from fedgrid.tracking.verdicts.outcomes import SCORES, Outcome
+
+if TYPE_CHECKING:
+    from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
+
+T = TypeVar("T")
+
+
+def run_check(
+    arena: Arena, kept: Kept, count: int, storage: Storage, options: LaunchOptions, console: Console
+) -> LaunchResult:
+    """Run `count` of the runs with a kept result, spread evenly over these, and compare.
+
+    Raises:
+        ConfigError: none of the arena's rows is kept; as `run_grid`.
+    """
+    from fedgrid.grids.execution.run import run_grid
+
+    tuned_on = plain(short_name(arena.tuning.dataset))
+    tuned = {method: kept.tuned.get((tuned_on, method, arena.trials)) for method in arena.competitors}
+    entries = arena.entries({method: one.params for method, one in tuned.items() if one is not None})
+    known, missing = divide(entries, kept)
+    lines = {outcome.key for outcome in known}
+    there = [(row, run) for row, run in entries if (row, run) not in missing]
+    if not lines:
+        raise ConfigError(
+            f"fedgrid keeps no result of these rows of {arena.dataset}: leave out --set, --seeds or --dataset"
+        )
+    distinct = {run.run_id: (row, run) for row, run in reversed(there)}
+    chosen = evenly([*distinct.values()][::-1], count)
+    grid = Grid(
+        f"{arena.name}-check", tuple(run for _, run in chosen), arena.text({}), source="fedgrid arena"
+    )
+    result = run_grid(grid, storage, options, console, shows_scores=False)
+    before = {outcome.key: outcome for outcome in known}
+    again = outcomes_in(grid.name, chosen, storage)
+    words = [difference(before[outcome.key], outcome) for outcome in again]
+    equal = _exact(before, again)
+    if options.as_json:
+        JsonLines().event("check", results=len(again), equal=equal, differences=words)
+    else:
+        for line in (*words, f"{equal} of {len(again)} results are the kept ones in every digit"):
+            print_plain(console, line)
+    return result
+
+
+def evenly(items: list[T], count: int) -> list[T]:
+    """Return up to `count` items, evenly spread over the list, the first among them."""
+    count = min(count, len(items))
+    return [items[place * len(items) // count] for place in range(count)]
+
+
+def difference(kept: Outcome, now: Outcome) -> str:
+    """Return in words how far a result is from the kept one."""
+    parts = [
+        f"{name} {getattr(kept, name):.6g}, now {getattr(now, name):.6g}"
+        for name in SCORES
+        if not _equal(getattr(kept, name), getattr(now, name))
+    ]
+    run = f"{now.title} ({now.settings}, {now.protocol}), {now.family}, seed {now.seed}"
+    made = [
+        f"{name} {kept.made_with[name]} then, {now.made_with[name]} now"
+        for name in kept.made_with
+        if name in now.made_with and kept.made_with[name] != now.made_with[name]
+    ]
+    return "; ".join([f"{run}: {', '.join(parts) or 'the same'}", *made])
+
+
+def _equal(one: float, other: float) -> bool:
+    return (isnan(one) and isnan(other)) or f"{one:.6g}" == f"{other:.6g}"
+
+
+def _exact(before: dict[tuple[str, str, str, str, str, int], Outcome], again: list[Outcome]) -> int:
+    return sum(
+        all(_equal(getattr(before[each.key], name), getattr(each, name)) for name in SCORES) for each in again
+    )

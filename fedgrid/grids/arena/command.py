@@ -1,0 +1,168 @@
+"""`fedgrid arena`: tune every method, run all rows, print the verdicts.
+
+Searches and the grid resume as they always do; nothing else is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from rich.console import Console
+
+from fedgrid.engine.federation.data.names import short_name
+from fedgrid.grids.arena import files
+from fedgrid.grids.arena.definition import Arena, plays
+from fedgrid.grids.arena.kept import Kept
+from fedgrid.grids.arena.results import divide, outcomes_in
+from fedgrid.grids.arena.tuned import Tuned
+from fedgrid.grids.arena.tuning import digest_of, found_by, search_of
+from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.display.progress import JsonLines
+from fedgrid.grids.display.tables import page_table
+from fedgrid.grids.execution.launch_types import LaunchResult
+from fedgrid.grids.execution.run import run_grid
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.scoring.study import plain
+from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Outcome
+from fedgrid.tracking.verdicts.tables import as_dict, sentence, table_of, words_of
+from fedgrid.tracking.verdicts.verdict import CLUSTERING, SERVING, NoVerdict, Verdict, verdict
+
+if TYPE_CHECKING:
+    from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.grids.execution.launch_types import LaunchOptions
+    from fedgrid.grids.search.definition import Search
+    from fedgrid.grids.search.run import Advanced
+
+Advance: TypeAlias = "Callable[[Search, Storage, LaunchOptions, Console], Advanced]"
+
+
+@dataclass
+class Tuning:
+    """The settings found so far, and how the searches ended."""
+
+    found: dict[str, Tuned] = field(default_factory=dict)
+    stopped: bool = False
+
+
+def run_arena(
+    arena: Arena, kept: Kept, storage: Storage, options: LaunchOptions, console: Console, advance: Advance
+) -> LaunchResult:
+    """Compute what is not kept, write outcomes, settings and verdicts to the grid's folder, and show these.
+
+    `advance` runs a search as far as it goes: `grids.search.run.advance`.
+
+    Raises:
+        ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
+        RunError: if a search or the grid as a whole cannot go on.
+    """
+    tuning = tune(arena.tuning, kept, storage, options, console, advance)
+    if tuning.stopped:
+        return LaunchResult(stopped=True)
+    params = {method: tuned.params for method, tuned in tuning.found.items()}
+    entries = arena.entries(params)
+    known, missing = divide(entries, kept)
+    result = LaunchResult()
+    if missing:
+        grid = arena.grid(missing, params)
+        result = run_grid(grid, storage, options, console, shows_scores=False)
+    outcomes = [*known, *outcomes_in(arena.name, missing, storage)]
+    verdicts, missing_verdicts = verdicts_on(arena, outcomes)
+    notes = [*missing_verdicts, *_notes(arena, len(known), len(entries), len(outcomes), kept)]
+    folder = GridFolder(storage, arena.name)
+    files.write(folder, outcomes, [*tuning.found.values()], verdicts, notes, arena.budget)
+    if options.as_json:
+        for each in verdicts:
+            JsonLines().event("verdict", **as_dict(each, arena.budget))
+        JsonLines().event("arena", notes=notes, folder=str(folder.path))
+    else:
+        _show(verdicts, notes, arena.budget, folder, console)
+    return result
+
+
+def tune(
+    arena: Arena, kept: Kept, storage: Storage, options: LaunchOptions, console: Console, advance: Advance
+) -> Tuning:
+    """Search the settings of every competitor that has none kept; stops when it is asked to."""
+    tuning = Tuning()
+    dataset = plain(short_name(arena.dataset))
+    for method in arena.competitors:
+        search = search_of(arena, method)
+        found = kept.settings(dataset, method, arena.trials, digest_of(search))
+        if search is None:
+            found = Tuned(dataset, method, arena.trials, 0, 0.0, {}, digest_of(None))
+            warn(f"{method} has nothing to tune: give its AlgorithmEntry search={{...}}; its defaults run")
+        if found is None and search is not None:
+            advanced = advance(search, storage, options, console)
+            if advanced.result.stopped or not advanced.progress.complete:
+                tuning.stopped = True
+                return tuning
+            found = found_by(search, advanced.progress, dataset)
+            if not found.trial:
+                warn(f"{method}: no trial has a score; its defaults stand for tuned settings")
+        assert found is not None
+        tuning.found[method] = found
+        if options.as_json:
+            JsonLines().event("tuned", **asdict(found))
+        elif found.trial:
+            settings = ", ".join(f"{key} {value}" for key, value in found.params.items())
+            print_plain(
+                console,
+                f"tuned {method}: trial {found.trial} of {arena.trials}, validation accuracy "
+                f"{found.validation:.3f}: {settings}",
+            )
+    return tuning
+
+
+def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict], list[str]]:
+    """Return the verdicts on the arena's subjects, tuned settings first, and why there are not more."""
+    asked = [
+        (method, question, settings, protocol)
+        for method in arena.subjects
+        for settings in SETTINGS
+        for question in (CLUSTERING, SERVING)
+        for protocol in (PROTOCOLS if question is SERVING else PROTOCOLS[:1])
+    ]
+    verdicts: list[Verdict] = []
+    reasons: dict[str, None] = {}
+    for method, question, settings, protocol in asked:
+        try:
+            verdicts.append(verdict(outcomes, method, question, settings, protocol))
+        except NoVerdict as reason:
+            within = "" if question is CLUSTERING else f", {words_of(protocol, arena.budget)}"
+            reasons[f"no verdict on {question.name}{within}: {reason}"] = None
+    return verdicts, [*reasons]
+
+
+def _notes(arena: Arena, known: int, rows: int, there: int, kept: Kept) -> list[str]:
+    notes = [*arena.left_out]
+    if arena.tuned_on is not None:
+        notes.append(f"settings were tuned on {arena.tuned_on}, not on {arena.dataset}")
+    if known:
+        made = {tuple(sorted(outcome.made_with.items())) for outcome in kept.outcomes.values()}
+        by = " or ".join(", ".join(f"{name} {value}" for name, value in each) for each in sorted(made))
+        notes.append(
+            f"{known} of {rows} rows are results that fedgrid keeps ({by}); --check 5 computes five of them "
+            "again, --recompute all"
+        )
+    if there < rows:
+        notes.append(f"{rows - there} of {rows} rows have no result yet and are in no verdict")
+    for method in arena.competitors:
+        if not plays(method, "fine-tuned"):
+            notes.append(f"{method} lacks fine_tune, which FedOptSettings has: no verdict with fine-tuning")
+    return notes
+
+
+def _show(
+    verdicts: Sequence[Verdict], notes: Sequence[str], budget: int, folder: GridFolder, console: Console
+) -> None:
+    for each in verdicts:
+        if each.settings == SETTINGS[0]:
+            console.print(page_table(table_of(each, budget), console.width))
+            print_plain(console)
+    for each in verdicts:
+        print_plain(console, sentence(each, budget))
+    for note in notes:
+        print_plain(console, f"note: {note}")
+    print_plain(console, f"Written to {folder.path} ({', '.join(files.FILES)})")

@@ -1,0 +1,267 @@
+"""What an arena is: its methods, where they are tuned and run, and the two fine-tuning protocols."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedgrid.algorithms.averaging.fedopt import OwnAdaptationSettings
+from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data import names
+from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.plugins.source import read_source
+from fedgrid.grids.arena.families import Families, allowed, with_axes
+from fedgrid.grids.presets.axes import Item
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.presets.load import load_preset
+from fedgrid.grids.presets.overrides import merge
+from fedgrid.grids.presets.preset_files import Preset, open_preset, read_preset
+from fedgrid.grids.search.space import Params, nested
+from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Protocol, RowOfArena, Settings
+
+FAMILIES, TUNING = (Path(__file__).with_name(name) for name in ("families.yaml", "tuning.yaml"))
+BUDGET = 45
+"""Steps of fine-tuning, a batch each, unless the user says how many: of every method alike, or of none."""
+WITH_GROUPS = (
+    "nonoverlapping-balanced",
+    "nonoverlapping-imbalanced",
+    "overlapping-balanced",
+    "overlapping-imbalanced",
+    "rotated",
+    "flipped",
+)
+"""Families whose hidden groups are there to be found. Those of label skew share their labels."""
+TRIALS = 16
+DATASET = "digits"
+OURS = "evident-groups"
+"""fedgrid's own method, of which the verdict is where the user has none."""
+
+
+@dataclass(frozen=True)
+class Arena:
+    """What a command line asks for."""
+
+    name: str
+    dataset: str
+    methods: tuple[str, ...]
+    """Ids, references last."""
+    subjects: tuple[str, ...]
+    """The methods that verdicts are about."""
+    trials: int
+    data_dir: Path
+    changes: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
+    seeds: str | None = None
+    tuned_on: str | None = None
+    """The data set of the searches, if it is another one."""
+    budget: int = BUDGET
+    """Steps of fine-tuning."""
+
+    @cached_property
+    def tuning(self) -> "Arena":
+        """The arena whose searches find the settings: this one, or that of `tuned_on`, without changes."""
+        if self.tuned_on is None:
+            return self
+        return replace(self, name=_name(self.tuned_on), dataset=self.tuned_on, changes=(), tuned_on=None)
+
+    @property
+    def competitors(self) -> tuple[str, ...]:
+        """The methods that are tuned and ranked."""
+        return tuple(name for name in self.methods if not ALGORITHMS[name].is_reference)
+
+    @cached_property
+    def families(self) -> Families:
+        """The scenarios and seeds, with the methods' default settings."""
+        return allowed(FAMILIES, self._load)
+
+    @cached_property
+    def tuning_families(self) -> Families:
+        """The scenarios of the searches."""
+        return allowed(TUNING, self._load)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Why families that the files have cannot be had of these images, in words."""
+        return (*self.families.left_out, *self.tuning.tuning_families.left_out)
+
+    @cached_property
+    def rounds(self) -> int:
+        """Rounds of the shortest run."""
+        return min(run.training.rounds for run in self._runs({"name": "fedavg"}))
+
+    def default(self, method: str) -> dict[str, Any]:
+        """Return a method's section as the file has it; one that is not in it has its own defaults."""
+        for item in self.families.preset.description.axes["algorithm"]:
+            if item.label == method:
+                return dict(item.value) if isinstance(item.value, Mapping) else {"name": method}
+        return {"name": method}
+
+    def entries(self, tuned: Mapping[str, Params]) -> list[tuple[RowOfArena, RunConfig]]:
+        """Return every row of the arena with its run; several rows may have the same run.
+
+        A competitor that `tuned` lacks has rows with its defaults only, as references have.
+        """
+        return [
+            (_row(method, settings, protocol, run), run)
+            for method in self.methods
+            for settings in SETTINGS
+            for protocol in PROTOCOLS
+            if (settings == "default" or method in tuned) and plays(method, protocol)
+            for run in self._runs(self.section(method, tuned.get(method, {}), settings, protocol))
+        ]
+
+    def section(self, method: str, params: Params, settings: Settings, protocol: Protocol) -> dict[str, Any]:
+        """Return the section `algorithm` of a row's runs."""
+        own = nested(params) if settings == "tuned" else {}
+        merged: dict[str, Any] = merge(
+            merge(self.default(method), own), adapting(method, protocol, self.budget)
+        )
+        return merged
+
+    def grid(self, entries: Sequence[tuple[RowOfArena, RunConfig]], tuned: Mapping[str, Params]) -> Grid:
+        """Return the runs of these rows as one grid."""
+        runs = {run.run_id: run for _, run in entries}
+        return Grid(self.name, tuple(runs.values()), self.text(tuned), source="fedgrid arena")
+
+    def text(self, tuned: Mapping[str, Params]) -> str:
+        """Return the arena as YAML: the families' file with all sections, equal ones once."""
+        sections = [
+            self.section(method, tuned.get(method, {}), settings, protocol)
+            for method in self.methods
+            for settings in SETTINGS
+            for protocol in PROTOCOLS
+            if plays(method, protocol)
+        ]
+        unique = {repr(section): section for section in sections}
+        values = open_preset(str(FAMILIES)).values
+        given = {"dataset": self.dataset, "split": {**values["split"], "kind": self.families.splits}}
+        given |= {"algorithm": [*unique.values()], **({"seeds": self.seeds} if self.seeds else {})}
+        return yaml.safe_dump({**values, **given}, sort_keys=False)
+
+    def _runs(self, section: Mapping[str, Any]) -> tuple[RunConfig, ...]:
+        preset = with_axes(self.families.preset, algorithm=(Item(section),))
+        return self._load(preset, self.filters, self.seeds).runs
+
+    def _load(self, preset: Preset, filters: Sequence[str] = (), seeds: str | None = None) -> Grid:
+        options = {"dataset": self.dataset}
+        return load_preset(self.name, preset, "", options, self.changes, self.data_dir, filters, seeds)
+
+
+def load_arena(
+    name: str | None,
+    dataset: str | None,
+    methods: Sequence[str],
+    own: Sequence[Path],
+    trials: int,
+    data_dir: Path,
+    *,
+    changes: Sequence[str] = (),
+    filters: Sequence[str] = (),
+    seeds: str | None = None,
+    tuned_on: str | None = None,
+    budget: int = BUDGET,
+) -> Arena:
+    """Return the arena that a command line describes; the plugins in `own` are in use already.
+
+    Args:
+        name: of its grid; the default has the data set's.
+        dataset: digits by default.
+        methods: ids, several between commas; default: those of `families.yaml`.
+        own: files with the user's own methods, which verdicts are about.
+        trials: settings that are tried for each method.
+        tuned_on: the data set on which they are tried; default: `dataset`. `changes` are not made there.
+        budget: steps of fine-tuning.
+        data_dir, changes, filters, seeds: as in `load_grid`.
+
+    Raises:
+        ConfigError: for an unknown method, or a file without one.
+    """
+    preset = read_preset(open_preset(str(FAMILIES)), (str(FAMILIES),))
+    known = [item.label for item in preset.description.axes["algorithm"]]
+    named = [one.strip() for text in methods for one in text.split(",") if one.strip()]
+    for method in named:
+        if method not in ALGORITHMS:
+            raise unknown("algorithm", method, ALGORITHMS)
+    mine = methods_of(own)
+    chosen = dict.fromkeys((*(named or known), *mine))
+    rivals = [method for method in chosen if not ALGORITHMS[method].is_reference]
+    if len(rivals) < 2:
+        raise ConfigError(
+            f"an arena of {', '.join(chosen)}: a verdict takes two methods that are no references; "
+            "name more with --algorithms"
+        )
+    ordered = sorted(chosen, key=lambda method: ALGORITHMS[method].is_reference)
+    subjects = mine or ((OURS,) if OURS in chosen else (rivals[0],))
+    return Arena(
+        name or _name(dataset or DATASET),
+        dataset or DATASET,
+        tuple(ordered),
+        tuple(subjects),
+        trials,
+        data_dir,
+        tuple(changes),
+        tuple(filters),
+        seeds,
+        tuned_on,
+        budget,
+    )
+
+
+def methods_of(files: Sequence[Path]) -> tuple[str, ...]:
+    """Return the algorithms of plugins in use, without references.
+
+    Raises:
+        ConfigError: a file has none.
+    """
+    found: list[str] = []
+    for file in files:
+        digest = read_source(file).digest
+        mine = [name for name in active.titles(digest) if name not in active.references(digest)]
+        if not mine:
+            raise ConfigError(f"--with {file}: it has no ALGORITHMS; `fedgrid init` writes a file that has")
+        found += mine
+    return tuple(found)
+
+
+def budget_key(method: str) -> str | None:
+    """Return the setting that says how many steps a client takes before a test; None if there is none."""
+    settings = ALGORITHMS[method].settings
+    key = "adapt_steps" if isinstance(settings, OwnAdaptationSettings) else "fine_tune"
+    return key if hasattr(settings, key) else None
+
+
+def plays(method: str, protocol: Protocol) -> bool:
+    """Return whether a method has rows under a protocol; references have, as they are."""
+    return protocol == "served" or budget_key(method) is not None or ALGORITHMS[method].is_reference
+
+
+def adapting(method: str, protocol: Protocol, budget: int) -> dict[str, Any]:
+    """Return what a protocol sets: the same `budget` of steps for all, or none.
+
+    A method that is defined by its own steps keeps these where the others take none.
+    """
+    key = budget_key(method)
+    if key is None or (protocol == "served" and key != "fine_tune"):
+        return {}
+    return {key: 0 if protocol == "served" else budget}
+
+
+def family_of(run: RunConfig) -> str:
+    """Return the kind of a run's split, with the sizes of its groups if these are given."""
+    sizes = run.split.sizes
+    return run.split.kind if sizes is None else f"{run.split.kind} {'+'.join(map(str, sizes))}"
+
+
+def _name(dataset: str) -> str:
+    return f"arena-rows-{names.short_name(dataset)}"
+
+
+def _row(method: str, settings: Settings, protocol: Protocol, run: RunConfig) -> RowOfArena:
+    entry = ALGORITHMS[method]
+    has_groups = run.split.kind in WITH_GROUPS
+    return RowOfArena(method, entry.title, settings, protocol, family_of(run), entry.is_reference, has_groups)

@@ -1,0 +1,78 @@
+"""`fedgrid arena --dry-run`: every run of the searches and of the rows that is left, and roughly how long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from fedgrid.grids.arena.definition import Arena
+from fedgrid.grids.arena.kept import Kept
+from fedgrid.grids.arena.results import divide
+from fedgrid.grids.arena.tuning import digest_of, search_of
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.execution.run import plan_grid
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.search.progress import SearchProgress
+from fedgrid.grids.search.suggest import suggestions
+from fedgrid.tracking.scoring.study import plain
+
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.grids.execution.launch_types import LaunchOptions
+    from fedgrid.grids.search.definition import Search
+    from fedgrid.grids.search.space import Params
+
+
+def plan_arena(arena: Arena, kept: Kept, storage: Storage, options: LaunchOptions, console: Console) -> None:
+    """Show the runs that are left; settings that no search has found yet are stood in for by drawn ones.
+
+    Raises:
+        ConfigError: as `dry_run`.
+    """
+    storage.pull_marks()
+    searched: dict[str, RunConfig] = {}
+    params: dict[str, Params] = {}
+    searches = 0
+    for method in arena.competitors:
+        search = search_of(arena.tuning, method)
+        if search is None:
+            params[method] = {}
+            continue
+        dataset = plain(search.base[0].short_dataset)
+        found = kept.settings(dataset, method, arena.trials, digest_of(search))
+        if found is not None:
+            params[method] = found.params
+            continue
+        searches += 1
+        runs, params[method] = _stand_ins(search, storage)
+        searched |= {run.run_id: run for run in runs}
+    entries = arena.entries(params)
+    known, missing = divide(entries, kept)
+    rows = {run.run_id: run for _, run in missing}
+    if options.as_json or searched or rows:
+        plan_grid(Grid(arena.name, (*searched.values(), *rows.values()), ""), storage, options, console)
+    if not options.as_json:
+        for note in arena.left_out:
+            print_plain(console, f"note: {note}")
+        tuning = f"{searches} searches x {arena.trials} trials: {len(searched)} runs"
+        print_plain(
+            console,
+            f"{arena.name}: {tuning}; {len(entries)} rows, {len(known)} of them kept, {len(rows)} runs. "
+            "Settings that are not found yet are stood in for by drawn ones: their runs will have other ids.",
+        )
+
+
+def _stand_ins(search: Search, storage: Storage) -> tuple[list[RunConfig], Params]:
+    """Return all runs of a search, its later trials drawn at random, and settings for the tuned rows."""
+    progress = SearchProgress(search, storage)
+    grid, _ = progress.replay()
+    if progress.complete:
+        trial = max(progress.trials, key=lambda each: each.value(search.objective) or 0.0)
+        return list(grid.runs), trial.params
+    drawn = suggestions(search.space, "random", search.trials).ask(search.trials)
+    there = {run.run_id for run in grid.runs}
+    later = [run for params in drawn for run in search.runs(params) if run.run_id not in there]
+    left = search.trials * len(search.base) - len(grid.runs)
+    return [*grid.runs, *later[: max(0, left)]], drawn[0]

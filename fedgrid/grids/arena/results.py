@@ -1,0 +1,44 @@
+"""The outcomes of an arena's rows: those that are kept, and those of finished runs."""
+
+from collections.abc import Sequence
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.arena.kept import Kept
+from fedgrid.grids.results.study import load
+from fedgrid.tracking.scoring.study import plain
+from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena, outcome_of
+
+
+def divide(
+    entries: Sequence[tuple[RowOfArena, RunConfig]], kept: Kept
+) -> tuple[list[Outcome], list[tuple[RowOfArena, RunConfig]]]:
+    """Return the outcomes that are kept, and the rows that are not."""
+    known, missing = [], []
+    for row, run in entries:
+        found = kept.outcome(row, run, plain(run.short_dataset))
+        if found is None:
+            missing.append((row, run))
+        else:
+            known.append(found)
+    return known, missing
+
+
+def outcomes_in(
+    grid: str, entries: Sequence[tuple[RowOfArena, RunConfig]], storage: Storage
+) -> list[Outcome]:
+    """Return the outcomes of the finished runs among these rows."""
+    if not entries:
+        return []
+    results = load(grid, storage).results
+    made = {
+        run_id: dict(parts[-1].made_with)
+        for run_id, result in results.items()
+        if (parts := parts_of(result.folder / MADE_WITH))
+    }
+    return [
+        outcome_of(row, results[run.run_id], made.get(run.run_id, {}))
+        for row, run in entries
+        if run.run_id in results
+    ]

@@ -1,0 +1,173 @@
+"""`fedgrid attack` as an analysis: a job attacks one run; its rows are a client's or a model's numbers."""
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
+
+from pydantic import TypeAdapter, ValidationError
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Found, Job
+from fedgrid.grids.analyses.analysis import Summary as ToShow
+from fedgrid.grids.attack.attacks.settings import ATTACK_KINDS, CLIENTS, STEPS, Attacking, AttackKind
+from fedgrid.grids.attack.compute import attack
+from fedgrid.grids.attack.show import COLUMNS, LEVEL, Summary, summary_of, table_of
+from fedgrid.grids.display.plain import warn
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.study import result_of
+from fedgrid.redaction import in_csv
+from fedgrid.tracking.papers.prigent.tables import against_attack
+from fedgrid.tracking.records import RecordsError
+from fedgrid.tracking.report.page import Section
+from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.tables.table import Table
+
+MESSAGES = "error from messages MSE"
+TEXT = (
+    "What a server, or whoever has the clusters' models, learns of the clients' images: docs/attacks.md. Of "
+    "the runs that were finished when `fedgrid attack` last ran."
+)
+
+
+def settings_of(
+    kind: AttackKind, clients: int | None, steps: int | None, round_number: int | None = None
+) -> Attacking:
+    """Return what a command line asks for.
+
+    Raises:
+        ConfigError: an option has no effect on this kind.
+    """
+    if kind == "reconstruction":
+        return Attacking(kind=kind, clients=clients or CLIENTS, steps=steps or STEPS, round=round_number)
+    for option, value in (("--clients", clients), ("--steps", steps)):
+        if value is not None:
+            raise ConfigError(f"{option} {value} has no effect with --kind {kind}, only with reconstruction")
+    return Attacking(kind=kind, round=round_number)
+
+
+_ROWS = TypeAdapter(list[dict[str, float | bool | str | None]])
+
+
+class Attack(Analysis):
+    """What models, updates, messages and clusters tell of clients' images."""
+
+    name = verb = "attack"
+    settings = Attacking
+    folder = "attacks"
+
+    def jobs(self, runs: Sequence[RunConfig], asked: Attacking, context: Context) -> Sequence[Job]:
+        """Return a job for each run; after its last round it is the same with the round's number.
+
+        Raises:
+            ConfigError: no run has the round.
+        """
+        greatest = max((run.training.rounds for run in runs), default=0)
+        if runs and asked.round is not None and asked.round > greatest:
+            raise ConfigError(f"--round {asked.round}: no run has more than {greatest} rounds")
+        found = []
+        for run in runs:
+            is_last = asked.round in (None, run.training.rounds)
+            settings = asked.model_copy(update={"round": None}) if is_last else asked
+            found.append(Job(run, settings, settings.key, settings.round or run.training.rounds))
+        return found
+
+    def compute(self, job: Job, context: Context) -> Artifacts:
+        """Return the rows, and a picture of what was reconstructed."""
+        return attack(job, context)
+
+    def is_whole(self, found: Found) -> bool:
+        """Return whether the results are rows of numbers and words."""
+        try:
+            _ROWS.validate_python(found.about.get("rows"))
+        except ValidationError:
+            return False
+        return True
+
+    def metrics(self, found: Found) -> Mapping[str, float]:
+        """Return a run's means by name, as `attack/membership_updates_auc`."""
+        settings = found.job.settings
+        at = "" if settings.round is None else f"_round_{settings.round}"
+        means = {}
+        for heading, of in COLUMNS[settings.kind].items():
+            words = " ".join((settings.kind, *heading)).lower().replace("'s", "")
+            means["attack/" + words.replace(" ", "_") + at] = of(found.about["rows"])
+        return means
+
+    def sections(
+        self, found: Sequence[Found], missing: Sequence[Job], *, published: bool
+    ) -> Iterator[Section]:
+        """Yield a section with a table of each kind; with `published` a paper's beside that of these runs."""
+        tables = []
+        for kind in ATTACK_KINDS:
+            if of_kind := [each for each in found if each.job.settings.kind == kind]:
+                summary = _summary(kind, of_kind)
+                tables.append(table_of(kind, summary))
+                if published and kind == "reconstruction" and (beside := _beside(summary)) is not None:
+                    tables.append(beside)
+        yield Section("attacks", "Attacks", TEXT, items=tuple(tables))
+
+    def summary(
+        self, found: Sequence[Found], missing: Sequence[Job], asked: Attacking, grid: GridFolder
+    ) -> ToShow:
+        """Return a table for each scenario; all rows go to a csv file in the grid's folder."""
+        summary = _summary(asked.kind, found)
+        name = f"{self.folder}/{asked.key}.csv"
+        grid.write(name, _csv(found))
+        tables = [
+            table_of(asked.kind, [row for row in summary if row["scenario"] == scenario], asked.round)
+            for scenario in dict.fromkeys(row["scenario"] for row in summary)
+        ]
+        captions = list(dict.fromkeys(table.caption for table in tables))
+        return ToShow(tables, captions, {"rows": summary}, f"Every client: {grid.path / name}")
+
+    def slot(self, job: Job) -> str | None:
+        """Return the kind; the report shows attacks after the last round."""
+        return job.settings.kind if job.settings.round is None else None
+
+
+ATTACK = Attack()
+
+
+def _summary(kind: AttackKind, found: Sequence[Found]) -> Summary:
+    results: dict[str, RunResult] = {}
+    for each in found:
+        try:
+            results[each.run.run_id] = result_of(each.run)
+        except RecordsError as error:
+            warn(f"{error}; its attack is left out")
+    there = [each for each in found if each.run.run_id in results]
+    return summary_of(kind, [(each.run, row) for each in there for row in each.about["rows"]], results)
+
+
+def _beside(summary: Summary) -> Table | None:
+    errors = {
+        level: [value for value in row[MESSAGES] if value is not None]
+        for row in summary
+        if (level := row.get(LEVEL))
+    }
+    return against_attack(errors)
+
+
+def _csv(found: Sequence[Found]) -> str:
+    """Return all rows as text, each with its run."""
+    rows = [
+        {
+            "run": run.name,
+            "run_id": run.run_id,
+            "dataset": run.dataset,
+            "split": run.split,
+            "num_clients": run.clients,
+            "algorithm": run.algorithm,
+            "seed": run.seed,
+            **dict(run.setting),
+            **row,
+        }
+        for run, row in ((each.run, row) for each in found for row in each.about["rows"])
+    ]
+    text = StringIO()
+    columns = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: in_csv(value) for name, value in row.items()} for row in rows)
+    return text.getvalue()

@@ -1,0 +1,80 @@
+"""Images reconstructed from an update, by inverting gradients.
+
+Images are sought whose gradient at the model that a client was sent points where its update came from: the
+cosine of the two is maximised by Adam with the signs of the images' gradients, with a small penalty on total
+variation. The attacker knows the client's classes and their shares, which the last layer's gradient tells.
+One image is sought for each class, so what is found is at best an image that stands for many. Of a client
+with one image and one local step it is that image.
+
+Source: Geiping, Bauermeister, Droege, Moeller, Inverting Gradients, NeurIPS 2020, arXiv:2003.14053. Their
+batches have as many unknown images as the client's; here one a class.
+
+Shapes: N images of C channels and H x W pixels, P entries of a state vector, of which W are parameters.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.engine.federation.models import flat_vectors
+
+LEARNING_RATE = 0.1
+DECAYS = (3 / 8, 5 / 8, 7 / 8)
+"""After these shares of the steps the learning rate falls to a tenth."""
+VARIATION = 1e-3
+"""Weight of the total variation."""
+
+
+def invert(
+    module: nn.Module,
+    start: Vector,
+    update: Vector,
+    labels_N: NDArray[np.int64],
+    shares_N: NDArray[np.float64],
+    shape: tuple[int, int, int],
+    steps: int,
+    rng: np.random.Generator,
+) -> NDArray[np.float32]:
+    """Return images in [0, 1], float32, shape (N, C, H, W), one for each label.
+
+    Args:
+        module: the run's model; its weights are overwritten.
+        start: what the client was sent, shape (P,).
+        update: what it sent, shape (P,).
+        labels_N: the classes that it holds.
+        shares_N: the share of each among its images, with sum 1.
+        shape: channels, height, width.
+        steps: of the optimizer.
+        rng: draws the images to begin with.
+    """
+    flat_vectors.write(module, start)
+    module.eval()
+    weights = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    size = sum(weight.numel() for weight in weights)
+    target = -torch.tensor(update[:size], dtype=torch.float32)
+    labels, shares = torch.tensor(labels_N), torch.tensor(shares_N, dtype=torch.float32)
+    images = torch.tensor(rng.random((len(labels_N), *shape), np.float32), requires_grad=True)
+    optimizer = torch.optim.Adam([images], LEARNING_RATE)
+    milestones = [max(1, int(share * steps)) for share in DECAYS]
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones, 0.1)
+    for _ in range(steps):
+        losses = functional.cross_entropy(module(images), labels, reduction="none")
+        parts = torch.autograd.grad((losses * shares).sum(), weights, create_graph=True)
+        gradient = torch.cat([part.reshape(-1) for part in parts])
+        distance = 1 - functional.cosine_similarity(gradient, target, dim=0)
+        (images.grad,) = torch.autograd.grad(distance + VARIATION * _variation(images), images)
+        images.grad.sign_()
+        optimizer.step()
+        schedule.step()
+        with torch.no_grad():
+            images.clamp_(0, 1)
+    found: NDArray[np.float32] = images.detach().numpy()
+    return found
+
+
+def _variation(images: Tensor) -> Tensor:
+    """Return the mean absolute difference of neighbouring pixels."""
+    return images.diff(dim=2).abs().mean() + images.diff(dim=3).abs().mean()

@@ -1,0 +1,62 @@
+"""Reconstructions beside what they are of, as one picture a run."""
+
+from collections.abc import Sequence
+from io import BytesIO
+
+import numpy as np
+
+from fedgrid.grids.attack.attacks.reconstruction import Image, Picture
+
+LONG = 14
+"""Letters of a class' name that fit above a picture."""
+MOST = 12
+"""Pictures of messages, and of updates."""
+
+
+def drawn(pictures: Sequence[Picture], title: str, classes: Sequence[str] = ()) -> bytes:
+    """Return a PNG: the first pictures of messages, then those of updates, each below its truth.
+
+    `classes` are the names of the classes; none: they are called by their numbers.
+    """
+    from matplotlib.figure import Figure
+
+    kinds = [
+        (of, part)
+        for of in ("message", "update")
+        if (part := [picture for picture in pictures if picture.of == of][:MOST])
+    ]
+    columns = max(len(part) for _, part in kinds)
+    figure = Figure(figsize=(0.9 + 0.9 * columns, 0.4 + 2.1 * len(kinds)), layout="constrained")
+    axes = figure.subplots(2 * len(kinds), columns, squeeze=False)
+    for place in axes.flat:
+        place.set_axis_off()
+    for at, (of, part) in enumerate(kinds):
+        names = ("class mean", "decoded") if of == "message" else ("nearest image", "inverted")
+        for column, picture in enumerate(part):
+            for row, image in enumerate((picture.truth, picture.found)):
+                place = axes[2 * at + row, column]
+                place.imshow(_shown(image), cmap="gray", vmin=0, vmax=1)
+                if row == 0:
+                    name = classes[picture.label][:LONG] if classes else f"class {picture.label}"
+                    place.set_title(f"client {picture.client}\n{name}", fontsize=7, parse_math=False)
+                if column == 0:
+                    place.text(
+                        -0.15,
+                        0.5,
+                        names[row],
+                        fontsize=7,
+                        rotation=90,
+                        va="center",
+                        ha="right",
+                        transform=place.transAxes,
+                    )
+    figure.suptitle(title, fontsize=8, parse_math=False)
+    data = BytesIO()
+    figure.savefig(data, format="png", dpi=120, metadata={"Software": None})
+    return data.getvalue()
+
+
+def _shown(image: Image) -> Image:
+    """Return an image as matplotlib draws it: grey of shape (H, W), or colours last."""
+    clipped = np.clip(image, 0, 1)
+    return clipped[0] if len(clipped) == 1 else np.moveaxis(clipped, 0, -1)

@@ -1,0 +1,70 @@
+"""What a name on the command line means: a grid, or a run by its name, its id or the beginning of one."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError, hint
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.runtime.integrity.done_mark import CONFIG
+from fedgrid.engine.runtime.storage.format import VERSION
+from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.results.grid_folder import GridFolder, list_grids
+from fedgrid.regular_files import read_regular
+
+SHORTEST_ID = 4
+"""Digits of the beginning of an id."""
+
+
+def find_run(what: str, storage: Storage) -> tuple[RunConfig, Sequence[str]]:
+    """Return the run that `what` names (name, id, folder, or the beginning of its id), and the grids with it.
+
+    Raises:
+        ConfigError: if there is none, or several; names them.
+    """
+    name = Path(what).name
+    runs: dict[str, RunConfig] = {}
+    grids: dict[str, list[str]] = {}
+    for grid in list_grids(storage):
+        for run in GridFolder(storage, grid).every():
+            runs[run.run_id] = run
+            grids.setdefault(run.run_id, []).append(grid)
+    if not any(_is_named(run, name) for run in runs.values()):
+        # A run of `fedgrid.run`, or of a grid that was deleted, is in no grid.
+        runs |= {run.run_id: run for run in _stored(storage) if run.run_id not in runs}
+    found = [run for run in runs.values() if _is_named(run, name)]
+    if len(found) == 1:
+        return found[0], grids.get(found[0].run_id, ())
+    if found:
+        several = ", ".join(run.run_id for run in found)
+        raise ConfigError(f"{len(found)} runs are named '{what}': {several}; give one of these ids")
+    grids_here = list_grids(storage)
+    if not grids_here:
+        raise ConfigError(f"no grid in {storage} yet; `{command(storage, 'run', what)}` starts one")
+    near = hint(what, [*grids_here, *dict.fromkeys(run.name for run in runs.values())])
+    raise ConfigError(
+        f"no grid or run '{what}' in {storage}; {near}grids: {', '.join(grids_here)}; "
+        f"`{command(storage, 'runs', 'GRID')}` lists its runs with their ids"
+    )
+
+
+def _is_named(run: RunConfig, name: str) -> bool:
+    is_id = len(name) >= SHORTEST_ID and run.run_id.startswith(name)
+    return is_id or name in (run.name, f"{run.name}-{run.run_id}")
+
+
+def _stored(storage: Storage) -> list[RunConfig]:
+    """Return the runs that have a folder; those of another format, or damaged, are left out."""
+    found = []
+    for path in sorted(storage.root.glob(f"*/{CONFIG}")):
+        try:
+            values = json.loads(read_regular(path))
+            if values.pop(VERSION, None) == FORMAT:
+                found.append(RunConfig.model_validate(values))
+                own_images.know_from(path.parent)
+        except (OSError, ValueError):
+            continue
+    return found

@@ -1,0 +1,160 @@
+"""What `fedgrid show RUN` says of a run, as plain values: settings, rounds, scores, warnings, files."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import FedgridError
+from fedgrid.engine.runtime.configuration.complete import DEFAULTS, complete
+from fedgrid.engine.runtime.configuration.idle_settings import idle_settings
+from fedgrid.engine.runtime.run.run_folder import LOG, RunFolder
+from fedgrid.engine.runtime.storage.atomic import ASIDE
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.browse.columns import NOTE, Row, rows_of
+from fedgrid.grids.display.tables import RESULT_COLUMNS
+from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys, value_of
+from fedgrid.regular_files import check_regular
+from fedgrid.tracking.records import Array, Records, RecordsError, read_records
+from fedgrid.tracking.scoring.scores import curves
+
+ROUNDS_SHOWN = 12
+"""Rows of the table of rounds, if this many tell all that happened."""
+LOG_LINES = 5
+"""Lines of a run's log at most, beside those that say that it started and ended."""
+LARGEST_LOG = 1 << 26
+"""Bytes of a log that is read for its last lines."""
+CURVES = ("temperature", "clusters", "ari", "personalised_accuracy", "generalised_accuracy", "bytes")
+"""Columns of the table of rounds."""
+
+
+def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir: Path) -> dict[str, Any]:
+    """Return what is known of a run, finished or not, ready for JSON.
+
+    Raises:
+        RunError: if the storage cannot be read.
+    """
+    (row,) = rows_of([config], storage)
+    storage.pull(row.folder.name, skip=("state-", ASIDE))
+    failure = RunFolder(storage, config).failure()
+    return {
+        "run": config.name,
+        "run_id": config.run_id,
+        "state": row.state,
+        "cause": failure.cause if failure else None,
+        "grids": list(grids),
+        "note": row.value(NOTE),
+        "tags": dict(row.annotations.tags),
+        "axes": {axis: value_of(config, axis) for axis in AXES},
+        "model": config.model,
+        "changed": _changed(config, data_dir),
+        "rounds": config.training.rounds,
+        **_recorded(row),
+        "scores": {name: row.scores.get(name) for name in RESULT_COLUMNS} if row.is_finished else None,
+        "seconds": row.value("seconds"),
+        "uncached_seconds": row.value("uncached_seconds"),
+        "idle": list(idle_settings(row.config).values()),
+        "notes": _notes(row.folder / LOG),
+        "folder": f"{storage}/{row.folder.name}",
+    }
+
+
+def _changed(config: RunConfig, data_dir: Path) -> dict[str, Any] | None:
+    """Return key -> value and default of the settings that differ from the defaults.
+
+    Of a plugin's algorithm all settings, without defaults: to show a run executes no plugin. None if the
+    user's own images are not at hand.
+    """
+    name = config.algorithm["name"]
+    is_known = name in ALGORITHMS
+    plain = {axis: getattr(config, axis) for axis in AXES}
+    try:
+        usual = complete(plain | {"algorithm": name if is_known else DEFAULTS["algorithm"]}, data_dir)
+    except FedgridError:
+        return None
+    keys = [key for key in axis_keys() if key not in AXES and (is_known or not key.startswith(SETTING))]
+    values = {key: (value_of(config, key), value_of(usual, key)) for key in keys}
+    if not is_known:
+        settings = {key: value for key, value in config.algorithm.items() if key != "name"}
+        values |= {f"{SETTING}{key}": (value, None) for key, value in settings.items() if value is not None}
+    return {key: {"value": now, "default": then} for key, (now, then) in values.items() if now != then}
+
+
+def _recorded(row: Row) -> dict[str, Any]:
+    """Return curves, events and partitions by round; lists are empty before the first round."""
+    try:
+        records = read_records(row.folder)
+    except RecordsError:
+        return {"round": [], "curves": {}, "events": {}, "clusters": [], "hidden_groups": []}
+    found = curves(records)
+    return {
+        "round": records.round_R.tolist(),
+        "curves": {name: _numbers(found[name]) for name in CURVES},
+        "events": events(records, row.config),
+        "clusters": records.clients["cluster"].astype(int).tolist(),
+        "hidden_groups": records.truth_K.astype(int).tolist(),
+    }
+
+
+def events(records: Records, config: RunConfig) -> dict[int, str]:
+    """Return round -> what happened in it, of the rounds in which something did."""
+    before, scheduled = 1, _scheduled(config)
+    found: dict[int, str] = {}
+    for place, number in enumerate(records.round_R.tolist()):
+        clusters = len(np.unique(records.clients["cluster"][place]))
+        words = scheduled.get(number, [])
+        if clusters != before:
+            words.append(f"{before} -> {clusters} clusters")
+        elif records.rounds["clustered"][place] == 1:
+            words.append("clusters again" if clusters > 1 else "looks for clusters, finds none")
+        words += _counted(records.rounds["warnings"][place], "warning")
+        words += _counted(records.rounds["excluded"][place], "unusable update")
+        if words:
+            found[number] = ", ".join(words)
+        before = clusters
+    return found
+
+
+def _scheduled(config: RunConfig) -> dict[int, list[str]]:
+    """Return round -> which clients the configuration has join in it, and whose data change."""
+    found: dict[int, list[str]] = {}
+    for number in sorted(set(config.joins.values())):
+        joining = [client for client, at in config.joins.items() if at == number]
+        one = f"client {joining[0]} joins"
+        found[number] = [one if len(joining) == 1 else f"{len(joining)} clients join"]
+    for number in sorted({move.round for move in config.drift.values()}):
+        moving = [(client, move.to) for client, move in config.drift.items() if move.round == number]
+        one = f"client {moving[0][0]} moves to group {moving[0][1]}"
+        found.setdefault(number, []).append(one if len(moving) == 1 else f"{len(moving)} clients move")
+    return found
+
+
+def shown_rounds(round_R: Array, scheduled: Mapping[int, str]) -> list[int]:
+    """Return the numbers of the rounds for a short table: first, last, eventful, some between."""
+    eventful = [number for number in round_R.tolist() if number in scheduled][: ROUNDS_SHOWN - 2]
+    spaced = np.linspace(0, len(round_R) - 1, min(len(round_R), ROUNDS_SHOWN - len(eventful)))
+    return sorted({*(int(round_R[round(place)]) for place in spaced), *eventful})
+
+
+def _counted(number: float, what: str) -> list[str]:
+    return [f"{int(number)} {what}{'' if number == 1 else 's'}"] if number > 0 else []
+
+
+def _numbers(values_R: Array) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in values_R]
+
+
+def _notes(log: Path) -> list[str]:
+    """Return the last lines of a run's log that say more than that it started or ended."""
+    try:
+        check_regular(log, LARGEST_LOG)
+        lines = log.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        return [f"the log is not shown: {error}"]
+    telling = [line for line in lines if line and not line.endswith((" starts", " finished"))]
+    return telling[-LOG_LINES:]

@@ -1,0 +1,148 @@
+"""`fedgrid runs`: a grid's runs as a table of any columns, sorted and selected; also as CSV and JSON."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.browse.columns import ALL, Row, all_columns, check_columns, rows_of, usual_columns
+from fedgrid.grids.browse.selection import Condition, in_order, read_conditions
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.tables import RESULT_COLUMNS
+from fedgrid.grids.presets.axis_keys import text_of
+from fedgrid.grids.results.asked import superseded_line
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.redaction import in_csv, printable
+
+ON_ONE_LINE = str.maketrans({"\n": "\\n", "\t": "\\t"})
+
+
+def show_runs(
+    grid: str,
+    storage: Storage,
+    console: Console,
+    *,
+    where: Sequence[str],
+    sort: str | None,
+    reverse: bool,
+    columns: str | None,
+    superseded: bool,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
+    """Print the runs of a grid, the `superseded` ones if asked for, which a column tells apart then.
+
+    Raises:
+        ConfigError: if there is no such grid or column, or a condition is malformed.
+        RunError: if the storage cannot be read.
+    """
+    if as_csv and as_json:
+        raise ConfigError("choose one of --csv and --json")
+    storage.pull_marks()
+    folder = GridFolder(storage, grid)
+    current, old = folder.divided()
+    every = rows_of((*current, *old) if superseded else current, storage, old)
+    conditions = read_conditions(where)
+    shown = _columns(columns, every)
+    check_columns([condition.column for condition in conditions], every, "--where")
+    rows = [row for row in every if all(condition.holds(row) for condition in conditions)]
+    if sort is not None:
+        check_columns([sort], every, "--sort")
+        rows = in_order(rows, sort, reverse)
+    elif reverse:
+        rows.reverse()
+    if as_json:
+        print(json.dumps([{column: row.value(column) for column in shown} for row in rows], indent=2))
+    elif as_csv:
+        _write_csv(rows, shown)
+    else:
+        _print(rows, _with_asked(shown, sort, conditions) if columns is None else _named(shown), console)
+        print_plain(
+            console, f"{len(rows)} of {len(every)} runs of {grid}; more: --columns all, --csv, --json"
+        )
+        if old and not superseded:
+            print_plain(console, superseded_line(grid, len(old), storage))
+
+
+def _columns(given: str | None, rows: Sequence[Row]) -> list[str]:
+    if given is None:
+        return usual_columns(rows)
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    if not names:
+        raise ConfigError("--columns names none: expected names with commas between them, or all")
+    check_columns([name for name in names if name != ALL], rows, "--columns")
+    found = (column for name in names for column in (all_columns(rows) if name == ALL else [name]))
+    return list(dict.fromkeys(found))
+
+
+def _with_asked(columns: list[str], sort: str | None, conditions: Sequence[Condition]) -> list[str]:
+    """Return the columns with those by which runs are sorted or selected, unless one value is left."""
+    several = [each.column for each in conditions if each.operator != "=" or len(each.values) > 1]
+    asked = [*([sort] if sort else []), *several]
+    return [*columns, *(name for name in dict.fromkeys(asked) if name not in columns)]
+
+
+def _named(columns: list[str]) -> list[str]:
+    """Return the columns with the runs' names in front, unless they tell runs apart."""
+    return columns if {"run", "run_id", "folder"} & {*columns} else ["run", *columns]
+
+
+def _write_csv(rows: Sequence[Row], columns: Sequence[str]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_plain(row.value(column)) for column in columns] for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value for a cell of a CSV file; nothing is an empty cell."""
+    return value if value is None or isinstance(value, int | float) else in_csv(text_of(value))
+
+
+def _print(rows: Sequence[Row], columns: Sequence[str], console: Console) -> None:
+    values = {column: [row.value(column) for row in rows] for column in columns}
+    shown = {name: found for name, found in values.items() if any(value is not None for value in found)}
+    headings = [RESULT_COLUMNS.get(name, name) if console.is_terminal else name for name in shown]
+    are_numbers = [all(isinstance(value, int | float | None) for value in found) for found in shown.values()]
+    cells = [list(map(cell, found)) for found in shown.values()]
+    if not console.is_terminal:
+        print(*_lines(headings, are_numbers, cells), sep="\n")
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading, is_number in zip(headings, are_numbers, strict=True):
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    for row in zip(*cells, strict=True):
+        table.add_row(*row)
+    console.print(table)
+
+
+def _lines(
+    headings: Sequence[str], are_numbers: Sequence[bool], cells: Sequence[Sequence[str]]
+) -> Iterator[str]:
+    """Yield the lines of a table as rich has them; for thousands of runs it takes ten seconds, and wraps."""
+    columns = [
+        [printable(heading), *(text.translate(ON_ONE_LINE) for text in column)]
+        for heading, column in zip(headings, cells, strict=True)
+    ]
+    for column, is_number in zip(columns, are_numbers, strict=True):
+        widths = [cell_len(text) for text in column]
+        widest = max(widths)
+        for index, text in enumerate(column):
+            space = " " * (widest - widths[index])
+            column[index] = space + text if is_number else text + space
+    return map("  ".join, zip(*columns, strict=True))
+
+
+def cell(value: Any) -> str:
+    """Return a value as it stands in a table."""
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 1000 else f"{value:.0f}"
+    return printable(text_of(value))

@@ -1,0 +1,62 @@
+"""The BibTeX entries of the algorithms and the data sets of runs, and of fedgrid."""
+
+import re
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+
+from fedgrid.algorithms.averaging.fedopt_papers import BIBTEX_OF_OPTIMIZER
+from fedgrid.algorithms.registry import ALGORITHMS, title
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data.registry import DATASETS
+
+RELEASED = "2026"
+"""The year of this version, as CITATION.cff has it."""
+KEY = re.compile(r"^@\w+\{([^,]+),", re.MULTILINE)
+
+
+def fedgrid_bibtex() -> str:
+    """Return the entry of this version, as CITATION.cff has it."""
+    return f"""@misc{{fedgrid,
+  author = {{{{The fedgrid authors}}}},
+  title = {{{{fedgrid}}: grids of clustered federated learning experiments on {{Ray}}}},
+  year = {{{RELEASED}}},
+  note = {{Version {version("fedgrid")}}}
+}}"""
+
+
+def of_algorithm(run: RunConfig) -> str:
+    """Return the entries of a run's algorithm, its local training and its server optimizer."""
+    settings = run.algorithm
+    names = [settings["name"], (settings.get("local") or {}).get("name")]
+    texts = [ALGORITHMS[name].bibtex for name in names if name in ALGORITHMS]
+    texts.append(BIBTEX_OF_OPTIMIZER.get(settings.get("server_optimizer", "none"), ""))
+    return "\n\n".join(filter(None, texts))
+
+
+def of_dataset(run: RunConfig) -> str:
+    """Return the entries of a run's data set; none of the user's own images."""
+    return DATASETS[run.dataset].bibtex if run.dataset in DATASETS else ""
+
+
+def entries(texts: Iterable[str]) -> dict[str, str]:
+    """Return key -> entry, with the lines of comment before it, of texts with entries; each once."""
+    blocks = (block.strip() for text in texts for block in text.split("\n\n"))
+    return {KEY.findall(block)[0]: block for block in blocks if block}
+
+
+def references(runs: Sequence[RunConfig]) -> dict[str, str]:
+    """Return key -> entry of all that runs use: algorithms, data sets, fedgrid."""
+    return entries([*map(of_algorithm, runs), *map(of_dataset, runs), fedgrid_bibtex()])
+
+
+def without(runs: Sequence[RunConfig]) -> list[str]:
+    """Return the algorithms and data sets that have no entry here, with what is known of their source."""
+    found: dict[str, None] = {}
+    for run in runs:
+        name = run.algorithm["name"]
+        if not of_algorithm(run):
+            known = ALGORITHMS[name].source if name in ALGORITHMS else "--plugin FILE loads its plugin"
+            found[f"{title(name)} ({known})"] = None
+        if not of_dataset(run):
+            found[f"{run.short_dataset} (your own images)"] = None
+    return list(found)

@@ -1,0 +1,63 @@
+"""The analyses that there are: those of the package, and of plugins."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fedgrid.algorithms.contract.section import Section
+from fedgrid.engine.federation.errors import ConfigError, hint
+from fedgrid.engine.runtime.configuration.validation import explain
+from fedgrid.engine.runtime.plugins.active import ANALYSES
+from fedgrid.engine.runtime.plugins.installed import installed
+from fedgrid.engine.runtime.plugins.plugin import load
+from fedgrid.engine.runtime.plugins.source import read_source
+from fedgrid.grids.analyses.analysis import Analysis
+from fedgrid.grids.analyses.epsilons import EPSILONS
+from fedgrid.grids.attack.analysis import ATTACK
+from fedgrid.grids.explain.analysis import EXPLAIN
+from fedgrid.grids.presets.changes import Change
+
+WITH_COMMANDS = EXPLAIN, ATTACK
+BUILT_IN: Mapping[str, Analysis] = {each.name: each for each in (*WITH_COMMANDS, EPSILONS)}
+
+
+def analysis_named(name: str) -> Analysis:
+    """Return an analysis without a command of its own: of the package, or of a plugin in use.
+
+    Raises:
+        ConfigError: there is none of this name.
+    """
+    if name in (each.name for each in WITH_COMMANDS):
+        raise ConfigError(f"{name} has a command of its own: `fedgrid {name} GRID`")
+    found: Mapping[str, Analysis] = {**ANALYSES, **BUILT_IN}
+    if name not in found:
+        guess = hint(name, found)
+        raise ConfigError(f"unknown analysis '{name}'; {guess}name the file that lists it with --plugin")
+    return found[name]
+
+
+def shown_analyses(files: Iterable[Path]) -> dict[str, Analysis]:
+    """Return the analyses that a report can show, by name: also those of `files`.
+
+    Raises:
+        ConfigError: a file cannot be loaded.
+    """
+    plugins = [*installed(), *(load(read_source(path)) for path in files)]
+    return {**{each.name: each for plugin in plugins for each in plugin.analyses}, **BUILT_IN}
+
+
+def settings_of(analysis: Analysis, changes: Sequence[str]) -> Section:
+    """Return the settings of an analysis, changed by `KEY=VALUE`s.
+
+    Raises:
+        ConfigError: there is no such key, or its value does not fit.
+    """
+    values: dict[str, Any] = {}
+    for change in changes:
+        values = Change.parse(change).apply(values)
+    try:
+        return analysis.settings.model_validate(values)
+    except ValidationError as error:
+        raise explain(error, analysis.settings) from error

@@ -1,0 +1,92 @@
+"""`fedgrid init`: a folder with a study that runs as it is, to be changed."""
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.storage.atomic import disk_errors, write_text
+from fedgrid.grids.cli.actions.schema import EDITOR_LINE, schema
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.presets.preset_files import preset_names
+from fedgrid.grids.results.grid_folder import PLAIN_NAME
+
+TEMPLATES = files("fedgrid.grids.starter")
+SCHEMA = "fedgrid.schema.json"
+CELLS = (
+    "%matplotlib inline\nimport fedgrid\n\nstudy = fedgrid.load('STUDY', 'runs')",
+    "for result in study.finished:\n"
+    "    ari, accuracy = (result.last(name) for name in ('ari', 'personalised_accuracy'))\n"
+    "    print(result.run.algorithm, result.run.seed, f'ARI {ari:.2f}, accuracy {accuracy:.3f}')",
+    "fedgrid.figures.temperatures(study)",
+    "fedgrid.figures.cluster_maps(study)",
+)
+"""The code of the notebook."""
+
+
+def init(folder: Path, console: Console) -> None:
+    """Write the files of a new study into `folder`, whose last part is its name.
+
+    Raises:
+        ConfigError: if the name cannot be a grid's, or there is something in the folder.
+        RunError: if it cannot be written.
+    """
+    name = folder.name
+    if not PLAIN_NAME.fullmatch(name) or name in preset_names() or " " in name:
+        raise ConfigError(
+            f"a study named '{name}': expected letters, digits and any of . _ + -, the first a letter or "
+            "digit, and no preset's name"
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"{folder} exists and is not empty: name a new folder")
+    plugin = name.replace("-", "_").replace("+", "_").replace(".", "_") + "_plugin"
+    texts = {
+        f"{name}.yaml": _text("grid.yaml", name, plugin),
+        f"{plugin}.py": _text("plugin.py", name, plugin),
+        f"{name}-search.yaml": _text("search.yaml", name, plugin),
+        f"{name}.ipynb": _notebook(name),
+        "README.md": _text("README.md", name, plugin),
+    }
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in texts.items():
+            write_text(folder / file, text)
+        active.use([folder / f"{plugin}.py"])
+        write_text(folder / SCHEMA, json.dumps(schema(), indent=1) + "\n")
+    for file in (*texts, SCHEMA):
+        print_plain(console, f"{folder / file}")
+    print_plain(console, f"\nTo run it:  cd {folder}; fedgrid run {name}.yaml")
+
+
+def _text(template: str, name: str, plugin: str) -> str:
+    text = (TEMPLATES / template).read_text(encoding="utf-8")
+    line = EDITOR_LINE.format(SCHEMA) + "\n" if template.endswith(".yaml") else ""
+    return line + text.replace("STUDY", name).replace("PLUGIN", plugin)
+
+
+def _notebook(name: str) -> str:
+    """Return a notebook of `CELLS`, without outputs, in format 4.5."""
+    title = {
+        "cell_type": "markdown",
+        "id": "title",
+        "metadata": {},
+        "source": [f"# {name}\n", "\n", f"Run `fedgrid run {name}.yaml` first, in this folder."],
+    }
+    code: list[dict[str, Any]] = [
+        {
+            "cell_type": "code",
+            "id": f"cell-{number}",
+            "metadata": {},
+            "execution_count": None,
+            "outputs": [],
+            "source": text.replace("STUDY", name).splitlines(keepends=True),
+        }
+        for number, text in enumerate(CELLS)
+    ]
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    book = {"cells": [title, *code], "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(book, indent=1) + "\n"

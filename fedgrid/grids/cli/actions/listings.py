@@ -1,0 +1,211 @@
+"""Print the data sets, splits, algorithms and models to choose from, as tables or as JSON."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fedgrid.algorithms.contract.base import Labels
+from fedgrid.algorithms.contract.entry import AlgorithmEntry
+from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data.registry import DATASETS
+from fedgrid.engine.federation.errors import unknown
+from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
+from fedgrid.engine.runtime.data.datasets import find, is_here
+from fedgrid.engine.runtime.data.femnist import convert
+from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.grids.display import figure_file
+from fedgrid.grids.display.blueprint import Blueprint
+from fedgrid.grids.display.blueprint import of as blueprint_of
+from fedgrid.grids.display.tables import choice_table, class_count_table
+from fedgrid.grids.presets.key_docs import settings_rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
+    """Print the data sets, their sources, and whether their images are here."""
+    rows = []
+    for dataset in DATASETS.values():
+        rows.append(
+            {
+                "name": dataset.name,
+                "title": dataset.title,
+                "images": "x".join(map(str, dataset.shape)),
+                "classes": dataset.num_classes,
+                "pool": dataset.pool_size,
+                "here": is_here(dataset.name, data_dir),
+                "download_mb": dataset.download_mb,
+                "source": dataset.source,
+            }
+        )
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    table = choice_table(
+        ("name", "images", "classes", "pool", "here", "source"),
+        [
+            (
+                str(row["name"]),
+                str(row["images"]),
+                str(row["classes"]),
+                f"{row['pool']:,}",
+                "yes" if row["here"] else f"no ({row['download_mb']} MB)" if row["download_mb"] else "no",
+                str(row["source"]),
+            )
+            for row in rows
+        ],
+    )
+    console.print(table)
+    console.print(
+        "\nYour own images: folder:PATH (train/<class>/*, test/<class>/*) or npz:PATH (MedMNIST's keys)."
+    )
+    console.print(f"Data folder: {data_dir}", soft_wrap=True)
+
+
+def convert_femnist(source: Path, data_dir: Path, console: Console) -> None:
+    """Write FEMNIST's file into the data folder, and say what it holds.
+
+    Raises:
+        DataError: the source is not of a known format.
+        StorageError: the data folder cannot be written.
+    """
+    target = data_dir / DATASETS["femnist"].location
+    with console.status(Text(f"Reading {source} ...")):
+        made = convert(source, target)
+    console.print(
+        f"{made.writers:,} writers, {made.pool:,} training images and {made.test:,} for the server: {target}",
+        soft_wrap=True,
+    )
+
+
+def show_scenario(
+    config: RunConfig, data_dir: Path, csv: Path | None, figure: Path | None, as_json: bool, console: Console
+) -> None:
+    """Print the class counts per client of a scenario, and write them to files.
+
+    Raises:
+        DataError: if images are missing or damaged, or a file cannot be written.
+        ConfigError: if the data set cannot be split like this, or a figure not be drawn in this format.
+    """
+    if figure is not None:
+        figure_file.check_format(figure)
+    setup, groups_K = prepare(config, data_dir)
+    held_K = [(client.train.labels, client.test.labels) for client in setup.clients]
+    classes = find(config.dataset, data_dir).class_names or tuple(map(str, range(setup.num_classes)))
+    blueprint = blueprint_of(held_K, setup.server_set.labels, classes)
+    if csv is not None:
+        blueprint.write(csv)
+    if figure is not None:
+        figure_file.draw(figure, lambda: _holdings(blueprint, groups_K))
+    if as_json:
+        clients = [
+            {
+                "client": client,
+                "group": group,
+                "train": blueprint.train_KL[client].tolist(),
+                "test": blueprint.test_KL[client].tolist(),
+            }
+            for client, group in enumerate(groups_K.tolist())
+        ]
+        about = {"scenario": config.scenario, "seed": config.seed, "classes": classes, "clients": clients}
+        print(json.dumps(about, indent=2))
+        return
+    console.print(Text.assemble((config.scenario, "bold"), f", seed {config.seed}: images per class"))
+    console.print(class_count_table(blueprint, groups_K.tolist()))
+    for path in (csv, figure):
+        if path is not None:
+            console.print(f"Written to {path}", soft_wrap=True)
+
+
+def _holdings(blueprint: Blueprint, groups_K: Labels) -> "Figure":
+    from fedgrid.tracking import figures
+
+    return figures.class_counts(blueprint.train_KL, blueprint.test_KL, groups_K, blueprint.classes)
+
+
+def list_algorithms(name: str | None, as_json: bool, console: Console) -> None:
+    """Print the algorithms, one line each, with their source; or one of them, with its settings.
+
+    Raises:
+        ConfigError: if there is none of that name.
+    """
+    if name is not None and name not in ALGORITHMS:
+        raise unknown("algorithm", name, ALGORITHMS, ALSO_CALLED)
+    if as_json:
+        entries = [_as_json(entry) for entry in ALGORITHMS.values()]
+        print(json.dumps(entries if name is None else _as_json(ALGORITHMS[name]), indent=2))
+        return
+    if name is not None:
+        _show_algorithm(ALGORITHMS[name], console)
+        return
+    rows = [(entry.name, entry.summary, entry.source) for entry in ALGORITHMS.values()]
+    console.print(choice_table(("name", "what it does", "source"), rows))
+    console.print(
+        "\nSettings of one, with their defaults: fedgrid algorithms NAME; of all: --json. Set one with --set "
+        "algorithm.KEY=VALUE"
+    )
+
+
+def _as_json(entry: AlgorithmEntry) -> dict[str, object]:
+    return {
+        "name": entry.name,
+        "title": entry.title,
+        "summary": entry.summary,
+        "source": entry.source,
+        "settings": entry.settings.model_dump(mode="json"),
+    }
+
+
+def _show_algorithm(entry: AlgorithmEntry, console: Console) -> None:
+    """Print an algorithm's settings: defaults, allowed values, meaning."""
+    console.print(Text.assemble((entry.name, "bold"), f" ({entry.title}): {entry.summary}"))
+    console.print(f"Source: {entry.source}\n")
+    rows = list(settings_rows(entry.settings))
+    if not rows:
+        console.print("It has no settings.")
+        return
+    console.print(choice_table(("setting", "default", "allowed", "meaning"), rows))
+    console.print(f"\nSet one with --set algorithm.{rows[0][0]}=VALUE")
+
+
+def list_models(as_json: bool, console: Console) -> None:
+    """Print the models with their numbers of parameters and their source."""
+    if as_json:
+        entries = [
+            {
+                "name": entry.name,
+                "role": role,
+                "summary": entry.description,
+                "source": entry.source,
+                "minimum_side": entry.minimum_side,
+                "parameters": dict(entry.parameters),
+            }
+            for role, entries_of in (("model", MODELS), ("encoder", AUTOENCODERS))
+            for entry in entries_of.values()
+        ]
+        print(json.dumps(entries, indent=2))
+        return
+    console.print(_model_table(MODELS.values()))
+    console.print("\nAutoencoders of `embeddings`: algorithm.encoder.name is dense or convolutional.\n")
+    console.print(_model_table(AUTOENCODERS.values()))
+    console.print("\nParameters with ten classes and images of that size; – if a plugin does not say.")
+
+
+def _model_table(entries: Iterable[ModelEntry]) -> Table:
+    rows = [
+        (
+            entry.name,
+            "\n".join(f"{count:,} ({size})" for size, count in entry.parameters.items()) or "–",
+            entry.description,
+            entry.source,
+        )
+        for entry in entries
+    ]
+    return choice_table(("name", "parameters", "what it is", "source"), rows)

@@ -1,0 +1,273 @@
+"""Write the pages of `fedgrid report` and `fedgrid compare`: tables and figures of one grid, or of two."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group
+from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.grids.analyses.report import sections
+from fedgrid.grids.archive import explanation_records
+from fedgrid.grids.cli.actions.analyses import shown_analyses
+from fedgrid.grids.cli.actions.studies import filtered, folder_name, names_in, own_styles, read_study
+from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.display.tables import page_table
+from fedgrid.grids.mlflow_log.run_writer import Writer
+from fedgrid.grids.results.asked import superseded_line
+from fedgrid.grids.results.grid_folder import GridFolder, list_grids
+from fedgrid.grids.results.own_items import own_items, with_own_items
+from fedgrid.tracking.mlflow.store import TrackingError, artifact_root, tracking_uri
+from fedgrid.tracking.report.contents import comparison_page, report_page
+from fedgrid.tracking.report.of_papers import NOTHING_PUBLISHED
+from fedgrid.tracking.report.write import Written, write
+from fedgrid.tracking.scoring.cost import AS_USUAL, DEFAULT, Target, Terms, Traffic, Unit
+from fedgrid.tracking.tables.comparison import paired_algorithms
+
+if TYPE_CHECKING:
+    from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.tracking.report.page import Page
+    from fedgrid.tracking.scoring.explanations import Explained
+    from fedgrid.tracking.scoring.study import Study
+    from fedgrid.tracking.tables.table import Table
+
+PUBLISHED = "published"
+"""The value of `--against` that is not the name of a grid."""
+LACKING_SHOWN = 10
+"""How many unfinished runs are named on the terminal; the report names all."""
+
+
+def terms_of(target: str | None, unit: Unit, traffic: Traffic) -> Terms:
+    """Return what `--target`, `--unit` and `--traffic` ask for.
+
+    Raises:
+        ConfigError: if there is no such score, or the value cannot be reached.
+    """
+    try:
+        return Terms(DEFAULT if target is None else Target.parse(target), unit, traffic)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def write_report(
+    name: str,
+    storage: Storage,
+    against: str | None,
+    terms: Terms,
+    to: Path | None,
+    as_json: bool,
+    console: Console,
+    steps: Steps,
+    plugins: Sequence[Path] = (),
+    *,
+    superseded: bool = False,
+    filters: Sequence[str] = (),
+    style: str | None = None,
+) -> None:
+    """Write the report of a grid, finished or not; `plugins` have tables and figures of the user's own.
+
+    `superseded` runs are in it only if asked for, under titles of their own. With `filters` it is of some
+    runs, and has a folder of its own. `style` is a style of matplotlib's, on top of ours.
+
+    Raises:
+        ConfigError: if there is no such grid or style, none of its runs is finished, or a plugin fails.
+        RunError: if it cannot be written, or a file of the grid is damaged.
+    """
+    _check_known(storage, name)
+    grids = list_grids(storage)
+    if against not in (None, PUBLISHED, *grids):
+        raise unknown("grid", str(against), [PUBLISHED, *grids])
+    styles = own_styles(style)
+    study = read_study(name, storage, steps, sizes=terms.traffic != "training", superseded=superseded)
+    study = filtered(study, filters)
+    other = read_study(against, storage, steps) if against not in (None, PUBLISHED) else None
+    grid = GridFolder(storage, name)
+    steps.say("Computing the tables")
+    page = _page(study, other, grid, storage, terms, plugins, published=against == PUBLISHED)
+    folder = to or grid.path / folder_name("report", filters)
+    written = _write(page, folder, steps, styles)
+    if to is None:
+        _push(storage, folder, written)
+    if not filters:
+        # The report in MLflow is of the whole grid.
+        steps.say("Logging the report to MLflow")
+    is_logged = not filters and _log(name, storage, folder)
+    steps.pause()
+    if as_json:
+        print(json.dumps({**_grid_facts(study), **_page_facts(page, folder, written), "mlflow": is_logged}))
+        return
+    asked = () if terms == AS_USUAL else tuple(t for t in page.tables() if t.name.startswith("cost-"))
+    _show((next(page.tables()), *asked), folder, written, console)
+    if against == PUBLISHED:
+        count = sum(table.name.startswith("against-") for table in page.tables())
+        found = f"Beside the published numbers, {count} tables: {folder / 'tables' / 'against-*.md'}"
+        print_plain(console, found if count else NOTHING_PUBLISHED)
+    _show_lacking(study, storage, console)
+    if is_logged:
+        print_plain(
+            console,
+            f"MLflow: artifacts of the run {name}, in report/. To see it:  {command(storage, 'ui', name)}",
+        )
+
+
+def write_comparison(
+    one: str,
+    other: str,
+    storage: Storage,
+    to: Path | None,
+    as_json: bool,
+    console: Console,
+    steps: Steps,
+    score: str | None = None,
+) -> None:
+    """Write two grids side by side, paired by scenario and algorithm.
+
+    With `score`, names with commas between them, only these are compared, in a folder of their own.
+
+    Raises:
+        ConfigError: no such grid or score, none of its runs is finished, or nothing can be paired.
+        RunError: if it cannot be written.
+    """
+    if one == other:
+        raise ConfigError(f"compare {one} with another grid: name two grids of one storage")
+    scores = names_in("--score", score)
+    _check_known(storage, one, other)
+    studies = read_study(one, storage, steps), read_study(other, storage, steps)
+    if not set(studies[0].scenarios) & set(studies[1].scenarios) or not paired_algorithms(*studies):
+        raise ConfigError(f"{one} and {other} have no scenario, or no algorithm, in common: nothing to pair")
+    steps.say("Computing the tables")
+    try:
+        page = comparison_page(*studies, scores)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    folder = to or GridFolder(storage, one).path / folder_name(f"against-{other}", scores)
+    written = _write(page, folder, steps)
+    if to is None:
+        _push(storage, folder, written)
+    steps.pause()
+    if as_json:
+        print(
+            json.dumps(
+                {"grids": [_grid_facts(study) for study in studies], **_page_facts(page, folder, written)}
+            )
+        )
+        return
+    _show(tuple(page.tables())[: len(scores) or 1], folder, written, console)
+    for study in studies:
+        _show_lacking(study, storage, console)
+
+
+def _check_known(storage: Storage, *names: str) -> None:
+    """Check that these grids exist, before one is read for seconds; let a group rewrite their pages."""
+    share_with_group(storage.root)
+    storage.pull_marks()
+    for name in names:
+        GridFolder(storage, name).runs()
+
+
+def _page(
+    study: Study,
+    other: Study | None,
+    grid: GridFolder,
+    storage: Storage,
+    terms: Terms,
+    plugins: Sequence[Path],
+    *,
+    published: bool,
+) -> Page:
+    ids = {run.run_id for run in study.runs}
+    analyses = sections(shown_analyses(plugins), grid, storage, published=published, among=ids)
+    page = report_page(
+        study,
+        other=other,
+        published=published,
+        terms=terms,
+        explained=_explained(grid, study),
+        analyses=tuple(analyses),
+    )
+    return with_own_items(page, own_items(plugins, study))
+
+
+def _explained(grid: GridFolder, study: Study) -> list[Explained]:
+    """Return the published scores of explanations that are of runs of the study."""
+    there = {(run.scenario[:3], run.method) for run in study.runs}
+    return [each for each in explanation_records.explained(grid) if (each.scenario, each.algorithm) in there]
+
+
+def _write(page: Page, folder: Path, steps: Steps, styles: Sequence[str] = ()) -> Written:
+    for part in (folder / "tables", folder / "figures"):
+        if part.is_symlink():
+            raise ConfigError(f"{part} is a link, and nothing is written behind it; remove it")
+    steps.say("Drawing figures")
+    total = sum(1 for _ in page.plates())
+    with disk_errors(folder):
+        return write(page, folder, lambda drawn: steps.count(drawn, total), styles)
+
+
+def _push(storage: Storage, folder: Path, written: Written) -> None:
+    """Copy a page from the mirror to the storage's URI, index.html last."""
+    place = folder.relative_to(storage.root).as_posix()
+    storage.push(*(f"{place}/{file}" for file in reversed(written.files)))
+    storage.remove(*(f"{place}/{file}" for file in written.removed))
+
+
+def _log(name: str, storage: Storage, folder: Path) -> bool:
+    """Log the report to the grid's own MLflow run; return whether that worked."""
+    try:
+        writer = Writer(tracking_uri(storage.root), name, storage.root, artifact_root(storage.root))
+        if writer.write_report(folder):
+            return True
+        warn(
+            f"MLflow has no run of the grid itself: run `{command(storage, 'sync', name)}`, then report again"
+        )
+    except TrackingError as error:
+        warn(f"{error}; the report is written, but not in MLflow")
+    return False
+
+
+def _grid_facts(study: Study) -> dict[str, Any]:
+    """Return what `--json` prints about a grid."""
+    return {
+        "grid": study.name,
+        "runs": len(study.runs),
+        "finished": len(study.finished),
+        "superseded": study.superseded,
+        "lacking": {run.name: study.lacking[run.run_id] for run in study.unfinished},
+    }
+
+
+def _page_facts(page: Page, folder: Path, written: Written) -> dict[str, Any]:
+    """Return what `--json` prints about a page."""
+    return {
+        "title": page.title,
+        "index": str(folder / "index.html"),
+        "files": len(written.files),
+        "tables": sum(1 for _ in page.tables()),
+        "figures": sum(1 for _ in page.plates()),
+    }
+
+
+def _show(tables: Sequence[Table], folder: Path, written: Written, console: Console) -> None:
+    for table in tables:
+        console.print(page_table(table, console.width))
+    print_plain(console, f"{len(written.files)} files; open {folder / 'index.html'}")
+
+
+def _show_lacking(study: Study, storage: Storage, console: Console) -> None:
+    if study.superseded:
+        print_plain(console, superseded_line(study.name, study.superseded, storage))
+    if study.unfinished:
+        print_plain(
+            console,
+            f"{len(study.unfinished)} of {len(study.runs)} runs of {study.name} are not in the report:",
+        )
+        for run in study.unfinished[:LACKING_SHOWN]:
+            print_plain(console, f"  {run.name}: {study.lacking[run.run_id]}")
+        if len(study.unfinished) > LACKING_SHOWN:
+            print_plain(console, f"  and {len(study.unfinished) - LACKING_SHOWN} more, named in the report")

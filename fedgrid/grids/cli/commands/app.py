@@ -1,0 +1,87 @@
+"""What the commands share: exit codes, the console, and groups of options."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, get_type_hints
+
+import typer
+
+from fedgrid.grids.display.plain import PlainConsole
+
+if TYPE_CHECKING:
+    from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.grids.execution.launch_types import LaunchResult
+
+FAILED = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
+PLAIN_WIDTH = 132
+"""Columns to print if the output is not a terminal."""
+
+
+def console() -> PlainConsole:
+    """Return a console for standard output."""
+    found = PlainConsole()
+    return found if found.is_terminal else PlainConsole(width=PLAIN_WIDTH)
+
+
+def use_plugins(files: Sequence[Path] | None) -> None:
+    """Register the plugins that a command names, and those of installed packages."""
+    from fedgrid.engine.runtime.plugins import active
+
+    active.use(files or [])
+
+
+def open_storage(place: str) -> "Storage":
+    """Return the storage in a folder, or at a URI."""
+    from fedgrid.engine.runtime.storage.storage import Storage
+
+    return Storage.of(place)
+
+
+def data_folder(data_dir: Path | None) -> Path:
+    """Return the absolute path of the image folder: `data_dir`, or the user's cache."""
+    from fedgrid.engine.runtime.data.datasets import default_data_dir
+
+    return (data_dir or default_data_dir()).absolute()
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command as Typer reads it: a parameter whose type is a dataclass stands for its fields.
+
+    The fields are options as in `options.py`, and have their parameter's place in the help text.
+    """
+    hints = get_type_hints(command)
+    groups: dict[str, type[Any]] = {
+        name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)
+    }
+
+    def parameters() -> Iterator[Parameter]:
+        for name, parameter in signature(command, eval_str=True).parameters.items():
+            if name in groups:
+                yield from signature(groups[name]).parameters.values()
+            else:
+                yield parameter
+
+    @wraps(command)
+    def expanded(**values: Any) -> None:
+        made = {
+            name: kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**values, **made)
+
+    expanded.__signature__ = signature(command).replace(  # type: ignore[attr-defined]
+        parameters=[parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters()]
+    )
+    return expanded
+
+
+def exit_with(result: "LaunchResult") -> NoReturn:
+    """Exit with the code that says how a launch ended."""
+    if result.stopped:
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(FAILED if result.failures else 0)

@@ -1,0 +1,110 @@
+"""`fedgrid data`, `fedgrid convert`, `fedgrid algorithms`, `fedgrid models` and `fedgrid presets`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.grids.cli.actions import completion
+from fedgrid.grids.cli.commands.app import console, data_folder, use_plugins, with_groups
+from fedgrid.grids.cli.commands.options import (
+    AsJson,
+    Changes,
+    DataDir,
+    Plugins,
+    Scenario,
+)
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: `fedgrid data mnist --split nonoverlapping-balanced --clients 15`")
+@with_groups
+def data(
+    *,
+    dataset: Annotated[
+        str | None, typer.Argument(help="A data set, or a scenario: show its split.", show_default=False)
+    ] = None,
+    scenario: Scenario,
+    changes: Changes = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write the class counts per client here, as a blueprint csv.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw the classes of each client here: .pdf, .png or .svg.")
+    ] = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the data sets, or show the class counts per client of one scenario."""
+    from fedgrid.grids.cli.actions.listings import list_datasets, show_scenario
+    from fedgrid.grids.presets.load import is_scenario, load_grid, scenario_values
+
+    folder = data_folder(data_dir)
+    axes = scenario.axes()
+    if dataset is None:
+        if axes or changes or csv or figure:
+            raise ConfigError("these options need a data set, as in fedgrid data digits")
+        list_datasets(folder, as_json, console())
+        return
+    values = scenario_values(dataset) if is_scenario(dataset) else {"dataset": dataset}
+    config, *others = load_grid(None, {**values, **axes}, changes or [], folder).runs
+    if others:
+        raise ConfigError(f"one split at a time, not {1 + len(others)}; leave lists out")
+    show_scenario(config, folder, csv, figure, as_json, console())
+
+
+@app.command(epilog="Example: `fedgrid convert femnist leaf/data/femnist/data/all_data`")
+def convert(
+    dataset: Annotated[Literal["femnist"], typer.Argument(show_default=False)],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="A folder of LEAF's json files, or Parquet files with writer, label and image.",
+            show_default=False,
+        ),
+    ],
+    data_dir: DataDir = None,
+) -> None:
+    """Make the file of a data set that is not downloaded, FEMNIST, from what LEAF or others publish."""
+    from fedgrid.grids.cli.actions.listings import convert_femnist
+
+    convert_femnist(source, data_folder(data_dir), console())
+
+
+@app.command(epilog="Example: `fedgrid algorithms sattler`")
+def algorithms(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Show the settings of this algorithm.",
+            show_default=False,
+            autocompletion=completion.algorithms,
+        ),
+    ] = None,
+    plugins: Plugins = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the algorithms with their source, or show the settings of one: defaults, values, meaning."""
+    from fedgrid.grids.cli.actions.listings import list_algorithms
+
+    use_plugins(plugins)
+    list_algorithms(name, as_json, console())
+
+
+@app.command(epilog="Example: `fedgrid models`")
+def models(plugins: Plugins = None, as_json: AsJson = False) -> None:
+    """List the models, with their source."""
+    from fedgrid.grids.cli.actions.listings import list_models
+
+    use_plugins(plugins)
+    list_models(as_json, console())
+
+
+@app.command(epilog="Example: `fedgrid presets`")
+def presets(as_json: AsJson = False) -> None:
+    """List the grids that come with fedgrid, with their numbers of runs."""
+    from fedgrid.grids.cli.actions.presets import list_presets
+
+    list_presets(as_json, console())

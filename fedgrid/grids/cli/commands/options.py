@@ -1,0 +1,260 @@
+"""Options that several commands share, each declared once; groups of them, for `with_groups`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.grids.cli.actions import completion
+from fedgrid.grids.cli.commands.app import data_folder
+
+if TYPE_CHECKING:
+    from fedgrid.grids.execution.launch_types import LaunchOptions
+
+AUTO = "auto"
+UNITS = ("B", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB")
+"""Units of a size that an error message names."""
+
+
+def parse_size(text: str) -> int:
+    """Return a number of bytes; without a unit `text` is in bytes."""
+    from pydantic import ByteSize, TypeAdapter, ValidationError
+
+    # ByteSize reads as far as it can: of "1,5GB" it would take the 1, for a byte.
+    is_whole = ByteSize.byte_string_re.fullmatch(text.strip())
+    try:
+        size = TypeAdapter(ByteSize).validate_python(text.strip()) if is_whole else 0
+    except ValidationError:
+        size = 0
+    if size < 1:
+        raise typer.BadParameter(
+            f"{text!r} is not a size: expected at least 1 byte, as a number and a unit, as in 200GB; "
+            f"units: {', '.join(UNITS)}"
+        )
+    return size
+
+
+@dataclass(frozen=True)
+class GpuShare:
+    """What `--gpus-per-actor` says."""
+
+    value: float | None
+    """None: `auto`."""
+
+    @classmethod
+    def parse(cls, text: str) -> "GpuShare":
+        """Return the share that `text` names."""
+        if text.strip() == AUTO:
+            return cls(None)
+        try:
+            share = float(text)
+        except ValueError:
+            share = -1.0
+        if not share >= 0:
+            raise typer.BadParameter(f"{text!r} is no share: expected 0, 0.0001 to 1, or {AUTO}")
+        return cls(share)
+
+
+What = Annotated[
+    str | None,
+    typer.Argument(
+        help="A preset (`fedgrid presets` lists them), a YAML file, or a scenario, as in "
+        "mnist-15-overlapping-balanced.",
+        show_default=False,
+        autocompletion=completion.presets_and_files,
+    ),
+]
+GridOrRun = Annotated[
+    str,
+    typer.Argument(
+        help="A grid that was launched, or the name or id of one of its runs.", show_default=False
+    ),
+]
+Dataset = Annotated[
+    str | None, typer.Option(help="A data set of `fedgrid data`, folder:PATH, folder:PATH#64x64 or npz:PATH.")
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        help="overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced, "
+        "nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped, "
+        "dimmed, noisy or natural: docs/splits.md. Its settings: --set split.alpha=0.1."
+    ),
+]
+Clients = Annotated[int | None, typer.Option(help="Number of federated clients.")]
+Seed = Annotated[
+    int | None, typer.Option(help="Seed of everything random in the run; several: --seeds 0..4.")
+]
+Seeds = Annotated[str | None, typer.Option(help="Several seeds: 0..4, or 0,2,5.")]
+Filters = Annotated[
+    list[str] | None,
+    typer.Option("--filter", help="Only these runs: AXIS=VALUE[,AXIS=VALUE], as in dataset=mnist."),
+]
+Changes = Annotated[
+    list[str] | None, typer.Option("--set", help="Set a key of the run: KEY=VALUE, as in training.rounds=5.")
+]
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin",
+        help="A Python file with algorithms, clusterers, models or analyses of your own; may be repeated.",
+    ),
+]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Execute the code of plugins that the storage keeps of these runs."),
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(envvar="FEDGRID_DATA", help="Folder of the images. [default: the user's cache]"),
+]
+StorageAt = Annotated[
+    str,
+    typer.Option(
+        "--storage",
+        envvar="FEDGRID_STORAGE",
+        help="Folder of the runs and the MLflow store, or a URI such as s3://bucket/runs.",
+    ),
+]
+GridName = Annotated[
+    str,
+    typer.Argument(
+        help="Name of a grid that was launched.", show_default=False, autocompletion=completion.grids
+    ),
+]
+Superseded = Annotated[
+    bool,
+    typer.Option(
+        "--superseded", help="Also the runs of earlier launches that the edited file or plugin replaces."
+    ),
+]
+AnyGridName = Annotated[
+    str | None,
+    typer.Argument(
+        help="Name of a grid. [default: all of the storage]",
+        show_default=False,
+        autocompletion=completion.grids,
+    ),
+]
+ClientsPerActor = Annotated[
+    int | None,
+    typer.Option(min=1, help="Clients that share an actor. [default: fits the cluster]"),
+]
+CpusPerActor = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="CPUs that an actor reserves. [default: fits the cluster]",
+    ),
+]
+GpusPerActor = Annotated[
+    GpuShare | None,
+    typer.Option(
+        parser=GpuShare.parse,
+        metavar="SHARE",
+        help="Share of a GPU that an actor reserves. auto: a new grid is measured, and its actors train "
+        "stacks of clients at once where that is faster. [default: 0.05 if there is one]",
+    ),
+]
+Retries = Annotated[
+    int,
+    typer.Option(
+        min=0, help="Retries of a run that fails, unless it would fail again: by a slip in a plugin, or NaN."
+    ),
+]
+InProcess = Annotated[
+    bool, typer.Option("--in-process", help="Run in this process, without Ray: for debugging.")
+]
+Cache = Annotated[
+    bool,
+    typer.Option(
+        "--cache/--no-cache",
+        help="Use the round cache: rounds that other runs have computed. Numbers are the same either way.",
+    ),
+]
+CacheLimit = Annotated[
+    int | None,
+    typer.Option(
+        parser=parse_size,
+        metavar="SIZE",
+        help="Size limit of the round cache, as in 200GB. [default: no limit]",
+    ),
+]
+AcceptChanges = Annotated[
+    bool,
+    typer.Option(
+        "--accept-changes",
+        help="Continue runs that were made with other code, versions or processors, and note it.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+ReportTo = Annotated[
+    Path | None,
+    typer.Option("--to", help="Output folder. [default: the grid's folder in the storage]"),
+]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Which split of a data set, instead of the file's."""
+
+    split: Split = None
+    clients: Clients = None
+    seed: Seed = None
+
+    def axes(self, **others: Any) -> dict[str, Any]:
+        """Return the axes that the command line sets: of the scenario, and `others`."""
+        return {name: value for name, value in (others | vars(self)).items() if value not in (None, [])}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Where a launch finds what it needs, what it may take, and how it is shown."""
+
+    plugins: Plugins = None
+    storage: StorageAt = "runs"
+    data_dir: DataDir = None
+    clients_per_actor: ClientsPerActor = None
+    cpus_per_actor: CpusPerActor = None
+    gpus_per_actor: GpusPerActor = None
+    retries: Retries = 2
+    cache: Cache = True
+    cache_limit: CacheLimit = None
+    accept_changes: AcceptChanges = False
+    as_json: AsJson = False
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether a grid's clients may be stacked."""
+        return self.gpus_per_actor is not None and self.gpus_per_actor.value is None
+
+    def options(self, *, may_stack: bool = False, **more: bool) -> "LaunchOptions":
+        """Return the options of the launch; `more` are those that only some commands have.
+
+        Raises:
+            ConfigError: if there is a limit for a round cache that is switched off, or `auto` where no grid
+                may be changed (without `may_stack`).
+        """
+        from fedgrid.engine.runtime.clients.placement import Request
+        from fedgrid.engine.runtime.round_cache.files import CacheOptions
+        from fedgrid.grids.execution.launch_types import LaunchOptions
+
+        if self.cache_limit is not None and not self.cache:
+            raise ConfigError("--cache-limit limits what --no-cache does not use: leave out one of the two")
+        if self.is_auto and not may_stack:
+            raise ConfigError(
+                "--gpus-per-actor auto: `fedgrid run` decides it, before a grid's first launch, and not with "
+                "--in-process; leave it out, or name a share such as 0.25"
+            )
+        share = None if self.gpus_per_actor is None else self.gpus_per_actor.value
+        return LaunchOptions(
+            data_folder(self.data_dir),
+            request=Request(self.clients_per_actor, self.cpus_per_actor, share),
+            retries=self.retries,
+            accept_changes=self.accept_changes,
+            as_json=self.as_json,
+            cache=CacheOptions(self.cache_limit) if self.cache else None,
+            **more,
+        )

@@ -1,0 +1,116 @@
+"""`fedgrid run`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.grids.cli.actions import completion
+from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, use_plugins, with_groups
+from fedgrid.grids.cli.commands.options import (
+    Changes,
+    Dataset,
+    Filters,
+    InProcess,
+    Launch,
+    Scenario,
+    Seeds,
+    What,
+)
+
+if TYPE_CHECKING:
+    from fedgrid.grids.presets.grid import Grid
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: `fedgrid run --dataset mnist --split rotated --algorithm ocfl-hdbscan --seed 3`"
+)
+@with_groups
+def run(
+    *,
+    what: What = None,
+    dataset: Dataset = None,
+    scenario: Scenario,
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An algorithm of `fedgrid algorithms`; may be repeated.",
+            autocompletion=completion.algorithms,
+        ),
+    ] = None,
+    seeds: Seeds = None,
+    filters: Filters = None,
+    extends: Annotated[
+        list[str] | None,
+        typer.Option("--extend", help="Add values to an axis: AXIS+=VALUE[,VALUE], as in seeds+=5..9."),
+    ] = None,
+    changes: Changes = None,
+    tuned: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Use the best settings that these searches found, for their algorithms and data sets: "
+            "NAME[:oracle][,NAME]."
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The grid's name. [default: the preset's or the file's]")
+    ] = None,
+    launch: Launch,
+    in_process: InProcess = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Delete what these runs have stored, and start over.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show what would run, with which resources, and roughly how long."),
+    ] = False,
+    per_run: Annotated[
+        bool,
+        typer.Option("--per-run", help="Show a row for each run at the end, in place of means over seeds."),
+    ] = False,
+) -> None:
+    """Run a grid (a preset or a YAML file), or the run that the options describe.
+
+    After an interruption, the same command continues: finished runs are not repeated.
+    """
+    from fedgrid.grids.cli.actions.stacking import settled
+    from fedgrid.grids.display.plain import print_marked, warn
+    from fedgrid.grids.execution.run import plan_grid, run_grid
+    from fedgrid.grids.presets.load import load_grid
+    from fedgrid.grids.search.tuned import noted, read_tuned
+
+    options = launch.options(may_stack=not in_process, in_process=in_process, fresh=fresh, per_run=per_run)
+    axes = scenario.axes(dataset=dataset, algorithm=algorithm)
+    if what is None and not axes and not changes:
+        raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")
+    use_plugins(launch.plugins)
+    storage = open_storage(launch.storage)
+    found = read_tuned(tuned or [], storage)
+
+    def load(decided: Sequence[str]) -> "Grid":
+        grid = load_grid(
+            what,
+            axes,
+            changes or [],
+            options.data_dir,
+            filters=filters or [],
+            seeds=seeds,
+            extends=extends or [],
+            overrides=[one.override for one in found],
+            name=name,
+            decided=decided,
+        )
+        return noted(grid, found)
+
+    grid, line = settled(load, storage, options, console(), is_asked=launch.is_auto, dry_run=dry_run)
+    for note in grid.notes:
+        warn(note)
+    if dry_run:
+        plan_grid(grid, storage, options, console(), line)
+        return
+    if line:
+        print_marked("note:", "bold", line)
+    exit_with(run_grid(grid, storage, options, console()))

@@ -1,0 +1,180 @@
+"""The entry point of the command line.
+
+Exit codes: 0 done, 1 a run failed or something it needs stopped answering, 2 nothing was started (bad input,
+or a cluster that is not up), 130 interrupted.
+`fedgrid --help` imports only `commands`; each command imports what it needs when it runs.
+"""
+
+import atexit
+import gc
+import logging
+import os
+import sys
+from contextlib import suppress
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from typer.exceptions import TyperException
+
+from fedgrid.engine.federation.errors import ConfigError, DataError, FedgridError
+from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
+from fedgrid.grids.cli.commands import (
+    analyses,
+    archive,
+    arena,
+    launched,
+    listings,
+    look,
+    reports,
+    run,
+    search,
+    submit,
+    tools,
+)
+from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED
+from fedgrid.grids.display.plain import print_marked
+from fedgrid.grids.ray_cluster.address_space import shortage
+from fedgrid.redaction import printable, redacted
+
+SELECTING = ("--filter", "--where")
+"""Options that select runs by an axis."""
+LONGEST = 2000
+"""Characters of a message."""
+
+app = typer.Typer(
+    epilog="Example: `fedgrid run quickstart`",
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+for group in (
+    run,
+    search,
+    arena,
+    launched,
+    look,
+    analyses,
+    reports,
+    archive,
+    submit,
+    listings,
+    tools,
+):
+    app.add_typer(group.app)
+
+
+def show_version(asked: bool) -> None:
+    """Print the version, and with what its code came, if that was asked for."""
+    if asked:
+        from importlib.metadata import version
+
+        from fedgrid.grids.mlflow_log.tags import commit
+
+        print(f"fedgrid {version('fedgrid')} (commit {commit()})")
+        raise typer.Exit
+
+
+@app.callback()
+def of_all_commands(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version, with its commit.", is_eager=True, callback=show_version
+        ),
+    ] = False,
+) -> None:
+    """Grids of clustered federated learning experiments."""
+
+
+def main() -> None:
+    """Be the process of the command line, which ends without freeing what it holds: that takes a second."""
+    prepare_output()
+    leave = _Leave()
+    # Registered first, called last: after threads, temporary folders and Ray have ended as they should.
+    atexit.register(leave)
+    try:
+        run_command()
+    except SystemExit as end:
+        leave.code = end.code
+        raise
+
+
+def prepare_output() -> None:
+    """Let a standard stream that is closed lead nowhere, and replace what standard output cannot encode."""
+    for name in ("stdout", "stderr"):
+        # Open for as long as the process is.
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+class _Leave:
+    """Ends the process with an exit code, if it has one."""
+
+    code: str | int | None = None
+
+    def __call__(self) -> None:
+        if isinstance(self.code, int):
+            with suppress(OSError, ValueError):  # Python says so when it tries once more.
+                logging.shutdown()
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(self.code)
+
+
+def run_command() -> None:
+    """Run the command of the command line; every known error is one line on standard error."""
+    gc.set_threshold(NEW_OBJECTS)
+    # Of a home folder that cannot be written: it then takes a temporary one.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    try:
+        # Typer turns an interruption into this exit code and prints nothing.
+        code = app(args=sys.argv[1:] or ["--help"], prog_name="fedgrid", standalone_mode=False) or 0
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except TyperException as error:
+        problem = error.format_message().rstrip(".").replace(": Value error, ", ": ")
+        _fail(f"{problem}; {_instead_of(error) or 'see --help'}", BAD_INPUT)
+    except (ConfigError, DataError) as error:
+        _fail(str(error), BAD_INPUT)
+    except FedgridError as error:
+        _fail(str(error), FAILED)
+    except OSError as error:
+        # The disk, rights or the network: nothing that a traceback explains.
+        place = f"{error.filename}: " if error.filename else ""
+        _fail(f"{place}{error.strerror or error}; fix it, and the same command continues", FAILED)
+    except Exception as error:
+        if short := shortage(error):
+            _fail(short, FAILED)
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        # Pydantic makes an error of its own of an interruption while it calls our code.
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        _fail("interrupted; the same command continues", INTERRUPTED)
+    sys.exit(code)
+
+
+def _instead_of(error: TyperException) -> str:
+    """Return how the key or axis that somebody took for an option is given; empty if it is neither."""
+    # Imports the registry of algorithms, which no help text needs.
+    from fedgrid.grids.presets.axis_keys import AXES, axis_keys
+
+    word = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
+    command = getattr(getattr(error, "ctx", None), "command", None)
+    taken = {option for parameter in getattr(command, "params", ()) for option in parameter.opts}
+    if "--set" in taken:
+        keys = sorted((key for key in axis_keys() if word == key.rpartition(".")[2]), key=len)
+        return f"set it with {' or '.join(f'--set {key}=VALUE' for key in keys)}" if keys else ""
+    selecting = [option for option in SELECTING if option in taken and word in AXES]
+    return "".join(f"{option} {word}=VALUE selects runs" for option in selecting[:1])
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    shown = printable(redacted(" ".join(message.split())))
+    if len(shown) > LONGEST:
+        shown = f"{shown[: LONGEST // 2]} ... {shown[-LONGEST // 2 :]}"
+    print_marked("fedgrid:", "bold red", shown)
+    sys.exit(code)

@@ -1,0 +1,112 @@
+"""Class counts of each client as a csv file in the OCFL authors' format (a dataset blueprint).
+
+A header, one row for the server's test set, then two rows per client:
+
+    client_id,partition,total_samples,0,1,2
+    orchestrator,central_test_set,30,10,10,10
+    0,train_set,7,4,3,0
+    0,test_set,3,1,2,0
+
+Shapes: K clients, L classes.
+"""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.data.images import ClassLabels
+from fedgrid.engine.federation.errors import DataError
+from fedgrid.redaction import in_csv
+
+COLUMNS = ["client_id", "partition", "total_samples"]
+SERVER = ("orchestrator", "central_test_set")
+PARTITIONS = ("train_set", "test_set")
+
+
+@dataclass(frozen=True, eq=False)
+class Blueprint:
+    """Number of images of each class that each client and the server hold."""
+
+    train_KL: NDArray[np.int64]
+    """Training images, shape (K, L)."""
+    test_KL: NDArray[np.int64]
+    """Test images, shape (K, L)."""
+    server_L: NDArray[np.int64]
+    """Images of the server's test set, shape (L,)."""
+    classes: tuple[str, ...]
+    """L column titles: class numbers, or the names of the classes."""
+
+    def to_csv(self) -> str:
+        """Return the text of the file; `read_blueprint` returns the same counts and titles."""
+        text = StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([*COLUMNS, *map(in_csv, self.classes)])
+        writer.writerow([*SERVER, self.server_L.sum(), *self.server_L])
+        for client, parts in enumerate(zip(self.train_KL, self.test_KL, strict=True)):
+            for partition, counts_L in zip(PARTITIONS, parts, strict=True):
+                writer.writerow([client, partition, counts_L.sum(), *counts_L])
+        return text.getvalue()
+
+    def write(self, path: Path) -> None:
+        """Write the csv file.
+
+        Raises:
+            DataError: the file cannot be written.
+        """
+        try:
+            path.write_text(self.to_csv(), encoding="utf-8", newline="")
+        except OSError as error:
+            raise DataError(f"{path} cannot be written: {error.strerror}; name another file") from error
+
+
+def of(
+    held_K: Sequence[tuple[ClassLabels, ClassLabels]], server_labels: ClassLabels, classes: Sequence[str]
+) -> Blueprint:
+    """Count the classes that each client has for training and for tests, and those of the server."""
+
+    def counts_L(labels: ClassLabels) -> NDArray[np.int64]:
+        return np.bincount(labels, minlength=len(classes))
+
+    return Blueprint(
+        train_KL=np.stack([counts_L(train) for train, _ in held_K]),
+        test_KL=np.stack([counts_L(test) for _, test in held_K]),
+        server_L=counts_L(server_labels),
+        classes=tuple(classes),
+    )
+
+
+def read_blueprint(path: Path) -> Blueprint:
+    """Read a blueprint.
+
+    Raises:
+        DataError: the file is missing or not a blueprint.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *rows = csv.reader(file)
+        counts = {(row[0], row[1]): np.array(row[2:], np.int64) for row in rows}
+        num_clients = (len(rows) - 1) // len(PARTITIONS)
+        keys = [SERVER, *((str(client), part) for client in range(num_clients) for part in PARTITIONS)]
+        counts_RL = np.stack([counts[key] for key in keys])
+    except (OSError, ValueError, OverflowError, IndexError, KeyError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read as a blueprint csv file: {error}") from error
+    classes = tuple(header[len(COLUMNS) :])
+    totals_R, counts_RL = counts_RL[:, 0], counts_RL[:, 1:]
+    if (
+        header[: len(COLUMNS)] != COLUMNS
+        or len(rows) != len(keys)
+        or counts_RL.shape[1] != len(set(classes))
+        or (counts_RL < 0).any()
+        or (counts_RL.sum(axis=1) != totals_R).any()
+    ):
+        raise DataError(
+            f"{path} is not a blueprint: expected the columns {','.join(COLUMNS)} and one for each class, a "
+            f"row of the {SERVER[0]}, and {' and '.join(PARTITIONS)} rows of each client from 0 up; counts "
+            "must add up"
+        )
+    return Blueprint(counts_RL[1::2], counts_RL[2::2], counts_RL[0], classes)

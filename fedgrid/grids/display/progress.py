@@ -1,0 +1,257 @@
+"""Progress of a grid as it runs: a live table on a terminal, lines in a log, JSON for programs."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.spinner import Spinner
+from rich.table import Column
+from rich.text import Text
+
+from fedgrid.algorithms import registry
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.tables import ROOMY, duration, result_row
+from fedgrid.grids.results.axes import name_of
+from fedgrid.grids.results.outcome import Outcome
+from fedgrid.grids.results.tally import Tally
+from fedgrid.redaction import printable
+
+NUMBERS_WIDTH = 64
+"""Columns of a narrow bar and the numbers beside it, right of a run's name."""
+
+STOPPING = "stopping after the rounds under way; Ctrl-C again stops at once"
+
+
+class View:
+    """Shows the user what happens in a launch, within a `with`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        """Do nothing: there is no live view to end."""
+
+    def tally(self, tally: Tally) -> None:
+        """Do nothing: every event has been shown."""
+
+
+class Bars(View):
+    """A line for the whole grid and a bar for each run under way; finished runs are listed above."""
+
+    def __init__(self, console: Console, runs: Sequence[RunConfig], varied: Sequence[str] = ()) -> None:
+        self._progress = Progress(
+            TextColumn(
+                "{task.description}",
+                markup=False,
+                table_column=Column(
+                    no_wrap=True, overflow="ellipsis", max_width=max(8, console.width - NUMBERS_WIDTH)
+                ),
+            ),
+            BarColumn(bar_width=20 if console.width >= ROOMY else 10),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[scores]}", markup=False),
+            console=console,
+        )
+        self._headline = Spinner("dots")
+        self._live = Live(
+            Group(self._progress, self._headline), console=console, refresh_per_second=4, transient=True
+        )
+        self._name = _namer(runs, varied)
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self._live.stop()
+
+    def prepare(self, config: RunConfig, encoder: str) -> None:
+        """Add a bar that says that the run's encoder comes first."""
+        self.start(config, 0)
+        self._progress.update(self._tasks[config.run_id], scores=f"encoder first: {encoder}")
+
+    def start(self, config: RunConfig, rounds_done: int) -> None:
+        """Add the run's bar."""
+        if (preparing := self._tasks.pop(config.run_id, None)) is not None:
+            self._progress.remove_task(preparing)
+        self._tasks[config.run_id] = self._progress.add_task(
+            self._name(config), total=config.training.rounds, completed=rounds_done, scores=""
+        )
+
+    def round(self, config: RunConfig, number: int, scores: Mapping[str, Any]) -> None:
+        """Advance the run's bar."""
+        self._progress.update(self._tasks[config.run_id], completed=number, scores=_scores(scores))
+
+    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
+        """Remove the run's bar until it starts again."""
+        self._end(config, "retry  ", "yellow", f" {self._name(config)}: {cause}")
+
+    def finish(self, outcome: Outcome) -> None:
+        """List the run above, as finished or failed."""
+        name = self._name(outcome.config)
+        if outcome.error:
+            self._end(outcome.config, "failed ", "red", f" {name}: {outcome.error}")
+        else:
+            self._end(outcome.config, "done   ", "green", f" {name}  {_final(outcome)}")
+
+    def stop(self, config: RunConfig) -> None:
+        """List the run above, as stopped."""
+        self._end(config, "stopped", "yellow", f" {self._name(config)}")
+
+    def stopping(self) -> None:
+        """Announce that the grid stops after the rounds under way."""
+        self._live.console.print(Text(STOPPING, "yellow"))
+
+    def tally(self, tally: Tally) -> None:
+        """Update the line for the whole grid."""
+        self._headline.update(text=Text(headline(tally)))
+
+    def _end(self, config: RunConfig, mark: str, style: str, text: str) -> None:
+        task = self._tasks.pop(config.run_id, None)
+        if task is not None:
+            self._progress.remove_task(task)
+        self._live.console.print(Text.assemble((mark, style), printable(text)))
+
+
+class Lines(View):
+    """A line for each round, for logs; without `by_round` only for the start and the end of each run."""
+
+    def __init__(self, console: Console, varied: Sequence[str] = (), *, by_round: bool = True) -> None:
+        self._console = console
+        self._varied = varied
+        self._by_round = by_round
+
+    def prepare(self, config: RunConfig, encoder: str) -> None:
+        """Print that the run's encoder comes first."""
+        self._say(config, f": trains its encoder first, unless the storage has it ({encoder})")
+
+    def start(self, config: RunConfig, rounds_done: int) -> None:
+        """Print that a run starts, or after which round it resumes."""
+        self._say(config, ": " + (f"continues after round {rounds_done}" if rounds_done else "starts"))
+
+    def round(self, config: RunConfig, number: int, scores: Mapping[str, Any]) -> None:
+        """Print the round."""
+        if self._by_round:
+            self._say(config, f" round {number}/{config.training.rounds} {_scores(scores)}")
+
+    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
+        """Print why the run is retried."""
+        self._say(config, f": failed ({cause}), is retried")
+
+    def finish(self, outcome: Outcome) -> None:
+        """Print how the run ended."""
+        self._say(outcome.config, f": {outcome.error or f'finished {_final(outcome)}'}")
+
+    def stop(self, config: RunConfig) -> None:
+        """Print that the run has stopped."""
+        self._say(config, ": stopped")
+
+    def stopping(self) -> None:
+        """Print that the grid stops after the rounds under way."""
+        print_plain(self._console, STOPPING)
+
+    def _say(self, config: RunConfig, text: str) -> None:
+        print_plain(self._console, name_of(config, self._varied) + text)
+
+
+class JsonLines(View):
+    """A JSON object on each line, for programs. Writes to what is standard output when it is created."""
+
+    def __init__(self, axes: Sequence[str] = ()) -> None:
+        """Write to standard output; `axes` are the grid's further axes, which a `result` event has too."""
+        self._output = sys.stdout
+        self._axes = axes
+
+    def prepare(self, config: RunConfig, encoder: str) -> None:
+        """Print an `encoder` event."""
+        self._print("encoder", config, trained_on=encoder)
+
+    def start(self, config: RunConfig, rounds_done: int) -> None:
+        """Print a `start` event."""
+        self._print("start", config, rounds_done=rounds_done)
+
+    def round(self, config: RunConfig, number: int, scores: Mapping[str, Any]) -> None:
+        """Print a `round` event with all of the round's scores."""
+        self._print("round", config, round=number, **scores)
+
+    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
+        """Print a `retry` event."""
+        self._print("retry", config, cause=cause, attempt=attempt)
+
+    def finish(self, outcome: Outcome) -> None:
+        """Print a `result` event with the row of the results table."""
+        self._write({"event": "result", **result_row(outcome, self._axes)})
+
+    def stop(self, config: RunConfig) -> None:
+        """Print a `stop` event."""
+        self._print("stop", config)
+
+    def stopping(self) -> None:
+        """Print a `stopping` event."""
+        self._write({"event": "stopping"})
+
+    def search(self, found: Mapping[str, object]) -> None:
+        """Print a `search` event with the result of a search."""
+        self._write({"event": "search", **found})
+
+    def event(self, name: str, **details: object) -> None:
+        """Print an event that is of no run."""
+        self._write({"event": name, **details})
+
+    def _print(self, event: str, config: RunConfig, **details: object) -> None:
+        self._write({"event": event, "run": config.name, "run_id": config.run_id, **details})
+
+    def _write(self, event: Mapping[str, object]) -> None:
+        print(json.dumps(event), file=self._output, flush=True)
+
+
+def headline(tally: Tally) -> str:
+    """Return the progress of a grid in one line."""
+    counts = f"{tally.done} of {tally.total} runs done, {len(tally.running)} running, {tally.waiting} waiting"
+    if tally.failed:
+        counts += f", {tally.failed} failed"
+    if not tally.seconds:
+        return f"{counts}; the first actors are starting"
+    left = tally.seconds_left
+    pace = f"{counts}; {tally.rounds_per_second:.1f} rounds/s"
+    return pace if left is None else f"{pace}, {duration(left)} left"
+
+
+def work_done(tally: Tally) -> str:
+    """Return the work of a launch, as in `105 rounds, 41 of them computed, in 12 s`."""
+    computed = (
+        f", {tally.rounds_computed:.0f} of them computed," if tally.rounds_computed < tally.rounds else ""
+    )
+    return f"{tally.rounds} rounds{computed} in {duration(tally.seconds)}"
+
+
+def _namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[RunConfig], str]:
+    """Return a function that names a run by its algorithm and by what differs among `runs`."""
+    seeds, scenarios = {run.seed for run in runs}, {run.scenario for run in runs}
+
+    def name(run: RunConfig) -> str:
+        return (
+            registry.title(run.algorithm["name"])
+            + (f" s{run.seed}" if len(seeds) > 1 else "")
+            + (f" {run.scenario}" if len(scenarios) > 1 else "")
+            + name_of(run, varied).removeprefix(run.name)
+        )
+
+    return name
+
+
+def _scores(numbers: Mapping[str, Any]) -> str:
+    temperature, accuracy = numbers.get("temperature"), numbers["personalised_accuracy"]
+    parts = [f"temp. {temperature:.3f}"] if temperature is not None else []
+    parts += [f"clusters {numbers['clusters']}", f"ARI {numbers['ari']:.2f}"]
+    return "  ".join(parts + ([f"acc. {accuracy:.3f}"] if accuracy is not None else []))
+
+
+def _final(outcome: Outcome) -> str:
+    return f"{_scores(result_row(outcome))}  {duration(outcome.times.seconds)}"

@@ -1,0 +1,218 @@
+"""`fedgrid status` and `fedgrid stop`, for a grid that any process on any machine may be running."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from io import StringIO
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.leases.driver import driver_of
+from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.storage.format import next_step
+from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.display.plain import PlainConsole, print_plain
+from fedgrid.grids.display.tables import choice_table, duration
+from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
+from fedgrid.grids.results.axes import name_of, naming_keys
+from fedgrid.grids.results.grid_folder import GridFolder, list_grids
+from fedgrid.grids.results.outcome import state_of, trusting_times
+
+COUNTS = ("total", "done", "running", "waiting", "failed")
+WATCH_SECONDS = 2.0
+"""From one look to the next."""
+STOPPED = "stopped_early"
+"""How many runs a search has stopped early; they wait for nothing."""
+
+
+def show_status(name: str, storage: Storage, as_json: bool, console: Console) -> None:
+    """Show the progress of a grid.
+
+    Raises:
+        ConfigError: if no grid of that name was launched in this storage.
+    """
+    found = status(name, storage)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        _print(found, storage, console)
+
+
+def watch_status(name: str | None, storage: Storage, as_json: bool, console: Console) -> None:
+    """Show the progress of a grid anew, in place, as long as a driver runs it; at the end as `show_status`.
+
+    Raises:
+        ConfigError: no grid is named, none of that name was launched, or the output is no terminal.
+    """
+    if name is None or as_json or not console.is_interactive:
+        raise ConfigError(
+            "--watch shows one grid on a terminal: name the grid, leave out --json; without a terminal use "
+            "status --json"
+        )
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+        while (found := status(name, storage))["driver"] is not None:
+            page = StringIO()
+            _print(found, storage, PlainConsole(file=page, force_terminal=True, width=console.width))
+            live.update(Text.from_ansi(page.getvalue()), refresh=True)
+            time.sleep(WATCH_SECONDS)
+    _print(found, storage, console)
+
+
+def _print(found: Mapping[str, Any], storage: Storage, console: Console) -> None:
+    name = found["grid"]
+    say = partial(print_plain, console)
+    say(f"{name}: {_driver(found)}")
+    say(f"{found['total']} runs: {counts_of(found)}{_pace(found)}")
+    if found["runs"]:
+        rows = [(run["run"], f"{run['round']}/{run['rounds']}") for run in found["runs"]]
+        console.print(choice_table(("run", "round"), rows))
+    for why in found["damaged"].values():
+        say(next_step(why, "the next launch sets it aside, and runs its run again"))
+    if found[SUPERSEDED]:
+        say(superseded_line(name, found[SUPERSEDED], storage))
+    if found["failures"]:
+        console.print(_failures(found["failures"]))
+        say(f"`{command(storage, 'retry', name)}` runs them again from their last rounds.")
+
+
+def counts_of(found: Mapping[str, Any]) -> str:
+    """Return `64 done, 0 running, 0 waiting, 0 failed`; only a search has runs that are stopped early."""
+    counts = [f"{found[kind]} {kind}" for kind in COUNTS[1:]]
+    return ", ".join([*counts, f"{found[STOPPED]} stopped early"] if found[STOPPED] else counts)
+
+
+def show_all(storage: Storage, as_json: bool, console: Console) -> None:
+    """Show the progress of every grid of a storage.
+
+    Raises:
+        RunError: if the storage cannot be read.
+    """
+    storage.pull_marks()
+    found = [_brief(name, storage) for name in list_grids(storage)]
+    if as_json:
+        print(json.dumps(found))
+        return
+    if not found:
+        print_plain(
+            console, f"No grid in {storage} yet; `{command(storage, 'run', 'quickstart')}` starts one."
+        )
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    kinds = [*COUNTS, STOPPED] if any(one.get(STOPPED) for one in found) else COUNTS
+    for heading in ("grid", "runs", *(kind.replace("_", " ") for kind in kinds[1:]), "state"):
+        table.add_column(
+            heading, justify="left" if heading in ("grid", "state") else "right", overflow="fold"
+        )
+    for one in found:
+        counts = (one.get(kind) for kind in kinds)
+        cells = ("–" if count is None else str(count) for count in counts)
+        table.add_row(one["grid"], *cells, one["state"])
+    console.print(table)
+    print_plain(console, f"{storage}; more of one:  {command(storage, 'show', 'GRID')}")
+
+
+def _brief(name: str, storage: Storage) -> dict[str, Any]:
+    """Return the counts and the state of a grid; one that cannot be read has only the cause."""
+    try:
+        found = status(name, storage)
+    except ConfigError as error:
+        return {"grid": name, "state": str(error)}
+    counts = {kind: found[kind] for kind in (*COUNTS, STOPPED)}
+    return {"grid": name, **counts, "driver": found["driver"], "state": _driver(found)}
+
+
+def status(name: str, storage: Storage) -> dict[str, Any]:
+    """Return the state of a grid: counts, runs under way, failures with their causes, pace."""
+    storage.pull_marks()
+    grid = GridFolder(storage, name)
+    runs, superseded = grid.divided()
+    driver = driver_of(storage, name)
+    is_running = driver is not None and driver.what == name
+    progress: Mapping[str, Any] = (grid.read_progress() or {}) if is_running else {}
+    under_way = progress.get("running", [])
+    with trusting_times(storage):
+        states = [(run, *state_of(storage, run)) for run in runs]
+    damaged = {run.run_id: why for run, _, why in states if why}
+    failures = [
+        {"run": run.name, "run_id": run.run_id, "cause": failure.cause, "attempts": failure.attempts}
+        for run, is_finished, _ in states
+        if not is_finished and (failure := RunFolder(storage, run).failure())
+    ]
+    busy = {each["run_id"] for each in (*under_way, *failures)}
+    stopped = {run.run_id for run, is_finished, _ in states if not is_finished} - busy
+    stopped &= grid.stopped_early()
+    under_way, failures = (_named(each, runs) for each in (under_way, failures))
+    done = sum(is_finished for _, is_finished, _ in states)
+    return {
+        "grid": name,
+        "driver": driver.process if driver is not None and is_running else None,
+        "stopping": is_running and grid.stop_asked(),
+        "total": len(runs),
+        "done": done,
+        "running": len(under_way),
+        "waiting": len(runs) - done - len(under_way) - len(failures) - len(stopped),
+        STOPPED: len(stopped),
+        "failed": len(failures),
+        SUPERSEDED: len(superseded),
+        "rounds_per_second": progress.get("rounds_per_second"),
+        "seconds_left": progress.get("seconds_left"),
+        "runs": under_way,
+        "failures": failures,
+        "damaged": damaged,
+    }
+
+
+def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
+    """Ask the driver of a grid to stop after the rounds under way.
+
+    Raises:
+        ConfigError: if no driver is running it.
+    """
+    grid = GridFolder(storage, name)
+    grid.runs()
+    driver = driver_of(storage, name)
+    if driver is None or driver.what != name:
+        raise ConfigError(f"{name} is not running; `{command(storage, 'status', name)}` shows its progress")
+    grid.ask_to_stop()
+    print_plain(
+        console, f"{name} on {driver.process} stops after the rounds under way; `fedgrid run` continues it"
+    )
+
+
+def _named(found: Sequence[Mapping[str, Any]], runs: Sequence[RunConfig]) -> list[dict[str, Any]]:
+    """Return what was found of some runs, with their further axes in their names."""
+    by_id = {run.run_id: run for run in runs} if found else {}
+    keys = naming_keys(runs) if found else ()
+    return [
+        {**each, "run": name_of(by_id[each["run_id"]], keys) if each["run_id"] in by_id else each["run"]}
+        for each in found
+    ]
+
+
+def _driver(found: Mapping[str, Any]) -> str:
+    if found["driver"] is None:
+        return "finished" if found["done"] + found[STOPPED] == found["total"] else "not running"
+    return f"running on {found['driver']}" + (", asked to stop" if found["stopping"] else "")
+
+
+def _pace(found: Mapping[str, Any]) -> str:
+    if not found["rounds_per_second"]:
+        return ""
+    left = found["seconds_left"]
+    return f"; {found['rounds_per_second']:.1f} rounds/s" + (f", {duration(left)} left" if left else "")
+
+
+def _failures(failures: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table("run", "attempts", "cause", title="Failed", title_justify="left", header_style="bold")
+    for failure in failures:
+        name = f"{failure['run']}, {failure['run_id']}"
+        table.add_row(name, str(failure["attempts"]), failure["cause"])
+    return table

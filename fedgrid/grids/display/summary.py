@@ -1,0 +1,160 @@
+"""The summary at the end of a launch: results, failures, speed, and where the files are."""
+
+import csv
+from collections.abc import Sequence
+from functools import partial
+from math import isinf
+from pathlib import Path
+
+from rich.console import Console
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.record_names import EPSILON
+from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
+from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.progress import JsonLines, work_done
+from fedgrid.grids.display.tables import (
+    duration,
+    failure_table,
+    result_row,
+    result_table,
+    seeds_table,
+    summary_rows,
+    summary_table,
+)
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.presets.variants import variant_of, variant_settings
+from fedgrid.grids.results.asked import superseded_line
+from fedgrid.grids.results.axes import naming_keys
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.outcome import Outcome, finished, is_finished
+from fedgrid.grids.results.tally import Tally
+from fedgrid.redaction import in_csv, redacted
+from fedgrid.tracking import records
+
+ROWS_SHOWN = 40
+"""Up to this many runs each has its own row."""
+
+LEGEND = (
+    "pers.: each cluster's model on its clients' own test images; gen.: on the\n"
+    "server's; F1 over a test set's own classes; gap: |pers. acc. - gen. acc.|; all\n"
+    "are means over clients; –: none."
+)
+EXACT = "exact: runs whose final partition is exactly the hidden groups, of those that have groups"
+
+
+def show(
+    grid: Grid,
+    storage: Storage,
+    uri: str,
+    failures: Sequence[Outcome],
+    tally: Tally | None,
+    console: Console,
+    *,
+    per_run: bool = False,
+) -> None:
+    """Show the results of a grid's finished runs, its failures, and where the files are.
+
+    With `per_run` every run has a row; else an algorithm has one, its mean over the seeds of a scenario.
+    """
+
+    say = partial(print_plain, console)
+    done = [run for run in grid.runs if is_finished(storage, run)]
+    say()
+    if done:
+        outcomes = [finished(storage.root, run) for run in done]
+        _show_scores(outcomes, console, per_run)
+        say(LEGEND)
+        if any(outcome.times.has_hits for outcome in outcomes):
+            say(_alone(outcomes))
+        if private := [each for each in outcomes if EPSILON in own_columns(each.config)]:
+            say(_epsilons(private))
+        say()
+    if failures:
+        console.print(failure_table(failures))
+        say(f"`{command(storage, 'retry', grid.name)}` runs them again from their last round.")
+        say()
+    say(_counts(grid, len(done), len(failures), tally))
+    folder = GridFolder(storage, grid.name)
+    if folder.is_there and (old := folder.superseded()):
+        say(superseded_line(grid.name, len(old), storage))
+    say(f"Written to {storage} (a folder a run: config.json, *.parquet)")
+    say(f"MLflow store: {redacted(uri)}")
+    say(f"See it:  {command(storage, 'ui', grid.name)}")
+
+
+def print_finished(runs: Sequence[RunConfig], storage: Storage, axes: Sequence[str] = ()) -> None:
+    """Print a `result` event for each of these runs, which were finished before this launch."""
+    lines = JsonLines(axes)
+    for run in runs:
+        lines.finish(finished(storage.root, run))
+
+
+def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> Path:
+    """Write `summary.csv` into `folder`: a row for each finished run of a grid, as in the results table.
+
+    It has columns for the settings in which the runs differ, and names folders as in the storage.
+    """
+    path = folder / "summary.csv"
+    keys, settings = naming_keys(runs), variant_settings(runs)
+    rows = [
+        {
+            **(row := result_row(finished(storage.root, run), keys)),
+            "variant": variant_of(run, settings) or None,
+            "folder": Path(row["folder"]).name,
+        }
+        for run in runs
+        if is_finished(storage, run)
+    ]
+    # Scores of attackers and moved clients are only in the rows of runs that have some.
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        if rows:
+            writer.writeheader()
+        writer.writerows({name: in_csv(value) for name, value in row.items()} for row in rows)
+    return path
+
+
+def _show_scores(outcomes: Sequence[Outcome], console: Console, per_run: bool) -> None:
+    configs = [outcome.config for outcome in outcomes]
+    if per_run or (len(outcomes) <= ROWS_SHOWN and len({config.seed for config in configs}) == 1):
+        console.print(result_table(outcomes, console.width))
+    elif len(outcomes) <= ROWS_SHOWN:
+        console.print(seeds_table(outcomes, console.width))
+        console.print(f"{EXACT}; each run:  --per-run", highlight=False)
+    else:
+        console.print(summary_table(summary_rows(outcomes), console.width))
+        console.print(EXACT, highlight=False)
+
+
+def _alone(outcomes: Sequence[Outcome]) -> str:
+    """Return a sentence about the time of all runs together without the round cache."""
+    seconds = sum(outcome.times.seconds for outcome in outcomes)
+    uncached = sum(outcome.times.uncached_seconds for outcome in outcomes)
+    total, without = duration(seconds), duration(uncached)
+    return f"The runs' times add up to {total}; without the round cache (uncached) to {without}."
+
+
+def _epsilons(outcomes: Sequence[Outcome]) -> str:
+    """Return a sentence about the epsilons of runs with noise, each the largest of any of its clients."""
+    tables = [records.table(outcome.folder, "rounds", columns=[EPSILON]) for outcome in outcomes]
+    found = [table[EPSILON][-1].as_py() for table in tables]
+    deltas = ", ".join(dict.fromkeys(f"{outcome.config.privacy.delta:g}" for outcome in outcomes))
+    texts = dict.fromkeys("∞" if isinf(value) else f"{value:.3g}" for value in (min(found), max(found)))
+    span = " to ".join(texts)
+    return f"epsilon of a client at the end: {span}, delta {deltas}; each run's: fedgrid report."
+
+
+def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:
+    if tally is None:
+        return f"{done} of {len(grid.runs)} runs were already finished"
+    failures = f", {failed} failed" if failed else ""
+    share = tally.share_outside_clients
+    outside = "" if share is None else f", {share:.0%} of the time outside training and tests"
+    return (
+        f"{done} of {len(grid.runs)} runs finished{failures}; {work_done(tally)}, "
+        f"{tally.rounds_per_second:.1f} rounds/s{outside}"
+    )

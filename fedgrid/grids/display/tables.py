@@ -1,0 +1,300 @@
+"""Tables on the terminal: results of a grid, class counts of a scenario, lists of choices."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from fedgrid.grids.display.blueprint import Blueprint
+from fedgrid.grids.results.axes import further_axes, setting_of, values_of
+from fedgrid.grids.results.outcome import Outcome
+from fedgrid.grids.results.titles import titles
+from fedgrid.tracking.tables.cells import spread_over_seeds
+from fedgrid.tracking.tables.table import NONE
+from fedgrid.tracking.tables.table import Table as PageTable
+
+RESULT_COLUMNS = {
+    "clustering_round": "clust\nround",
+    "clusters": "clus-\nters",
+    "ari": "ARI",
+    "ami": "AMI",
+    "homogeneity": "homo-\ngen.",
+    "completeness": "com-\nplete",
+    "personalised_accuracy": "pers.\nacc.",
+    "personalised_f1": "pers.\nF1",
+    "generalised_accuracy": "gen.\nacc.",
+    "generalised_f1": "gen.\nF1",
+    "learning_gap": "gap",
+}
+"""Score -> heading. Personalised: a cluster's model on its clients' own test sets; generalised: on the
+server's test set."""
+OWN_COLUMNS = {
+    "attackers_apart": "apart",
+    "honest_ari": "honest\nARI",
+    "honest_personalised_accuracy": "honest\npers.",
+    "moved_found": "moved,\nfound",
+    "moved": "rounds",
+}
+"""The same of scores that only runs with attackers or moved clients have (docs/faults.md)."""
+EXACTLY = "exactly_right"
+"""Score: whether the last partition is that of the hidden groups, None without several of these."""
+
+ROOMY = 100
+"""From this many columns on, the results have two spaces between their columns."""
+WITH_UNCACHED = 85
+"""From this many columns on, the results have a column for a run's time without the round cache."""
+
+SUMMARY_COLUMNS = {
+    name: heading for name, heading in RESULT_COLUMNS.items() if name not in ("clustering_round", "clusters")
+}
+"""Scores of which a summary shows the mean."""
+
+
+def duration(seconds: float) -> str:
+    """Format seconds for people: 3.2 s, 4 min 10 s, 2 h 5 min, 3 d 4 h."""
+    if seconds < 100:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def roughly(hours: float) -> str:
+    """Format an estimate for people, in minutes at least: 1 min, 2.5 h, 14 h."""
+    if hours < 1:
+        return f"{max(1, round(60 * hours))} min"
+    return f"{hours:.1f} h" if hours < 10 else f"{hours:,.0f} h"
+
+
+def titled_table(title: str, width: int) -> Table:
+    """Return an empty table under its title, its columns close together on a narrow terminal."""
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        padding=(0, 1 if width >= ROOMY else 0, 0, 0),
+    )
+
+
+def result_row(outcome: Outcome, axes: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the columns of the results table for one run, by name; `axes` are the grid's further axes."""
+    scores = outcome.scores or {}
+    return {
+        "run": outcome.config.name,
+        "run_id": outcome.config.run_id,
+        "scenario": outcome.config.scenario,
+        "algorithm": outcome.config.algorithm["name"],
+        "seed": outcome.config.seed,
+        **values_of(outcome.config, axes),
+        **{name: scores.get(name) for name in RESULT_COLUMNS},
+        **{name: scores[name] for name in OWN_COLUMNS if name in scores},
+        "seconds": round(outcome.times.seconds, 1),
+        "uncached_seconds": round(outcome.times.uncached_seconds, 1),
+        "error": outcome.error,
+        "folder": str(outcome.folder),
+    }
+
+
+def result_table(outcomes: Sequence[Outcome], width: int) -> Group:
+    """Return the results of a grid: a table for each scenario and seed, a row for each run, 80 columns wide.
+
+    With a few more columns, and if any round was a cache hit, a row also has the time without the cache.
+    """
+    uncached = width >= WITH_UNCACHED and any(outcome.times.has_hits for outcome in outcomes)
+    sections: dict[str, list[tuple[str, Outcome]]] = {}
+    configs = [outcome.config for outcome in outcomes]
+    axes = further_axes(configs)
+    for title, outcome in zip(titles(configs, axes), outcomes, strict=True):
+        place = f"{outcome.config.scenario}{setting_of(outcome.config, axes)}, seed {outcome.config.seed}"
+        sections.setdefault(place, []).append((title, outcome))
+    return Group(*(_section_table(name, rows, width, uncached=uncached) for name, rows in sections.items()))
+
+
+def _section_table(
+    name: str, outcomes: Sequence[tuple[str, Outcome]], width: int, *, uncached: bool
+) -> Table:
+    table = titled_table(f"Final round, {name}", width)
+    table.add_column("algo-\nrithm")
+    there = {score for _, outcome in outcomes for score in outcome.scores or {}}
+    columns = {**RESULT_COLUMNS, **{key: name for key, name in OWN_COLUMNS.items() if key in there}}
+    for heading in [*columns.values(), "sec.", *(["un-\ncached"] if uncached else [])]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for title, outcome in outcomes:
+        row = result_row(outcome)
+        times = [outcome.times.seconds, *([outcome.times.uncached_seconds] if uncached else [])]
+        table.add_row(
+            title,
+            *(cell(row.get(name)) for name in columns),
+            *(f"{value:.{1 if value < 100 else 0}f}" for value in times),
+        )
+    return table
+
+
+def summary_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Return a row for each data set, setting and algorithm: number of runs, of exact ones, mean scores.
+
+    Only runs `with_groups` can be exact: their data have several hidden groups. A mean is over the runs that
+    have the score; None if no run has it. `spread` has the standard deviations of these means over seeds, as
+    `spread_over_seeds`.
+    """
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    configs = [outcome.config for outcome in outcomes]
+    axes = further_axes(configs)
+    for title, outcome in zip(titles(configs, axes), outcomes, strict=True):
+        scores = {name: (outcome.scores or {}).get(name) for name in (EXACTLY, *SUMMARY_COLUMNS)}
+        setting = setting_of(outcome.config, axes)
+        group = groups.setdefault((outcome.config.dataset, setting, title), [])
+        group.append({**scores, "at": (outcome.config.scenario, outcome.config.seed)})
+    return [
+        {
+            "dataset": dataset,
+            "setting": setting.removeprefix(", "),
+            "algorithm": algorithm,
+            "runs": len(rows),
+            "seeds": len({row["at"][1] for row in rows}),
+            "exact": sum(row[EXACTLY] is True for row in rows),
+            "with_groups": sum(row[EXACTLY] is not None for row in rows),
+            **{name: _mean([row[name] for row in rows]) for name in SUMMARY_COLUMNS},
+            "spread": {
+                name: spread_over_seeds(
+                    {row["at"]: row[name] for row in rows if row[name] is not None}, len(rows)
+                )
+                for name in SUMMARY_COLUMNS
+            },
+        }
+        for (dataset, setting, algorithm), rows in groups.items()
+    ]
+
+
+def seeds_table(outcomes: Sequence[Outcome], width: int) -> Group:
+    """Return a table for each scenario, with the mean over its seeds for each algorithm."""
+    axes = further_axes([outcome.config for outcome in outcomes])
+    sections: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        name = f"{outcome.config.scenario}{setting_of(outcome.config, axes)}"
+        sections.setdefault(name, []).append(outcome)
+    return Group(*(_of_scenario(name, summary_rows(found), width) for name, found in sections.items()))
+
+
+def _of_scenario(name: str, rows: Sequence[Mapping[str, Any]], width: int) -> Table:
+    seeds = max(row["seeds"] for row in rows)
+    spread = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
+    return _rows_table(f"Final round, {name}{spread}", rows, width, datasets=False)
+
+
+def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Group:
+    """Return the rows of `summary_rows` for the terminal: a table for each setting, whose axes it shows."""
+    seeds = max(row["seeds"] for row in rows)
+    spread = f"{seeds} seeds, ± standard deviation over seeds" if seeds > 1 else "seeds"
+    tables: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        where = f"Final round{', ' if row['setting'] else ''}{row['setting']}"
+        tables.setdefault(f"{where}, mean over scenarios and {spread}", []).append(row)
+    return Group(*(_rows_table(title, found, width, datasets=True) for title, found in tables.items()))
+
+
+def _rows_table(title: str, rows: Sequence[Mapping[str, Any]], width: int, *, datasets: bool) -> Table:
+    table = titled_table(title, width)
+    if datasets:
+        table.add_column("data set")
+    table.add_column("algo-\nrithm")
+    for heading in ["exact", *SUMMARY_COLUMNS.values()]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for before, row in zip([None, *rows], rows, strict=False):
+        if before is not None and before["dataset"] != row["dataset"]:
+            table.add_section()
+        exact = f"{row['exact']}/{row['with_groups']}" if row["with_groups"] else NONE
+        table.add_row(
+            *([row["dataset"]] if datasets else []),
+            row["algorithm"],
+            exact,
+            *(cell(row[name]) + _spread(row["spread"][name]) for name in SUMMARY_COLUMNS),
+        )
+    return table
+
+
+def failure_table(outcomes: Sequence[Outcome]) -> Table:
+    """Return the runs that failed and why."""
+    table = Table(title="Failed", title_justify="left", title_style="bold red", header_style="bold")
+    table.add_column("run", overflow="fold")
+    table.add_column("cause", overflow="fold")
+    for outcome in outcomes:
+        if outcome.error:
+            table.add_row(outcome.folder.name, outcome.error)
+    return table
+
+
+def class_count_table(blueprint: Blueprint, clusters: Sequence[int]) -> Table:
+    """Return the number of images per class in every client's training and test set, by hidden group."""
+    table = Table(header_style="bold")
+    for heading in ("client", "group", "set", "images"):
+        table.add_column(heading, justify="left" if heading == "set" else "right", no_wrap=True)
+    for name in blueprint.classes:
+        table.add_column(name, justify="right", overflow="fold")
+    by_group = sorted(range(len(clusters)), key=lambda client: clusters[client])
+    for before, client in zip([None, *by_group], by_group, strict=False):
+        if before is not None and clusters[client] != clusters[before]:
+            table.add_section()
+        table.add_row(str(client), str(clusters[client]), "train", *_counts(blueprint.train_KL[client]))
+        table.add_row("", "", "test", *_counts(blueprint.test_KL[client]))
+    table.add_section()
+    table.add_row("server", "", "test", *_counts(blueprint.server_L))
+    return table
+
+
+def page_table(table: PageTable, width: int) -> Table:
+    """Return a table of a report for the terminal."""
+    shown = titled_table(table.title, width)
+    seeds = max((cell.seeds for row in table.rows for cell in row.cells), default=0)
+    if any(cell.spread is not None for row in table.rows for cell in row.cells):
+        shown.caption = Text(f"{seeds} seeds: mean ± standard deviation (n - 1)")
+    shown.add_column(table.corner, overflow="fold")
+    for column in table.columns:
+        shown.add_column(f"{column.group} {column.name}".strip(), justify="right")
+    for before, row in zip([None, *table.rows], table.rows, strict=False):
+        if before is not None and before.section != row.section:
+            shown.add_section()
+        cells = [Text(cell.text, "bold" if cell.bold else "") for cell in row.cells]
+        shown.add_row(f"{row.section} {row.name}".strip(), *cells)
+    return shown
+
+
+def choice_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a list of choices, one line each."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for index, heading in enumerate(headings):
+        table.add_column(heading, no_wrap=index == 0)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _spread(value: float | None) -> str:
+    """Return a standard deviation, no wider than the mean it is written below; empty if there is none."""
+    return "" if value is None else f"\n±{value:.3f}".replace("±0.", "±.")
+
+
+def _counts(counts_L: NDArray[np.int64]) -> list[str]:
+    return [str(counts_L.sum()), *(str(count) if count else "·" for count in counts_L)]
+
+
+def cell(value: object) -> str:
+    """Return a score, or a count, as it stands in a table."""
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

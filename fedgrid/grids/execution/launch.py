@@ -1,0 +1,227 @@
+"""One launch of a grid: takes the lease, starts Ray and MLflow, runs what is not finished, and shuts down."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
+from dataclasses import dataclass, replace
+from functools import partial
+from shutil import rmtree
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.leases.storage_id import claim
+from fedgrid.engine.runtime.round_cache import speed
+from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.storage.atomic import delete_abandoned
+from fedgrid.grids.display.plain import warn
+from fedgrid.grids.display.progress import Bars, JsonLines, Lines
+from fedgrid.grids.display.summary import write_summary
+from fedgrid.grids.execution.executors import Executor, InProcess, OnRay
+from fedgrid.grids.execution.interrupt import graceful
+from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
+from fedgrid.grids.execution.watch import Watch
+from fedgrid.grids.mlflow_log.mark import push_marks
+from fedgrid.grids.mlflow_log.records_at_uri import records_at_uri
+from fedgrid.grids.planning.claims import of_launch
+from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
+from fedgrid.grids.results.outcome import is_finished, unfinished
+from fedgrid.grids.results.tally import Tally
+from fedgrid.grids.round_cache.retention import Retention
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.grids.display.steps import Steps
+    from fedgrid.grids.mlflow_log.run_log import RunLog
+    from fedgrid.grids.presets.grid import Grid
+
+LOOK_AT_URI = 30.0
+"""Seconds between looks at the records of a run that is under way, if these are at a URI."""
+
+
+def launch(
+    grid: Grid,
+    todo: Sequence[RunConfig],
+    unlogged: Sequence[RunConfig],
+    storage: Storage,
+    options: LaunchOptions,
+    log: RunLog,
+    console: Console,
+    then: Iterable[Grid] = (),
+) -> LaunchResult:
+    """Run `todo`, which has been checked, and log to MLflow the finished runs that it lacks.
+
+    Args:
+        then: the grids that this one grows to. Each has more runs than the one before, or lets more of its
+            runs go on. The next one is asked for once the runs of the last one have finished or failed.
+
+    Raises:
+        ConfigError: if a run can never fit on the cluster; nothing is started or written then.
+        RunError: if the grid as a whole cannot go on.
+    """
+    executor: Executor = InProcess(options) if options.in_process or not todo else OnRay(todo, options)
+    cached = options.cache is not None
+    claims = of_launch(grid.runs, todo, cached=cached, fresh=options.fresh)
+    # Before standard output is redirected.
+    view = _view(grid, options, console)
+    with ExitStack() as stack:
+        # Ray prints messages of its own, until it has shut down.
+        stack.enter_context(redirect_stdout(sys.stderr) if options.as_json else nullcontext())
+        lease = stack.enter_context(Lease(storage, grid.name, claims, warn))
+        stack.enter_context(log.own_process())
+        steps = stack.enter_context(options.steps(console, as_lines=True))
+        stack.enter_context(executor.started(steps))
+        executor.place(todo)
+        _begin(grid, storage, lease)
+        cache = _measured(options.cache, storage) if todo else options.cache
+        _follow(log, grid, storage, executor)
+        if options.fresh:
+            _forget(grid, todo, storage, lease, log, cached=cached)
+        stack.enter_context(log)
+        lease.confirm()
+        storage = storage.patient(warn)
+        for run in unlogged:
+            log.finish(run, "FINISHED")
+        stack.enter_context(_between(view, steps))
+        folder = GridFolder(storage, grid.name)
+        retention = Retention(folder, storage, warn, grows=then != ()) if cached else None
+        watch = Watch(
+            folder=folder,
+            storage=storage,
+            tally=_tally(grid, todo, storage),
+            log=log,
+            view=view,
+            lease=lease,
+            retention=retention,
+            check_cluster=executor.check,
+        )
+        with graceful(watch.ask_to_stop):
+            _Runs(storage, folder, executor, watch, retention, cache).do(grid, todo, then)
+        watch.write_progress()
+        log.summary(_written(folder, storage), watch.tally.done, len(watch.failures), stopped=watch.stopping)
+    push_marks(grid.runs, storage)
+    return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Does the runs of a grid, and of those that it grows to."""
+
+    storage: Storage
+    folder: GridFolder
+    executor: Executor
+    watch: Watch
+    retention: Retention | None
+    cache: CacheOptions | None
+
+    def do(self, grid: Grid, todo: Sequence[RunConfig], then: Iterable[Grid]) -> None:
+        if self.retention is not None:
+            self.retention.begin()
+        self.executor.run(grid, todo, self.storage, self.watch, self.cache)
+        growth = iter(then)
+        while not self.watch.all_stopped and (grown := next(growth, None)) is not None:
+            self._grow(grid, grown)
+            grid = grown
+        if self.retention is not None and not self.watch.stopping:
+            self.retention.conclude(grid.until)
+
+    def _grow(self, grid: Grid, grown: Grid) -> None:
+        failed = {failure.config.run_id for failure in self.watch.failures}
+        left = unfinished(grown.runs, self.storage, grown.until)
+        todo = [run for run in left if run.run_id not in failed]
+        self.watch.lease.extend(of_launch(grown.runs, todo, cached=self.retention is not None))
+        self.folder.keep(grown.runs, grown.text, grown.source, grown.asks)
+        _count_new(grid, grown, self.storage, self.watch.tally)
+        if todo:
+            self.executor.place(todo)
+            self.executor.run(grown, todo, self.storage, self.watch, self.cache)
+
+
+def _begin(grid: Grid, storage: Storage, lease: Lease) -> None:
+    """Write the grid's folder, and clean up what killed drivers left."""
+    folder = GridFolder(storage, grid.name)
+    folder.keep(grid.runs, grid.text, grid.source, grid.asks, grid.stacking)
+    folder.withdraw_stop()
+    sweep(storage, grid.name, lease)
+    claim(storage)
+
+
+def _follow(log: RunLog, grid: Grid, storage: Storage, executor: Executor) -> None:
+    """Tell the log what it is of, and where the records of its runs are written."""
+    log.text = grid.text
+    if storage.uri and isinstance(executor, OnRay):
+        log.follow(partial(records_at_uri, storage), every=LOOK_AT_URI)
+
+
+def _measured(cache: CacheOptions | None, storage: Storage) -> CacheOptions | None:
+    return cache and replace(cache, speed=speed.measure(storage, FOLDER))
+
+
+def sweep(storage: Storage, grid: str, lease: Lease) -> None:
+    """Delete the files that killed writers left half written: below the grid, and everywhere if it is alone.
+
+    A writer of another driver may hang, and go on later.
+    """
+    delete_abandoned(storage.root, *([f"{GRIDS}/{grid}"] if lease.others() else [FOLDER, GRIDS]))
+
+
+def _tally(grid: Grid, todo: Sequence[RunConfig], storage: Storage) -> Tally:
+    rounds_done = {run.run_id: RunFolder(storage, run).rounds_done for run in todo}
+    finished = sum(is_finished(storage, run) for run in grid.runs)
+    return Tally(todo, rounds_done, finished)
+
+
+def _count_new(grid: Grid, grown: Grid, storage: Storage, tally: Tally) -> None:
+    """Count the runs that `grown` has and `grid` does not."""
+    known = {run.run_id for run in grid.runs}
+    new = [run for run in grown.runs if run.run_id not in known]
+    todo = unfinished(new, storage)
+    rounds_done = {run.run_id: RunFolder(storage, run).rounds_done for run in todo}
+    tally.add(todo, rounds_done, len(new) - len(todo))
+
+
+def _forget(
+    grid: Grid,
+    todo: Sequence[RunConfig],
+    storage: Storage,
+    lease: Lease,
+    log: RunLog,
+    *,
+    cached: bool,
+) -> None:
+    """Delete what is to be done again, on disk and in MLflow, and all cached rounds that it could use."""
+    log.forget(todo)
+    shared_prefixes = {f"{FOLDER}/{run.shared_prefix}" for run in todo} if cached else set()
+    for name in (*(folder_of(storage.root, run).name for run in todo), *sorted(shared_prefixes)):
+        storage.remove(name)
+        rmtree(storage.root / name, ignore_errors=True)
+    lease.extend(of_launch(grid.runs, todo, cached=cached))
+
+
+def _written(folder: GridFolder, storage: Storage) -> list[Path]:
+    return [write_summary(folder.runs(), storage, folder.path)]
+
+
+@contextmanager
+def _between(view: Bars | Lines | JsonLines, steps: Steps) -> Iterator[None]:
+    """Show the runs in place of the steps, within the block."""
+    steps.say("Starting the first run")
+    steps.pause()
+    with view:
+        yield
+    steps.say("Logging the rest to MLflow")
+
+
+def _view(grid: Grid, options: LaunchOptions, console: Console) -> Bars | Lines | JsonLines:
+    if options.as_json:
+        return JsonLines(grid.varied)
+    if console.is_terminal:
+        return Bars(console, grid.runs, grid.varied)
+    return Lines(console, grid.varied, by_round=options.by_round)

@@ -1,0 +1,61 @@
+"""Options and result of a launch. No option changes a number that a run computes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.clients.placement import Request
+from fedgrid.engine.runtime.round_cache.files import CacheOptions
+from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.results.outcome import Outcome
+from fedgrid.grids.results.tally import Tally
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """How a grid is run."""
+
+    data_dir: Path
+    request: Request = Request()
+    retries: int = 2
+    """How often a failed run is retried."""
+    in_process: bool = False
+    """Whether the runs go one after another in this process, without Ray."""
+    fresh: bool = False
+    """Whether the runs, and their cached rounds, are deleted first."""
+    as_json: bool = False
+    """Whether events are printed as JSON instead of text."""
+    by_round: bool = True
+    """Whether each round has a line, if the console is no terminal."""
+    accept_changes: bool = False
+    """Whether runs go on with other code, versions or machines than they began with; that is noted."""
+    per_run: bool = False
+    """Whether every run has its own row at the end, and not every algorithm its mean over seeds."""
+    cache: CacheOptions | None = CacheOptions()
+    """How cached rounds of other runs are used; None uses none."""
+
+    def __post_init__(self) -> None:
+        """Raise a ConfigError if options exclude one another."""
+        if self.in_process and self.request != Request():
+            raise ConfigError(
+                "--in-process has no actors: leave out either --in-process or the options about clients per "
+                "actor"
+            )
+
+    def steps(self, console: Console, *, as_lines: bool = False) -> Steps:
+        """Return what says on a terminal, and with `as_lines` in a log, what a launch is doing now."""
+        return Steps(console, as_lines=as_lines, quiet=self.as_json)
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """How a launch ended."""
+
+    failures: tuple[Outcome, ...] = ()
+    """Runs that failed after all retries."""
+    tally: Tally | None = None
+    """None if there was nothing to run."""
+    stopped: bool = False
+    """Whether it was asked to stop before all runs were finished."""

@@ -1,0 +1,121 @@
+"""Runs and grids for notebooks and scripts. A single run needs no Ray and no MLflow."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.idle_settings import check_idle
+from fedgrid.engine.runtime.data.datasets import default_data_dir
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.execution.run_events import run_to_end
+from fedgrid.grids.planning.origins import check_origins
+from fedgrid.grids.results.outcome import is_finished
+from fedgrid.grids.results.study import describe, load, result_of
+from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.scoring.study import Study
+
+
+def run(
+    config: RunConfig | Mapping[str, Any],
+    *,
+    storage: Storage | Path | str = "runs",
+    data_dir: Path | str | None = None,
+    plugins: Iterable[Path | str] = (),
+    accept_changes: bool = False,
+) -> RunResult:
+    """Run one configuration in this process and return its result.
+
+    The run is kept under `storage`, where `fedgrid run` keeps its runs too: a finished run is read and not
+    repeated, an interrupted one goes on after its last round.
+
+    Args:
+        config: keys of a run as in a preset, at least those that differ from the defaults:
+            `{"dataset": "digits", "algorithm": "ocfl-hdbscan", "training": {"rounds": 15}}`.
+        storage: a folder, or a URI such as `s3://bucket/runs`.
+        data_dir: where images are kept; None is the user's cache.
+        plugins: files with algorithms, clusterers or models of your own, in use from now on. Files of earlier
+            calls are no longer in use. A changed file is loaded again and makes another run.
+        accept_changes: whether a run that was made with other code, versions or machines is taken.
+
+    Raises:
+        ConfigError: for a key, name or value that does not exist, or changes that are not accepted; nothing
+            was started.
+        DataError: if the images are missing or damaged, or others than the run was made with.
+        RunError: if the run cannot go on; the rounds before are kept.
+    """
+    active.use(plugins)
+    images = _images(data_dir)
+    whole = config if isinstance(config, RunConfig) else complete(config, images)
+    if not isinstance(config, RunConfig):
+        check_idle(whole, config)
+    store = _store(storage)
+    store.pull_marks()
+    check_origins([whole], store, images, accept=accept_changes)
+    if not is_finished(store, whole):
+        session = Session(InProcessPool(), images, accept_changes=accept_changes)
+        for _ in run_to_end(session, whole, store, lambda: False):
+            pass
+    [found] = describe([whole], store)
+    return result_of(found)
+
+
+def run_grid(
+    grid: Mapping[str, Any] | Path | str,
+    *,
+    name: str | None = None,
+    storage: Storage | Path | str = "runs",
+    data_dir: Path | str | None = None,
+    plugins: Iterable[Path | str] = (),
+    accept_changes: bool = False,
+    in_process: bool = False,
+) -> Study:
+    """Run a grid as `fedgrid run` does, and return its results.
+
+    Finished runs are read and not repeated, interrupted ones go on after their last rounds. A run that fails
+    is in `Study.lacking`, with the cause. Progress is shown on standard error.
+
+    Args:
+        grid: the path of a YAML file, the name of a preset, or what such a file holds:
+            `{"base": "quickstart", "seeds": "0..4", "training": {"rounds": 15}}`. Files that a dict names are
+            relative to the current folder.
+        name: the grid's name, None for that of the file or preset; a dict needs one. Another dict under the
+            same name replaces the grid, as an edited file does.
+        storage: as of `run`, like `data_dir`, `plugins` and `accept_changes`.
+        in_process: whether the runs go one after another in this process, and not on Ray.
+
+    Raises:
+        ConfigError: for a key, name or value that does not exist, or changes that are not accepted; nothing
+            was started.
+        DataError: if images are missing or damaged.
+        RunError: if the grid as a whole cannot go on.
+        KeyboardInterrupt: after Ctrl-C, when the rounds under way have ended.
+    """
+    # They import MLflow, which one run does without.
+    from fedgrid.grids.display.plain import PlainConsole
+    from fedgrid.grids.execution.launch_types import LaunchOptions
+    from fedgrid.grids.execution.run import run_grid as launch_grid
+    from fedgrid.grids.presets.load import load_grid
+
+    active.use(plugins)
+    images, store = _images(data_dir), _store(storage)
+    found = load_grid(str(grid) if isinstance(grid, Path) else grid, {}, [], images, name=name)
+    options = LaunchOptions(images, in_process=in_process, by_round=False, accept_changes=accept_changes)
+    console = PlainConsole(stderr=True)
+    if launch_grid(found, store, options, console, shows_scores=False).stopped:
+        raise KeyboardInterrupt
+    study = load(found.name, store)
+    asked = {run.run_id for run in found.runs}
+    return study.only(run for run in study.runs if run.run_id in asked)
+
+
+def _images(data_dir: Path | str | None) -> Path:
+    return Path(data_dir).absolute() if data_dir is not None else default_data_dir().absolute()
+
+
+def _store(storage: Storage | Path | str) -> Storage:
+    return storage if isinstance(storage, Storage) else Storage.of(storage)

@@ -1,0 +1,94 @@
+"""`fedgrid retry` and `fedgrid sync`: continue or log a grid that was launched before, by its name."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.leases.storage_id import claim
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.storage.atomic import ASIDE
+from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.display.plain import warn
+from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
+from fedgrid.grids.execution.run import run_grid
+from fedgrid.grids.mlflow_log.run_log import RunLog
+from fedgrid.grids.mlflow_log.sync import sync
+from fedgrid.grids.planning.claims import of_launch
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.results import kept_plugins
+from fedgrid.grids.results.axes import naming_keys
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.outcome import damage, unfinished
+
+
+def launched(name: str, storage: Storage) -> Grid:
+    """Return a grid as it was last launched.
+
+    Raises:
+        ConfigError: if no grid of that name was launched.
+    """
+    storage.pull_marks()
+    folder = GridFolder(storage, name)
+    runs = folder.runs()
+    text = folder.preset().decode(errors="replace")
+    return Grid(name, runs, text, naming_keys(runs), source=folder.source())
+
+
+def retry(
+    name: str,
+    storage: Storage,
+    options: LaunchOptions,
+    console: Console,
+    plugins: Sequence[Path] = (),
+    *,
+    trust: bool = False,
+) -> LaunchResult:
+    """Run the failed runs of a grid again, and no others.
+
+    Their plugins are `plugins`, as the runs were launched with. With `trust`, those that are not given are
+    taken from the grid's folder, if what is there has the digests that the runs name.
+
+    Raises:
+        ConfigError: if there is no such grid, none of its runs failed, or a plugin of theirs is missing.
+    """
+    grid = launched(name, storage)
+    failed = [run for run in grid.runs if RunFolder(storage, run).failure()]
+    if not failed:
+        raise ConfigError(f"no run of {name} failed; `{command(storage, 'status', name)}` shows its progress")
+    active.use(plugins)
+    kept_plugins.restore(GridFolder(storage, name).path, storage, failed, trust=trust)
+    return run_grid(grid, storage, options, console, only=failed)
+
+
+def _is_damaged(run: RunConfig, storage: Storage) -> bool:
+    """Return whether a finished run's files are damaged; warns if they are."""
+    why = damage(storage, run)
+    if why:
+        warn(f"{why}: {run.name} is not logged; the next launch repeats it")
+    return why is not None
+
+
+def sync_grid(name: str, storage: Storage, console: Console) -> None:
+    """Log to MLflow the runs and rounds of a grid that it lacks.
+
+    Raises:
+        ConfigError: if there is no such grid, or a driver is running it.
+        RunError: if MLflow cannot be reached.
+    """
+    grid = launched(name, storage)
+    log = RunLog(name, storage, warn, axes=grid.varied)
+    # Another driver may be training a run of this grid too.
+    claims = of_launch(grid.runs, unfinished(grid.runs, storage))
+    with Lease(storage, name, claims, warn):
+        for run in grid.runs:
+            storage.pull(RunFolder(storage, run).path.name, skip=("state-", ASIDE))
+        claim(storage)
+        whole = [run for run in grid.runs if not _is_damaged(run, storage)]
+        runs, rounds = sync(whole, storage.root, log, grid.text)
+    console.print(f"{rounds} rounds of {runs} runs logged; MLflow has all of {name}")

@@ -1,0 +1,145 @@
+"""Runs one run from its last checkpoint to its end, and yields an event for each step of it."""
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from fedgrid.algorithms.registry import title
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import FedgridError, RunError
+from fedgrid.engine.federation.round.rows import RoundRecord
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.storage.atomic import disk_errors, set_aside, write_text
+from fedgrid.engine.runtime.storage.format import seal
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.results.outcome import RUN_ID, SCORES, damage
+from fedgrid.tracking.scoring.run import plain_title
+from fedgrid.tracking.scoring.scores import of_round, of_run
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """A run starts, or resumes after `rounds_done` rounds."""
+
+    rounds_done: int
+
+
+@dataclass(frozen=True)
+class RunPreparing:
+    """A new run trains its encoder, or reads one that is kept, before it starts."""
+
+    encoder: str
+    """What that is trained on."""
+
+
+@dataclass(frozen=True)
+class RoundDone:
+    """A round is done; `number` counts from 1."""
+
+    number: int
+    scores: Mapping[str, Any]
+    timing: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RunFinished:
+    """All rounds are done and on disk; scores are written."""
+
+    scores: Mapping[str, Any]
+    """Those of `tracking.scoring.scores.of_run`: the driver may see the file later, over a network."""
+
+
+@dataclass(frozen=True)
+class RunStopped:
+    """The run was asked to stop and has stopped after a round; all its rounds are on disk."""
+
+
+@dataclass(frozen=True)
+class RunFailed:
+    """The run has failed and would fail again; its rounds on disk remain valid."""
+
+    cause: str
+    """In one line."""
+
+
+RunEvent: TypeAlias = RunPreparing | RunStarted | RoundDone | RunFinished | RunStopped | RunFailed
+
+
+class Runner(Protocol):
+    """A `Session` or `Server`, without the import of torch that comes with them."""
+
+    def open(self, config: RunConfig, storage: Storage) -> int:
+        """Start or resume a run; return the number of rounds that it has already."""
+
+    def next_round(self) -> RoundRecord:
+        """Run one round, and write it to disk."""
+
+    def settle(self) -> None:
+        """Wait until the last round is on disk."""
+
+
+def run_to_end(
+    runner: Runner,
+    config: RunConfig,
+    storage: Storage,
+    stop_asked: Callable[[], bool],
+    until: int | None = None,
+) -> Iterator[RunEvent]:
+    """Run the remaining rounds of a run: all of them, up to round `until`, or until asked to stop.
+
+    Raises:
+        FedgridError: if the run cannot go on. The rounds on disk remain valid.
+    """
+    with _logged(config, storage):
+        message = algorithm_of(config).message()
+        encoder = None if RunFolder(storage, config).rounds_done or message is None else message.encoder
+    if encoder is not None and encoder.words:
+        yield RunPreparing(encoder.words)
+    with _logged(config, storage):
+        rounds_done = runner.open(config, storage)
+    yield RunStarted(rounds_done)
+    for number in range(rounds_done + 1, config.training.rounds + 1):
+        if storage.patiently(stop_asked) or number > (until or number):
+            runner.settle()
+            yield RunStopped()
+            return
+        record = runner.next_round()
+        yield RoundDone(number, of_round(record.round, record.clients), record.timing)
+    with _logged(config, storage):
+        scores = write_scores(config, storage)
+    yield RunFinished(scores)
+
+
+@contextmanager
+def _logged(config: RunConfig, storage: Storage) -> Iterator[None]:
+    """Log an unexpected error of the block with its traceback, as a session does for its rounds."""
+    try:
+        yield
+    except FedgridError:
+        raise
+    except Exception:
+        folder = RunFolder(storage, config)
+        with suppress(OSError, RunError):  # On a full disk, say: the error itself matters more.
+            folder.path.mkdir(parents=True, exist_ok=True)
+            folder.log(f"failed: {traceback.format_exc()}")
+        raise
+
+
+def write_scores(config: RunConfig, storage: Storage) -> Mapping[str, Any]:
+    """Write the final scores of a run that has all its records; return them.
+
+    Raises:
+        RecordsError: if it has none.
+        RunError: if the files cannot be sent to the storage.
+    """
+    folder = folder_of(storage.root, config)
+    with disk_errors(folder):
+        scores = of_run(folder, plain_title(title(config.algorithm["name"])))
+        if damage(storage, config):
+            set_aside(folder, [SCORES])
+        write_text(folder / SCORES, seal({RUN_ID: config.run_id, **scores}, indent=2))
+    storage.push(f"{folder.name}/{SCORES}")
+    return scores

@@ -1,0 +1,212 @@
+"""The server actor, which Ray Tune starts for a trial. Its `Session` drives the run's rounds and clustering.
+
+One trial is one run. Tune keeps the actor, and with it the client actors, from one trial to the next
+(`reuse_actors`), because starting a process with torch takes seconds.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import ray
+from ray import tune
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import RunError, is_final
+from fedgrid.engine.runtime.clients.placement import Placement
+from fedgrid.engine.runtime.clients.ray_pool import RayPool
+from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.runtime.leases.driver import check_driver
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.plugins.source import PluginSource
+from fedgrid.engine.runtime.round_cache.files import CacheOptions
+from fedgrid.engine.runtime.run.failures import in_one_line
+from fedgrid.engine.runtime.storage.clock import CLOCK, backoff
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.execution.import_meanwhile import import_meanwhile
+from fedgrid.grids.execution.run_events import RunEvent, RunFailed, RunFinished, RunStopped, run_to_end
+from fedgrid.grids.results.grid_folder import GridFolder
+
+if TYPE_CHECKING:
+    from fedgrid.engine.runtime.run.session import Session
+
+Item: TypeAlias = tuple[RunEvent | BaseException, Future[None] | None]
+"""An event, or the error that ends them, and the write that must have ended before it is reported."""
+
+
+@dataclass(frozen=True)
+class LaunchContext:
+    """What all trials of a launch share."""
+
+    grid: str
+    runs: Sequence[RunConfig]
+    """A trial's configuration is an index into these."""
+    placements: Mapping[int, Placement]
+    """Number of clients -> placement."""
+    storage: Storage
+    data_dir: Path
+    token: str
+    """Of the lease that the driver holds on the storage."""
+    until: Mapping[str, int] = field(default_factory=dict)
+    """As in `Grid`."""
+    cache: CacheOptions | None = None
+    """As in `LaunchOptions`."""
+    plugins: tuple[PluginSource, ...] = ()
+    """Those that the runs name."""
+    images: own_images.Places = field(default_factory=dict)
+    """Where the user's own images are that the runs name."""
+    accept_changes: bool = False
+    """As in `LaunchOptions`."""
+    gather: float = 0.5
+    """Seconds from a run's first event to its report: each report is a step of Tune, which costs driver,
+    raylet and server milliseconds. The end of a run is reported at once."""
+
+    def placement(self, index: int) -> Placement:
+        """Return the placement of run `index`."""
+        return self.placements[self.runs[index].clients]
+
+
+class ServerTrainable(tune.Trainable):
+    """The server actor of run `config["index"]`. A step waits for events of that run and returns them.
+
+    `config["failures"]` says how often the run has failed in this launch.
+    """
+
+    def setup(self, config: dict[str, Any], context: LaunchContext | None = None) -> None:
+        """Choose the first run. Nothing here can fail: Tune does not report what fails in `setup`."""
+        assert context is not None, "Tune passes it"
+        self._context = context
+        self._server: Session | None = None
+        self._first = context.runs[int(config["index"])].name
+        self.reset_config(config)
+
+    def __repr__(self) -> str:
+        """Return what Ray's dashboard and `ray list actors` show; Ray asks once, and the actor is reused."""
+        return f"Server from {self._first} on"
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Choose the next run; it uses the same actors."""
+        self._index = int(new_config["index"])
+        self._failures = int(new_config["failures"])
+        self._events: EventReader | None = None
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """Return the events since the last step, at least one.
+
+        Raises:
+            RunError: for any failure that a retry may mend, in one line: Tune passes on only the text of an
+                error.
+        """
+        try:
+            if self._events is None:
+                run = self._run()
+                assert self._server is not None
+                self._events = EventReader(run, self._server.round_write, self._context.gather)
+            events = self._events.read()
+        except Exception as error:
+            if not is_final(error):
+                raise RunError(in_one_line(error)) from error
+            events = [RunFailed(in_one_line(error))]
+        return {"events": events, "done": isinstance(events[-1], RunFinished | RunStopped | RunFailed)}
+
+    def _run(self) -> Iterator[RunEvent]:
+        context = self._context
+        own_images.know(context.images)
+        if self._failures:
+            # Longer each time: what made it fail, such as a full disk, may pass.
+            CLOCK.pause(backoff(self._failures))
+        check_driver(context.storage, context.token)
+        if self._server is None:
+            group = ray.util.get_current_placement_group()
+            assert group is not None, "a trial has a placement group"
+            self._actors = RayPool(group, context.placement(self._index))
+            # Imports torch, while the client actors do. The driver, which imports this module, needs none.
+            from fedgrid.engine.runtime.run.session import Session
+
+            # What the first round's scores need, while the client actors import torch.
+            import_meanwhile("sklearn.metrics", "sklearn.cluster")
+            active.know(context.plugins)
+            self._server = Session(
+                self._actors,
+                context.data_dir,
+                threads=self._actors.placement.num_actors,
+                write_behind=True,
+                cache=context.cache,
+                accept_changes=context.accept_changes,
+            )
+        stop_asked = GridFolder(context.storage, context.grid).stop_asked
+        run = context.runs[self._index]
+        self._actors.run = f"{run.name}-{run.run_id}"
+        return run_to_end(self._server, run, context.storage, stop_asked, context.until.get(run.run_id))
+
+
+class EventReader:
+    """Reads an iterator of events in a thread, so that the next round never waits for the driver.
+
+    A round is reported once it is on disk: after a kill, no reported round is computed again.
+    """
+
+    def __init__(
+        self,
+        events: Iterator[RunEvent],
+        writing: Callable[[], Future[None] | None] = lambda: None,
+        gather: float = 0.0,
+    ) -> None:
+        """Read `events`; `writing` returns the write of the latest round, None if it is on disk.
+
+        `gather` is as in `LaunchContext`.
+        """
+        self._gather = gather
+        self._queue: SimpleQueue[Item] = SimpleQueue()
+        self._first: Item | None = None
+        """Read from the queue, but not returned yet."""
+        self._ended = Event()
+        Thread(target=self._fill, args=(events, writing), daemon=True).start()
+
+    def read(self) -> list[RunEvent]:
+        """Return the events of `gather` seconds from the first one on, or up to the end of the run.
+
+        Raises:
+            BaseException: what the iterator raised, once the events before it have been read.
+        """
+        found: list[RunEvent] = []
+        self._first = self._next(wait=True)
+        self._ended.wait(self._gather)
+        while (item := self._next(wait=not found)) is not None:
+            event, write = item
+            if isinstance(event, BaseException):
+                self._first = item
+                if not found:
+                    raise event
+                break
+            if found and write is not None and not write.done():
+                self._first = item
+                break
+            # A write that has failed ends the iterator, whose error comes next.
+            if write is None or write.exception() is None:
+                found.append(event)
+        return found
+
+    def _next(self, *, wait: bool) -> Item | None:
+        if self._first is not None:
+            item, self._first = self._first, None
+            return item
+        try:
+            return self._queue.get(block=wait)
+        except Empty:
+            return None
+
+    def _fill(self, events: Iterator[RunEvent], writing: Callable[[], Future[None] | None]) -> None:
+        try:
+            for event in events:
+                self._queue.put((event, writing()))
+        except BaseException as error:
+            # Any error at all belongs to the reader.
+            self._queue.put((error, None))
+        finally:
+            self._ended.set()

@@ -1,0 +1,227 @@
+"""Schedules runs with Ray Tune: one trial for each run, each in its own placement group.
+
+A trial resumes from its run's folder, not from Tune's files, which are deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
+os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "3600")
+os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+
+import ray
+from ray import tune
+from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.stopper import Stopper
+
+from fedgrid.engine.federation.errors import FedgridError, RunError
+from fedgrid.grids.execution.run_events import RoundDone, RunFailed
+from fedgrid.grids.execution.server_deadlines import ServerDeadlines
+from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
+from fedgrid.grids.ray_cluster.local import light_tune
+
+if TYPE_CHECKING:
+    from fedgrid.grids.execution.watch import Watch
+
+
+def run_trials(
+    context: LaunchContext, watch: Watch, retries: int, deadlines: ServerDeadlines | None = None
+) -> None:
+    """Run every run of a launch and pass their events to `watch`; a run that fails is
+    retried, unless it would fail again.
+
+    A run whose server is silent beyond `deadlines` fails, and its server is killed.
+
+    Raises:
+        FedgridError: what `watch` raises, for instance if no run fits on the cluster any more.
+    """
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+    light_tune()
+    listener = _Listener(context, watch, retries, deadlines or ServerDeadlines())
+    given, indices = 0, list(range(len(context.runs)))
+    while indices and not watch.all_stopped:
+        _give(indices, given, context, watch, 0 if given else retries, listener)
+        given, indices, listener.left = given + 1, listener.left, []
+
+
+def _give(
+    indices: list[int],
+    given: int,
+    context: LaunchContext,
+    watch: Watch,
+    retries: int,
+    listener: _Listener,
+) -> None:
+    """Give Tune the runs of these indices, given that many times before; it may retry them."""
+    with TemporaryDirectory(prefix="fedgrid-driver-") as folder:
+        tune.run(
+            tune.with_resources(
+                tune.with_parameters(ServerTrainable, context=context),
+                lambda config: tune.PlacementGroupFactory(context.placement(config["index"]).bundles()),
+            ),
+            config={"index": tune.grid_search(indices), "failures": given},
+            name="tune",
+            storage_path=folder,
+            reuse_actors=True,
+            max_failures=retries,
+            raise_on_failed_trial=False,
+            stop=_AllStopped(watch),
+            callbacks=[listener],
+            trial_name_creator=_name,
+            trial_dirname_creator=_name,
+            verbose=0,
+        )
+
+
+def _name(trial: TuneTrial) -> str:
+    return str(trial.trial_id)
+
+
+class _Listener(tune.Callback):
+    """Passes what Tune receives from the trials to the watch.
+
+    A server that dies between two runs is found dead when the next run is to start on it. Tune then calls
+    `on_trial_recover` and, for the same death, `on_trial_error`: it does not start that trial again, whatever
+    `max_failures` says. Failures are counted here, therefore, and such runs are left for another `_give`.
+    """
+
+    def __init__(
+        self, context: LaunchContext, watch: Watch, retries: int, deadlines: ServerDeadlines
+    ) -> None:
+        self._runs = context.runs
+        self._watch = watch
+        self._retries = retries
+        self._deadlines = deadlines
+        self._running: dict[str, TuneTrial] = {}
+        self._hung: dict[str, str] = {}
+        self._failures = Counter[int]()
+        self._recovering: set[str] = set()
+        """Trials that have failed and not started again."""
+        self._error: FedgridError | None = None
+        self.left: list[int] = []
+        """Runs that Tune has given up although retries are left."""
+
+    @contextmanager
+    def _until_step_ends(self) -> Iterator[None]:
+        """Keep an error until the step ends: Tune makes a text with a traceback of one that is of a trial."""
+        try:
+            yield
+        except FedgridError as error:
+            self._error = self._error or error
+
+    def on_step_end(self, iteration: int, trials: Sequence[TuneTrial], **info: Any) -> None:
+        if self._error is not None:
+            raise self._error
+        for trial_id, limit in self._deadlines.overdue():
+            self._hung[trial_id] = f"its server did not respond for {limit:.0f} s, and was killed"
+            actor = self._running[trial_id].temporary_state.ray_actor
+            if actor is not None:
+                ray.kill(actor)
+        self._watch.tick()
+
+    def on_trial_start(
+        self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
+        self._running[trial.trial_id] = trial
+        self._recovering.discard(trial.trial_id)
+        self._deadlines.start(trial.trial_id)
+
+    def on_trial_result(
+        self,
+        iteration: int,
+        trials: Sequence[TuneTrial],
+        trial: TuneTrial,
+        result: dict[str, Any],
+        **info: Any,
+    ) -> None:
+        had_round = any(isinstance(event, RoundDone) for event in result["events"])
+        self._deadlines.hear(trial.trial_id, had_round=had_round)
+        with self._until_step_ends():
+            for event in result["events"]:
+                if isinstance(event, RunFailed):
+                    attempts = self._failures[trial.config["index"]] + 1
+                    self._watch.fail(self._run(trial), event.cause, attempts)
+                else:
+                    self._watch.handle(self._run(trial), event)
+
+    def on_trial_complete(
+        self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
+        # Tune keeps every trial until the last has ended. Without its results that is 5 KB instead of 20 KB.
+        self._end(trial)
+        trial.run_metadata = type(trial.run_metadata)(n_steps=(1,))
+
+    def on_trial_recover(
+        self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
+        self._recovering.add(trial.trial_id)
+        cause = self._count(trial)
+        self._watch.retry(self._run(trial), cause, trial.config["failures"])
+
+    def on_trial_error(
+        self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
+    ) -> None:
+        index = trial.config["index"]
+        if trial.trial_id in self._recovering:
+            self.left.append(index)
+            return
+        cause = self._count(trial)
+        if self._failures[index] > self._retries:
+            with self._until_step_ends():
+                self._watch.fail(self._run(trial), cause, self._failures[index])
+        else:
+            self._watch.retry(self._run(trial), cause, self._failures[index])
+            self.left.append(index)
+
+    def _count(self, trial: TuneTrial) -> str:
+        """Count a failure of a run, and return its cause."""
+        index = trial.config["index"]
+        self._failures[index] += 1
+        trial.config["failures"] = self._failures[index]
+        return self._end(trial) or _cause(trial)
+
+    def _end(self, trial: TuneTrial) -> str | None:
+        """Wait for a trial's server no longer; return the cause if it was killed because it hung."""
+        self._running.pop(trial.trial_id, None)
+        self._deadlines.end(trial.trial_id)
+        return self._hung.pop(trial.trial_id, None)
+
+    def _run(self, trial: TuneTrial) -> Any:
+        return self._runs[trial.config["index"]]
+
+
+class _AllStopped(Stopper):
+    """Ends Tune once every run under way has stopped as asked. Waiting runs never start."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tune pickles this object into a file that is never read.
+        return {}
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self._watch.all_stopped
+
+
+def _cause(trial: TuneTrial) -> str:
+    """Return the cause of a trial's last failure, in one line, from the text that Tune keeps."""
+    text = Path(trial.error_file).read_text().rstrip() if trial.error_file else ""
+    mark = f"{RunError.__name__}: "
+    last = text.splitlines()[-1] if text else ""
+    if mark in last:
+        return last.partition(mark)[2]
+    return f"the run's server died: {last or 'no more is known'}"

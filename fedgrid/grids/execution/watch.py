@@ -1,0 +1,156 @@
+"""What a grid's driver does with the events of its runs: count them, and pass them to screen and MLflow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.grids.display.plain import warn
+from fedgrid.grids.execution.run_events import RoundDone, RunEvent, RunFinished, RunPreparing, RunStarted
+from fedgrid.grids.results import outcome
+
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.runtime.leases.lease import Lease
+    from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.grids.display.progress import Bars, JsonLines, Lines
+    from fedgrid.grids.mlflow_log.run_log import RunLog
+    from fedgrid.grids.results.grid_folder import GridFolder
+    from fedgrid.grids.results.outcome import Outcome
+    from fedgrid.grids.results.tally import Tally
+    from fedgrid.grids.round_cache.retention import Retention
+
+TICK_SECONDS = 1.0
+"""How often the driver checks whether it should stop, and updates the screen."""
+WRITE_SECONDS = 5.0
+"""How often it writes its progress, for `fedgrid status`."""
+IDLE_SECONDS = 60.0
+"""If no run is under way for so long, the cluster may have lost nodes that the runs need."""
+
+
+class Watch:
+    """Handles the events of all runs of a launch, in the order in which they arrive."""
+
+    def __init__(
+        self,
+        *,
+        folder: GridFolder,
+        storage: Storage,
+        tally: Tally,
+        log: RunLog,
+        view: Bars | Lines | JsonLines,
+        lease: Lease,
+        retention: Retention | None = None,
+        check_cluster: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Watch over a launch.
+
+        Args:
+            retention: deletes cached states that no run needs any more; None keeps all.
+            check_cluster: raises if no waiting run fits on the cluster any more.
+        """
+        self.tally = tally
+        self.failures: list[Outcome] = []
+        self.stopping = False
+        self._folder = folder
+        self._storage = storage
+        self._log = log
+        self._view = view
+        self.lease = lease
+        self._retention = retention
+        self._check_cluster = check_cluster
+        self._now = now
+        self._ticked = self._busy = self._wrote = now()
+
+    @property
+    def all_stopped(self) -> bool:
+        """Whether the grid was asked to stop and no run is under way any more."""
+        return self.stopping and not self.tally.running
+
+    def handle(self, config: RunConfig, event: RunEvent) -> None:
+        """Count an event of a run, and pass it on."""
+        match event:
+            case RunPreparing(encoder):
+                self._view.prepare(config, encoder)
+            case RunStarted(rounds_done):
+                again = self.tally.start(config, rounds_done)
+                if again:
+                    # A table or a state is damaged. The run has set it aside.
+                    warn(
+                        f"{config.name}: rounds {rounds_done + 1} to {rounds_done + again} were stored and "
+                        "are computed again; log.txt in its folder says why"
+                    )
+                self._log.start(config)
+                self._view.start(config, rounds_done)
+            case RoundDone(number, scores, timing):
+                self.tally.round(config, number, timing)
+                self._log.round(config)
+                self._view.round(config, number, scores)
+            case RunFinished(scores):
+                self._fetch(config)
+                self.tally.finish(config)
+                self._log.finish(config, "FINISHED")
+                root = self._storage.root
+                self._view.finish(self._storage.patiently(lambda: outcome.finished(root, config, scores)))
+                if self._retention is not None:
+                    self._retention.finish(config)
+            case _:
+                self._fetch(config)
+                self.tally.leave(config)
+                self._log.finish(config, "KILLED")
+                self._view.stop(config)
+
+    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
+        """Report that a run failed and is retried."""
+        self.tally.leave(config)
+        self._view.retry(config, cause, attempt)
+
+    def fail(self, config: RunConfig, cause: str, attempts: int) -> None:
+        """Record the cause of a run's failure in its folder; the other runs go on."""
+        self._fetch(config)
+        self.tally.fail(config)
+        failed = self._storage.patiently(lambda: outcome.failed(self._storage.root, config, cause))
+        self.failures.append(failed)
+        self._storage.patiently(lambda: RunFolder(self._storage, config).fail(cause, attempts))
+        self._log.finish(config, "FAILED")
+        self._view.finish(failed)
+
+    def ask_to_stop(self) -> None:
+        """Stop every run after its current round, and start no other."""
+        self.stopping = True
+        self._storage.patiently(self._folder.ask_to_stop)
+        self._view.stopping()
+
+    def tick(self) -> None:
+        """Check the launch as a whole; to be called often.
+
+        Raises:
+            RunError: if another driver has taken over, no run fits on the cluster any more, or the storage
+                cannot be reached for minutes.
+        """
+        now = self._now()
+        if now - self._ticked < TICK_SECONDS:
+            return
+        self._ticked = now
+        self.lease.check()
+        self.stopping = self.stopping or self._storage.patiently(self._folder.stop_asked)
+        if self.tally.running:
+            self._busy = now
+        elif now - self._busy > IDLE_SECONDS:
+            self._busy = now
+            self._check_cluster()
+        self._view.tally(self.tally)
+        if now - self._wrote >= WRITE_SECONDS:
+            self._wrote = now
+            self.write_progress()
+
+    def write_progress(self) -> None:
+        """Write the grid's progress, for `fedgrid status`."""
+        self._storage.patiently(lambda: self._folder.write_progress(self.tally.as_dict()))
+
+    def _fetch(self, config: RunConfig) -> None:
+        folder = folder_of(self._storage.root, config).name
+        self._storage.pull(folder, skip=("state-",))

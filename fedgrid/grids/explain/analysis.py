@@ -1,0 +1,168 @@
+"""`fedgrid explain` as an analysis: a job explains the images of one distribution of one run.
+
+Its records, `explanations/<key>.parquet`, have a row an image.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.integrity.files import stamped
+from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Found, Job, Summary
+from fedgrid.grids.explain import estimate
+from fedgrid.grids.explain.asked import Asked, jobs_of
+from fedgrid.grids.explain.explanations.settings import Explaining
+from fedgrid.grids.explain.read import CLASSES, RECORDS, ReadJob, are_records, read_of, summarised
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking import figures
+from fedgrid.tracking.explained.maps import map_grid
+from fedgrid.tracking.explained.results import ExplainedGrid, sentence
+from fedgrid.tracking.explained.tables import own_scores
+from fedgrid.tracking.report.explanations import own_sections
+from fedgrid.tracking.report.page import Section
+from fedgrid.tracking.scoring.explanations import DISTRIBUTIONS, OWN_SCORES, of_runs
+from fedgrid.tracking.scoring.run import AS_PUBLISHED
+
+
+class Explain(Analysis):
+    """Which pixels the models of runs rest on."""
+
+    name = verb = "explain"
+    settings = Explaining
+    folder = "explanations"
+    unit = "images"
+    on_gpu = True
+    whole_grid = False
+
+    def jobs(self, runs: Sequence[RunConfig], asked: Asked, context: Context) -> Sequence[Job]:
+        """Return a job for each run and distribution."""
+        return jobs_of(runs, asked, context)
+
+    def compute(self, job: Job, context: Context) -> Artifacts:
+        """Return the records, the shape of an image, and the names of the classes, if they have names."""
+        # Importing torch takes seconds.
+        from fedgrid.grids.explain.explanations.explained_run import explain_run
+
+        state = context.state(job)
+        table = explain_run(job.config, state, context.data_dir, job.settings, context.device, context.done)
+        data = BytesIO()
+        pq.write_table(stamped(table), data, write_page_checksum=True)
+        dataset = find(job.config.dataset, context.data_dir)
+        names = {CLASSES: list(dataset.class_names)} if dataset.class_names else {}
+        return Artifacts({"shape": list(dataset.shape), **names}, {RECORDS: data.getvalue()})
+
+    def is_whole(self, found: Found) -> bool:
+        """Return whether the results are records of images."""
+        return RECORDS in found.files and are_records(found)
+
+    def metrics(self, found: Found) -> Mapping[str, float]:
+        """Return the means over a run's images by name, as `explanations/members_gap`."""
+        return metrics_of(read_of(found))
+
+    def sections(
+        self, found: Sequence[Found], missing: Sequence[Job], *, published: bool
+    ) -> Iterator[Section]:
+        """Yield a section for each style and number of clients."""
+        return own_sections(styles(found, missing), published=published)
+
+    def summary(
+        self, found: Sequence[Found], missing: Sequence[Job], asked: Asked, grid: GridFolder
+    ) -> Summary:
+        """Return the tables of scores by number of clients and distribution."""
+        explained = summarised([read_of(each) for each in found], len(missing))
+        tables = [
+            own_scores(part.explained, on)
+            for clients in sorted({each.scenario[1] for each in explained.explained})
+            for part in [explained.of_clients(clients)]
+            for on in DISTRIBUTIONS
+            if any(each.on == on for each in part.explained)
+        ]
+        sentences = [text for on in DISTRIBUTIONS if (text := sentence(explained, on))]
+        lines = [explained.about, *sentences, *explained.lacking] if tables else []
+        facts = {
+            "about": explained.about,
+            "sentences": sentences,
+            "lacking": list(explained.lacking),
+            "scores": list(_rows(explained)),
+        }
+        last = f"Curves, maps and tests:  {command(grid.storage, 'report', grid.name)}"
+        return Summary(tables, lines, facts, last)
+
+    def pictures(self, found: Found, folder: Path) -> Iterator[Path]:
+        """Draw the maps."""
+        if shown := summarised([read_of(found)]).shown:
+            path = folder / f"maps-{found.job.key}.png"
+            figures.save(map_grid(shown), path)
+            yield path
+
+    def slot(self, job: Job) -> str:
+        """Return the distribution and the style."""
+        return f"{job.settings.on} {_style(job)}".rstrip()
+
+    def label(self, job: Job) -> str:
+        """Return the distribution."""
+        return str(job.settings.on)
+
+    def size(self, job: Job) -> int:
+        """Return the number of images; as published, of a run with one cluster."""
+        return int(job.settings.images) * (1 if job.settings.as_published else job.config.clients)
+
+    def plan(
+        self, jobs: Sequence[Job], todo: Sequence[Job], data_dir: Path, cores: int
+    ) -> Iterator[dict[str, Any]]:
+        """Yield a row for each data set and distribution, with the hours."""
+        return estimate.rows_of(jobs, todo, data_dir, cores)
+
+
+EXPLAIN = Explain()
+
+
+def styles(found: Sequence[Found], missing: Sequence[Job] = ()) -> dict[str, ExplainedGrid]:
+    """Return by style what a report shows; `missing` are the jobs that have no results yet."""
+    by_style: dict[str, list[ReadJob]] = {}
+    for each in found:
+        by_style.setdefault(_style(each.job), []).append(read_of(each))
+    return {
+        style: summarised(read, sum(_style(job) == style for job in missing))
+        for style, read in by_style.items()
+    }
+
+
+def metrics_of(read: ReadJob) -> dict[str, float]:
+    """Return the means over a run's images by name, as `explanations/members_gap`."""
+    explained = summarised([read]).explained
+    style = "_as_published" if read.settings.as_published else ""
+    found = {}
+    for score in OWN_SCORES:
+        for scenarios in of_runs(explained, read.settings.on, score).values():
+            for seeds in scenarios.values():
+                name = score.name.replace(" / p", "_by_p").replace(" ", "_")
+                found[f"explanations/{read.settings.on}_{name}{style}"] = next(iter(seeds.values()))
+    return found
+
+
+def _style(job: Job) -> str:
+    return AS_PUBLISHED if job.settings.as_published else ""
+
+
+def _rows(explained: ExplainedGrid) -> Iterator[dict[str, Any]]:
+    for on in DISTRIBUTIONS:
+        for score in OWN_SCORES:
+            for algorithm, scenarios in of_runs(explained.explained, on, score).items():
+                for scenario, seeds in scenarios.items():
+                    for seed, value in seeds.items():
+                        yield {
+                            "on": on,
+                            "algorithm": algorithm,
+                            "scenario": list(scenario),
+                            "seed": seed,
+                            "score": score.name,
+                            "value": None if isnan(value) else value,
+                        }

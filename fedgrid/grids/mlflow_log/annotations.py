@@ -1,0 +1,129 @@
+"""A user's note and tags of a run, in `tags.json` in its folder: no part of its id, records or checksums.
+
+A storage may come from somebody else, so what is read is checked as what is typed is.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.runtime.storage.atomic import disk_errors, write_text
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, of_read, seal, unseal
+from fedgrid.grids.display.plain import warn
+from fedgrid.grids.presets.axis_keys import axis_keys
+from fedgrid.redaction import printable
+from fedgrid.regular_files import read_regular
+
+FILE = "tags.json"
+LARGEST = 1 << 16
+"""Bytes of the file."""
+LENGTH = 4000
+"""Characters of a note and of all tags together. MLflow takes 8000 of a note, which stands there above the
+run's description."""
+KEY = re.compile(r"\w[\w-]{0,59}")
+"""Without dots, which the names of MLflow's tags and of further axes have."""
+OWN = ("grid", "scenario", "model", "variant", "host", "commit", "versions", "source", "command", "trial")
+"""Tags that fedgrid itself sets in MLflow, beside those of axes."""
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """What the user has written on a run."""
+
+    note: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def changed(self, given: Sequence[str], note: str | None) -> Self:
+        """Return them with other tags and, unless it is None, another note.
+
+        Args:
+            given: each KEY=VALUE sets a tag, KEY= removes it.
+            note: empty: none.
+
+        Raises:
+            ConfigError: something of it is malformed, or too long, or there is no tag to remove.
+        """
+        tags = dict(self.tags)
+        for text in given:
+            key, equals, value = (part.strip() for part in text.partition("="))
+            if not equals:
+                raise ConfigError(f"'{text}': expected KEY=VALUE, as in status=good, or KEY= to remove a tag")
+            if value:
+                tags[key] = value
+            elif tags.pop(key, None) is None:
+                raise unknown("tag", key, tags) if tags else ConfigError(f"'{text}': the run has no tags")
+        found = type(self)(self.note if note is None else note.strip(), tags)
+        if problem := found._problem():
+            raise ConfigError(problem)
+        return found
+
+    def lines(self) -> list[str]:
+        """Return the lines of a page that show them."""
+        tags = ", ".join(f"{key}={value}" for key, value in self.tags.items())
+        return [f"{name}: {text}" for name, text in (("Note", self.note), ("Tags", tags)) if text]
+
+    def write(self, folder: Path) -> None:
+        """Replace those of the run in a folder.
+
+        Raises:
+            RunError: it cannot be written.
+        """
+        with disk_errors(folder):
+            write_text(folder / FILE, seal({"note": self.note, "tags": dict(self.tags)}))
+
+    def _problem(self) -> str:
+        """Return what is wrong with them, empty if nothing is."""
+        taken = {*OWN, *axis_keys()}
+        for key, value in self.tags.items():
+            if not KEY.fullmatch(key):
+                return f"tag '{key}': expected letters, digits, _ and -, 60 at most"
+            if key in taken:
+                return f"tag '{key}': fedgrid sets a tag of this name itself; choose another name"
+            if not value.isprintable():
+                return f"tag '{key}': expected text on one line, without control characters"
+        if printable(self.note) != self.note:
+            return "the note has control characters; expected plain text"
+        length = len(self.note) + sum(len(key) + len(value) for key, value in self.tags.items())
+        if length > LENGTH:
+            return f"note and tags have {length:,} characters; at most {LENGTH:,} together"
+        return ""
+
+
+def annotations_of(folder: Path) -> Annotations:
+    """Return the note and tags of the run in a folder; of a damaged file none, with a warning.
+
+    Raises:
+        NewerFormat: a newer fedgrid wrote the file.
+        UnreadableFile: the disk does not give it.
+    """
+    try:
+        return _read(folder / FILE)
+    except FileNotFoundError:
+        return Annotations()
+    except UnreadableFile:
+        raise
+    except DamagedFile as error:
+        warn(f"{error}; note and tags of its run are left out, and `fedgrid tag` writes new ones")
+        return Annotations()
+
+
+def _read(path: Path) -> Annotations:
+    try:
+        text = read_regular(path, LARGEST)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise of_read(path, error) from error
+    values: dict[str, Any] = unseal(path, text)
+    note, tags = values.get("note"), values.get("tags")
+    if not isinstance(note, str) or not isinstance(tags, dict):
+        raise DamagedFile(path, "it has no note and tags")
+    if not all(isinstance(value, str) for value in tags.values()):
+        raise DamagedFile(path, "a tag is no text")
+    found = Annotations(note, tags)
+    if problem := found._problem():
+        raise DamagedFile(path, problem)
+    return found

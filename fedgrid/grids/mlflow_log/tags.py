@@ -1,0 +1,163 @@
+"""A run in MLflow: its tags, the metrics of a round, and its totals."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from platform import node, python_version
+from typing import Any
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.round import metrics as round_metrics
+from fedgrid.engine.runtime.storage.format import DamagedFile
+from fedgrid.grids.presets.axis_keys import AXES, SETTING
+from fedgrid.grids.presets.variants import variant_of
+from fedgrid.grids.results.archived import is_archived
+from fedgrid.grids.results.axes import pairs_of
+from fedgrid.grids.results.times import Times, times_of
+from fedgrid.tracking.mlflow.names import plain
+from fedgrid.tracking.mlflow.runs import Metrics
+from fedgrid.tracking.scoring.scores import OF_ROUNDS
+
+VERSIONS = ("fedgrid", "torch", "ray", "scikit-learn", "hdbscan", "numpy")
+ARCHIVE = {"source": "the OCFL authors' archive"}
+UNKNOWN = "unknown"
+
+
+def described() -> dict[str, str]:
+    """Return key -> meaning of the metrics that MLflow shows of a round, beside `round` itself.
+
+    A key has a section, by which MLflow sorts its charts: `clustering/ari`. Metrics are declared in
+    `federation.round.metrics` and in `tracking.scoring.scores`. They are few because MLflow's UI slows down
+    with more; the others are in the Parquet artifacts.
+    """
+    recorded = (*round_metrics.ROUND_METRICS, *round_metrics.NOISE_METRICS)
+    shown = {f"{each.section}/{each.name}": each.meaning for each in recorded if each.in_mlflow}
+    return shown | {f"{each.section}/{each.name}": each.meaning for each in OF_ROUNDS if each.section}
+
+
+def metrics(scores: Mapping[str, Any]) -> Metrics:
+    """Return the metrics of a round by key, None where the round has none."""
+    return {key: scores.get(plain(key)) for key in described()}
+
+
+def run_name(config: RunConfig, axes: Sequence[str] = ()) -> str:
+    """Return a run's name in MLflow, which begins with what tells runs apart: lists show 20 characters.
+
+    `ocfl-hdbscan s0 NB, rounds 5, digits-15`: of a split with several words the initials, as in the papers;
+    the tag `split` has them whole. `axes` as of `tags`; the last word of one is enough, unless two end alike.
+    """
+    last = Counter(axis.rpartition(".")[2] for axis in axes)
+    own = [
+        f"{word if last[word] == 1 else axis.removeprefix(SETTING)} {value}"
+        for axis, value in pairs_of(config, axes)
+        for word in [axis.rpartition(".")[2]]
+    ]
+    kind = config.split.kind
+    split = "".join(word[0] for word in kind.split("-")).upper() if "-" in kind else kind
+    begin = f"{config.algorithm['name']} s{config.seed} {split}"
+    return ", ".join([begin, *own, f"{config.short_dataset}-{config.clients}"])
+
+
+def tags(config: RunConfig, grid_name: str, axes: Sequence[str] = ()) -> dict[str, str]:
+    """Return a tag for each axis, for the UI's filter.
+
+    `axes` are the grid's further axes; their tags have the names of the keys, as `training.local_epochs`.
+    Those that are settings of the algorithm together are the tag `variant`: `round 6, threshold 0.4`.
+    """
+    settings = [axis for axis in axes if axis.startswith(SETTING)]
+    return {
+        "grid": grid_name,
+        "scenario": config.scenario,
+        "model": config.model,
+        **dict(pairs_of(config, (*AXES, *axes))),
+        **({"variant": variant} if (variant := variant_of(config, settings)) else {}),
+    }
+
+
+def made_by(grid_name: str, config: RunConfig | None = None) -> dict[str, str]:
+    """Return the tags that say what makes a run, or without `config` the grid's own: this command, here."""
+    is_ours = config is None or not is_archived(config)
+    return {**(origin() if is_ours else ARCHIVE), **source(grid_name)}
+
+
+def source(grid_name: str) -> dict[str, str]:
+    """Return the tags of MLflow's column *Source*, and the whole command line.
+
+    MLflow shows of a source what follows its last slash: it is the command without options and paths.
+    """
+    program, *words = [Path(sys.argv[0]).name or "python", *sys.argv[1:]]
+    entry_point = words[0] if program == "fedgrid" and words else "run"
+    return {
+        "mlflow.source.name": f"fedgrid {entry_point} {grid_name}",
+        "mlflow.source.type": "LOCAL",
+        "mlflow.project.entryPoint": entry_point,
+        "command": " ".join([program, *words]),
+    }
+
+
+@cache
+def origin() -> dict[str, str]:
+    """Return the host, the git commit and the versions that runs are made with here.
+
+    MLflow has its own tag for the commit, which its column *Version* shows.
+    """
+    code = commit()
+    return {
+        "host": node(),
+        "commit": code,
+        **({} if code == UNKNOWN else {"mlflow.source.git.commit": code}),
+        "versions": ", ".join(
+            [f"python {python_version()}", *(f"{name} {version_of(name)}" for name in VERSIONS)]
+        ),
+    }
+
+
+def commit() -> str:
+    """Return the git commit of this code, `-dirty` if files differ from it.
+
+    FEDGRID_COMMIT says it where the code travelled without git. An installed wheel has no commit, also if its
+    environment lies in the repository of something else.
+    """
+    if given := os.environ.get("FEDGRID_COMMIT"):
+        return given
+    file = Path(__file__)
+    try:
+        _git(file.parent, "ls-files", "--error-unmatch", file.name)
+        return _git(file.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    except (OSError, subprocess.CalledProcessError):
+        return UNKNOWN
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def version_of(package: str) -> str:
+    """Return the version of an installed package."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return UNKNOWN
+
+
+def totals(folder: Path) -> dict[str, float]:
+    """Return the totals of a run over all sessions, named as in `TOTALS`; empty before its first round."""
+    times = Times()
+    with suppress(DamagedFile):  # Its run is not finished: the next launch repeats it, and logs its totals.
+        times = times_of(folder)
+    if not times.rounds:
+        return {}
+    found = {
+        "cost/seconds": times.seconds,
+        "cost/uncached_seconds": times.uncached_seconds,
+        "cost/rounds_computed": times.rounds_computed,
+        "cost/peak_memory_mb": times.peak_memory_mb,
+    }
+    return {name: value for name, value in found.items() if value is not None}

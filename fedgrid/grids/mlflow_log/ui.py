@@ -1,0 +1,62 @@
+"""`fedgrid ui`: the MLflow server for the store of a folder of runs."""
+
+import os
+
+from rich.console import Console
+
+from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.mlflow_log.own_store import keep_artifacts
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.mlflow import ui
+from fedgrid.tracking.mlflow.store import (
+    TrackingError,
+    artifact_root,
+    check_reachable,
+    database_file,
+    one_line,
+    tracking_uri,
+)
+
+
+def serve_ui(grid: str | None, storage: Storage, port: int, console: Console) -> None:
+    """Serve the MLflow UI on loopback until interrupted.
+
+    Raises:
+        ConfigError: if there is no store or no such grid, the store is damaged, or the port is taken.
+        RunError: MLflow's server ended by itself, as on a full disk.
+    """
+    if "MLFLOW_TRACKING_URI" not in os.environ and not (storage.root / "mlflow.db").exists():
+        raise ConfigError(
+            f"no runs in {storage.root}: run something first, or name the folder with --storage"
+        )
+    if grid is not None:
+        GridFolder(storage, grid).runs()
+    with Steps(console) as steps:
+        steps.say("Starting MLflow")
+        try:
+            uri, artifacts = tracking_uri(storage.root), artifact_root(storage.root)
+            keep_artifacts(uri, artifacts)
+            if database_file(uri) is not None:
+                with one_line(uri):
+                    check_reachable(uri)
+
+            def announce(text: str) -> None:
+                steps.pause()
+                print_plain(console, text)
+
+            ui.serve(uri, artifacts, port, lambda: _announcement(grid, uri, port, storage), announce)
+        except ui.ServerEnded as error:
+            raise RunError(str(error)) from error
+        except TrackingError as error:
+            raise ConfigError(str(error)) from error
+
+
+def _announcement(grid: str | None, uri: str, port: int, storage: Storage) -> str:
+    """Return the address of a grid's page, or of the first one, in a sentence."""
+    where = None if grid is None else ui.experiment_address(uri, port, grid)
+    lacks = f"; it has no runs of {grid}: `{command(storage, 'sync', grid)}` logs them" if grid else ""
+    return f"MLflow at {where or ui.address(port)} (Ctrl-C ends it){'' if where else lacks}"

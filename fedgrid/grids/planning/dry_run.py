@@ -1,0 +1,236 @@
+"""`fedgrid run --dry-run`: the runs, resources and time of a grid; starts, downloads and writes nothing."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from fedgrid.engine.runtime.clients.placement import Node, Request, describe
+from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
+from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.display.tables import roughly
+from fedgrid.grids.planning.calibrate import BUDGET
+from fedgrid.grids.planning.encoders import RoundsLeft, workloads_of
+from fedgrid.grids.planning.estimate import (
+    Capacity,
+    DatasetRow,
+    Experience,
+    capacities_of,
+    dataset_rows,
+    experience,
+)
+from fedgrid.grids.planning.gpu_share import with_share_here
+from fedgrid.grids.planning.kept_speeds import fastest, named
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.results.axes import name_of, naming_keys
+
+RUNS_LISTED = 20
+BUSY = 0.75
+"""Load of a core from which on a machine is said to have other work."""
+ONE_CORE = (Node(1.0, 0.0),)
+
+
+def dry_run(
+    grid: Grid,
+    storage: Storage,
+    data_dir: Path,
+    nodes: Sequence[Node],
+    request: Request,
+    *,
+    with_cache: bool = True,
+    as_json: bool,
+    console: Console,
+    stacking: str = "",
+) -> None:
+    """Show what a grid's runs need, how much of it is done, and roughly how long the rest takes.
+
+    Without `nodes` it would run in this process, on one core. With a round cache (`with_cache`) the time is
+    an upper bound: how many rounds runs share depends on when their algorithms diverge from FedAvg.
+    `stacking` says what was decided about the clients of an actor.
+
+    Raises:
+        ConfigError: if a run cannot fit on the nodes, or its data set is too small for its split.
+        RunError: if the storage cannot be read, or a model cannot be trained as configured.
+    """
+    for line in idle_lines(grid.runs):
+        warn(line)
+    if not storage.may_be_written():
+        warn(f"--storage {storage} cannot be written to: a run would be refused; name another folder")
+    storage.pull_marks()
+    left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
+    request = with_share_here([run for run, rounds in left if rounds], nodes, request, data_dir)
+    capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
+    workloads = workloads_of(left, data_dir)
+    device = _device(capacities)
+    with nullcontext() if as_json else console.status(f"Timing the models, at most {BUDGET:g} s ..."):
+        speeds = fastest(workloads, device)
+    learnt = experience(left, data_dir, storage.root, speeds, capacities)
+    rows = [
+        replace(row, hours=row.hours * learnt.factor)
+        for row in dataset_rows(left, data_dir, speeds, capacities)
+    ]
+    if as_json:
+        plan_json = _as_json(grid.name, rows, capacities, nodes, device) | {"runs": runs_of(left)}
+        plan_json |= {"estimate": asdict(learnt)}
+        plan_json |= {"stacking": stacking} if stacking else {}
+        print(json.dumps(plan_json, indent=2))
+    else:
+        _show(grid.name, rows, capacities, nodes, device, learnt, with_cache, console)
+        if stacking:
+            print_plain(console, stacking)
+        _list_runs(runs_of(left), console)
+        print_plain(console, "Nothing was started, downloaded or written.")
+
+
+def runs_of(left: RoundsLeft) -> list[dict[str, Any]]:
+    """Return name, id, number of rounds and rounds still to compute of each run."""
+    keys = naming_keys([run for run, _ in left])
+    return [
+        {
+            "run": name_of(run, keys),
+            "run_id": run.run_id,
+            "rounds": run.training.rounds,
+            "rounds_left": rounds,
+        }
+        for run, rounds in left
+    ]
+
+
+def _list_runs(runs: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """List the runs; of more than `RUNS_LISTED` the first."""
+    print_plain(console, "\nRuns, in this order unless others share their rounds:")
+    for run in runs[:RUNS_LISTED]:
+        done = run["rounds"] - run["rounds_left"]
+        state = "finished" if not run["rounds_left"] else f"from round {done + 1}" if done else "new"
+        print_plain(console, f"  {run['run_id']}  {run['run']}: {state}")
+    if len(runs) > RUNS_LISTED:
+        print_plain(console, f"  and {len(runs) - RUNS_LISTED} more; all of them with --json")
+
+
+def _device(capacities: Sequence[Capacity]) -> str:
+    """Return the device to time on: `cuda` if runs reserve GPUs and this machine has one, else `cpu`."""
+    import torch
+
+    on_gpu = any(capacity.placement.gpus_per_actor for capacity in capacities)
+    return "cuda" if on_gpu and torch.cuda.is_available() else "cpu"
+
+
+def _total(rows: Sequence[DatasetRow]) -> dict[str, Any]:
+    names = ("runs", "shared_prefixes", "finished", "rounds_left", "download_mb", "hours", "encoders")
+    return {name: sum(getattr(row, name) for row in rows) for name in names}
+
+
+def _as_json(
+    name: str, rows: Sequence[DatasetRow], capacities: Sequence[Capacity], nodes: Sequence[Node], device: str
+) -> dict[str, Any]:
+    return {
+        "grid": name,
+        "datasets": [asdict(row) for row in rows],
+        "total": _total(rows),
+        "resources": [asdict(one) | {"reserves": one.reserves} for one in capacities if nodes],
+        "nodes": [asdict(node) for node in nodes],
+        "timed_on": device,
+        "processor": named(device),
+    }
+
+
+def _show(
+    name: str,
+    rows: Sequence[DatasetRow],
+    capacities: Sequence[Capacity],
+    nodes: Sequence[Node],
+    device: str,
+    learnt: Experience,
+    with_cache: bool,
+    console: Console,
+) -> None:
+    say = partial(print_plain, console)
+    total = _total(rows)
+    console.print(_dataset_table(name, rows, total))
+    say("")
+    if nodes:
+        console.print(_capacity_table(capacities))
+        say(f"\nHere: {describe(nodes)}.")
+    else:
+        say("In this process: one run after another, on one core, without Ray.")
+    if total["rounds_left"]:
+        say(_about_time(capacities, device))
+        if learnt.runs:
+            by = f"the recorded rounds of {learnt.runs} run{'s' * (learnt.runs > 1)} of this grid"
+            say(f"Multiplied by {learnt.factor:.2g}, by {by}.")
+        if count := total["encoders"]:
+            say(f"With {count} encoder{'s' * (count > 1)}, each trained once, unless the storage has it.")
+        if with_cache and total["shared_prefixes"] < total["runs"]:
+            prefixes = total["shared_prefixes"]
+            shared = f"{total['runs']} runs, {prefixes} shared prefix{'es' * (prefixes != 1)}"
+            say(f"At most: shared rounds are computed once ({shared}).")
+
+
+def _about_time(capacities: Sequence[Capacity], device: str) -> str:
+    what = "GPU" if device == "cuda" else "core"
+    note = "Time: from short bursts of training on random images, the fastest so far on a\n"
+    note += f"{what} of this kind, {named(device)}{_load()}"
+    on_gpu = any(capacity.placement.gpus_per_actor for capacity in capacities)
+    return f"{note};\nwith the cluster's GPUs it is much less." if on_gpu and what == "core" else f"{note}."
+
+
+def _load() -> str:
+    """Return in words that other work makes runs slower than they were timed; empty on a quiet machine."""
+    busy, cores = os.getloadavg()[0], os.cpu_count() or 1
+    slower = f".\nIts {cores} cores have other work now (load {busy:.1f}): runs take longer while they do"
+    return slower if busy > BUSY * cores else ""
+
+
+def _dataset_table(name: str, rows: Sequence[DatasetRow], total: Mapping[str, Any]) -> Table:
+    table = _table(
+        f"Grid {name}", "data set", "runs", "finished", "rounds left", "clients", "download", "time"
+    )
+    for row in rows:
+        clients = ", ".join(map(str, row.clients))
+        table.add_row(row.dataset, *_cells(asdict(row), clients), end_section=row is rows[-1])
+    table.add_row("total", *_cells(total, ""), style="bold")
+    return table
+
+
+def _capacity_table(capacities: Sequence[Capacity]) -> Table:
+    table = _table("Resources", "clients", "a run reserves", "at once here")
+    for capacity in capacities:
+        table.add_row(str(capacity.clients), capacity.reserves, str(capacity.at_once))
+    return table
+
+
+def _table(title: str, *headings: str) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+    )
+    for heading in headings:
+        is_text = heading in ("data set", "a run reserves")
+        table.add_column(heading, justify="left" if is_text else "right", overflow="fold")
+    return table
+
+
+def _cells(row: Mapping[str, Any], clients: str) -> list[str]:
+    return [
+        f"{row['runs']:,}",
+        f"{row['finished']:,}",
+        f"{row['rounds_left']:,}",
+        clients,
+        f"{row['download_mb']:,} MB" if row["download_mb"] else "–",
+        roughly(row["hours"]) if row["rounds_left"] else "–",
+    ]

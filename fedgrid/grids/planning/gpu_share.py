@@ -1,0 +1,186 @@
+"""The GPU share of a client actor, from the memory that one was measured to take on a GPU.
+
+An actor takes a CUDA context, what torch reserves while it trains and tests, and its clients' images. The
+images are counted, not measured, as if one actor held all of a run: an upper bound that is small beside the
+context. Local rules that keep copies of the weights, and fragmentation, have the rest of `SPARE`.
+
+Ray deals out equal shares of every GPU, whatever its size and whoever uses it too. So a share is one of the
+GPU that has least free memory.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import ceil, prod
+from operator import itemgetter
+from pathlib import Path
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.runtime.clients.placement import GPU_SHARE, Node, Request
+from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.grids.display.plain import warn
+from fedgrid.grids.planning.gpu_probe import TIMEOUT, Taken, Workload, measure
+from fedgrid.grids.planning.images import expected_images
+from fedgrid.grids.ray_cluster.gpu_task import on_a_gpu
+from fedgrid.grids.ray_cluster.gpus import STEPS, Gpu, open_here, unmeasured_share
+
+SPARE = 1.25
+"""By how much a share is larger than what was measured."""
+LABEL_BYTES = 8
+GB = 1e9
+
+Measure = Callable[[tuple[Workload, ...]], Taken]
+
+
+@dataclass(frozen=True)
+class Need:
+    """What an actor of a run takes on a GPU, in bytes."""
+
+    run: RunConfig
+    room: int
+    """Memory for client actors on the GPU that has least."""
+    whose: str
+    """That memory, in words."""
+    context: int
+    training: int | None
+    """None: more than the GPU has."""
+    images: int
+
+    @property
+    def share(self) -> float:
+        """The share of the GPU that holds it, in hundredths; infinite if none does."""
+        if self.training is None:
+            return float("inf")
+        return ceil(STEPS * SPARE * (self.context + self.training + self.images) / self.room) / STEPS
+
+    def __str__(self) -> str:
+        settings = self.run.training
+        what = f"{self.run.model} with batches of {settings.batch_size}"
+        if settings.stacked > 1:
+            what += f", {settings.stacked} clients stacked"
+        if self.training is None:
+            return f"{what} needs more than {self.whose}"
+        return (
+            f"{what} takes {_gb(SPARE * (self.context + self.training + self.images))} of {self.whose}, "
+            f"a fifth of it to spare (context {_gb(self.context)}, training {_gb(self.training)}, images "
+            f"{_gb(self.images)})"
+        )
+
+
+def with_measured_share(
+    runs: Sequence[RunConfig],
+    nodes: Sequence[Node],
+    request: Request,
+    data_dir: Path,
+    measure: Measure,
+    gpus: Sequence[Gpu] = (),
+) -> Request:
+    """Return the request with a GPU share that every run fits into, and the memory that it is a share of.
+
+    Where the user gives none it is the largest that a run needs, and at least `GPU_SHARE`: more actors on a
+    GPU only take turns. Nothing is measured where no GPU would be used; if measuring fails, a warning says
+    so, and without a share of the user's it is `GPU_SHARE` of the GPU that has least free memory.
+
+    Args:
+        runs: what will train.
+        nodes: where.
+        request: the user's settings.
+        data_dir: where images are.
+        measure: measures what a client actor takes on a GPU.
+        gpus: those of the nodes, opened. Without them, all memory of the measured one counts as free.
+
+    Raises:
+        ConfigError: the share that the user gives is too small, or a run fits on no GPU.
+    """
+    if request.gpus_per_client == 0 or not runs or not any(node.gpus >= 1 for node in nodes):
+        return request
+    request = replace(request, gpu_room=min((gpu.free for gpu in gpus), default=0))
+    try:
+        need = max(needs_of(runs, data_dir, measure, gpus), key=lambda need: need.share)
+    except RunError as error:
+        warn(f"{error}; whether clients fit their share of a GPU is not known, nvidia-smi shows it")
+        return replace(request, least_gpu_share=unmeasured_share(gpus))
+    if need.share > 1:
+        raise ConfigError(
+            f"{need}; choose a smaller training.batch_size or training.stacked, or train on the CPU with "
+            "--gpus-per-actor 0"
+        )
+    given = request.gpus_per_client
+    if given is not None and given < need.share:
+        raise ConfigError(
+            f"--gpus-per-actor {given:g} is {_gb(given * need.room)}, but {need}; "
+            f"--gpus-per-actor {need.share:g} would do, or leave it out"
+        )
+    return replace(request, least_gpu_share=max(GPU_SHARE, need.share)) if given is None else request
+
+
+def with_share_here(
+    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, data_dir: Path
+) -> Request:
+    """Return the same by this machine's GPUs; the request as it is if there are none.
+
+    Raises:
+        ConfigError: as `with_measured_share`, or a GPU cannot be used.
+    """
+    import torch
+
+    if not runs or not torch.cuda.is_available():
+        return request
+    return with_measured_share(runs, nodes, request, data_dir, measure, open_here(request))
+
+
+def needs_of(
+    runs: Sequence[RunConfig], data_dir: Path, measure: Measure, gpus: Sequence[Gpu] = ()
+) -> list[Need]:
+    """Return what an actor of each kind of run takes; runs that train alike are measured once."""
+    images: dict[Workload, tuple[int, RunConfig]] = {}
+    for run in runs:
+        workload = workload_of(run, data_dir)
+        images[workload] = max(
+            (_image_bytes(run, data_dir), run), images.get(workload, (0, run)), key=itemgetter(0)
+        )
+    taken = measure(tuple(images))
+    least = min(gpus, key=lambda gpu: gpu.free, default=None)
+    room, whose = taken.total, f"the GPU's {_gb(taken.total)}"
+    if least is not None:
+        room, whose = max(1, least.free), f"the {_gb(least.free)} that are free on {least.name}"
+    return [
+        Need(run, room, whose, taken.context, reserved, held)
+        for reserved, (held, run) in zip(taken.reserved, images.values(), strict=True)
+    ]
+
+
+def workload_of(run: RunConfig, data_dir: Path) -> Workload:
+    """Return what decides the memory of a run's training; settings that change none are left at defaults."""
+    dataset = find(run.dataset, data_dir)
+    same = {"local_epochs": 1, "learning_rate": 0.01}
+    return Workload(
+        run.model,
+        dataset.shape,
+        dataset.num_classes,
+        run.training.local.model_copy(update=same),
+        active.sources(run.plugin_digests),
+    )
+
+
+@cache
+def measure_on_cluster(workloads: tuple[Workload, ...]) -> Taken:
+    """Measure on a GPU of the cluster that Ray is connected to, once for all launches of this process.
+
+    Raises:
+        ConfigError: a model cannot be trained with these settings.
+        RunError: no GPU is free, or measuring fails.
+    """
+    return on_a_gpu(measure, "measuring what a client takes on a GPU", 2 * TIMEOUT, workloads)
+
+
+def _image_bytes(run: RunConfig, data_dir: Path) -> int:
+    dataset = find(run.dataset, data_dir)
+    held = expected_images(run, dataset)
+    return ceil((held.train + held.test + held.server) * (prod(dataset.shape) + LABEL_BYTES))
+
+
+def _gb(size: float) -> str:
+    return f"{size / GB:.2f} GB"

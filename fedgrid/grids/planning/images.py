@@ -1,0 +1,109 @@
+"""How many images the clients of a run train on, and how many pass through models when these are tested."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.dealing.kinds import kind_of
+from fedgrid.engine.federation.dealing.split import mean_share_kept
+from fedgrid.engine.federation.partition.groups import class_sets
+from fedgrid.engine.federation.partition.label_skew import labels_per_client
+from fedgrid.engine.federation.partition.natural import NATURAL
+from fedgrid.engine.federation.partition.ocfl import groups
+from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, Facts, Scenario
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+
+SERVER_IMAGES = {
+    "digits": 355,
+    "mnist": 10_000,
+    "fmnist": 10_000,
+    "cifar10": 10_000,
+    "pathmnist": 7_180,
+    "bloodmnist": 3_421,
+    "cifar100": 10_000,
+    "svhn": 26_032,
+    "femnist": 79_000,
+}
+"""Sizes of the official test sets, which may not be downloaded yet; others count as a fifth of the pool."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """Expected number of images of all clients of a run together, and of the server."""
+
+    train: float
+    test: float
+    server: int
+    different: float | None = None
+    """Of the clients' different test sets; None: as `test`, each client has its own."""
+
+
+def expected_images(config: RunConfig, dataset: Dataset) -> Images:
+    """Return how many images a run has, assuming classes of equal size.
+
+    With N images in a class, d draws that hit the class with probability p give N (1 - (1 - p / N)^d)
+    different images.
+
+    Raises:
+        ConfigError: if the data set is too small for the split.
+    """
+    split = config.split
+    scenario = config.split_scenario
+    held = kind_of(split.kind).expected_images(scenario, Facts.of(dataset), split, config.seed)
+    held *= mean_share_kept(split.quantity)
+    official = SERVER_IMAGES.get(dataset.name, dataset.pool_size // 5)
+    server = split.server_images or official
+    if split.tested_on == "official" and split.scored_on == "test":
+        sets = list(_official_sets(config, scenario, dataset))
+        each, different = (official * sum(shares) for shares in zip(*sets, strict=True))
+        return Images(held, each, server, different)
+    if split.scored_on == "validation":
+        held *= 1 - split.test_share
+    return Images(held * (1 - split.test_share), held * split.test_share, server)
+
+
+def passes(config: RunConfig, images: Images, rounds: int, actors: int = 1) -> float:
+    """Return how many images pass through models in the tests of the last `rounds` rounds of a run.
+
+    Every local model is tested on its client's test set and, with `evaluation.local_server`, on the server's
+    set, where round 1 tests the initial model instead, once in each of the `actors`. The served models are
+    tested on the server's set once each; on the clients' sets once for all clients of an actor that have the
+    set and the model in common. As many clusters as hidden groups are assumed, each in one of them, from the
+    first round in which the algorithm can have any.
+    """
+    evaluation, last = config.evaluation, config.training.rounds
+    asked = config.participation * (1 - config.dropout)
+    different = images.test if images.different is None else min(images.test, actors * images.different)
+    first_clusters = algorithm_of(config).start_order_key()[0]
+    total = 0.0
+    for number in range(last - rounds + 1, last + 1):
+        if number % evaluation.every and number != last:
+            continue
+        local_server = min(actors, config.clients) if number == 1 else asked * config.clients
+        models = config.split.num_clusters if number >= first_clusters else 1
+        total += asked * images.test + evaluation.local_server * local_server * images.server
+        total += different * (config.participation if evaluation.clients == "asked" else 1)
+        total += models * images.server
+    return total
+
+
+def _official_sets(config: RunConfig, scenario: Scenario, dataset: Dataset) -> Iterator[tuple[float, float]]:
+    """Yield, by group of clients, the share of the official test set that its members have together, and
+    that of their different sets; the most there can be, where the labels of a client are drawn."""
+    clients, split = config.clients, config.split
+    if split.kind == NATURAL:
+        num_groups = dataset.num_groups or 1
+        yield clients / num_groups, min(clients, num_groups) / num_groups
+    elif split.kind in PUBLISHED_SPLITS:
+        of_client = groups(scenario, split)
+        for group, labels in enumerate(class_sets(dataset.num_classes, split.num_clusters, scenario.overlap)):
+            share = len(labels) / dataset.num_classes
+            yield of_client.count(group) * share, share
+    elif kind_of(split.kind).TRANSFORM is not None or split.num_clusters == 1:
+        yield float(clients), float(split.num_clusters)
+    elif split.kind == "label-skew":
+        owned = labels_per_client(dataset.num_classes, split.labels_share) / dataset.num_classes
+        yield clients * owned, clients * owned
+    else:
+        yield float(clients), float(clients)

@@ -1,0 +1,222 @@
+"""`--gpus-per-actor auto`: has each client an actor, or does an actor train a stack of clients at once?
+
+On a GPU small models are bound by the time that calls of torch take, and each process has a CUDA context. One
+process that trains S clients as one model (`training.stacked`) saves both. What is faster is measured, with
+as many processes on a GPU as the plan of either way has.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.runtime.clients.placement import Node, Request, at_once
+from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.grids.planning.gpu_probe import Workload, measure
+from fedgrid.grids.planning.gpu_share import Measure, measure_on_cluster, with_measured_share, workload_of
+from fedgrid.grids.planning.gpu_speed import Crowd, Speeds, speeds, speeds_on_cluster
+from fedgrid.grids.planning.images import expected_images
+from fedgrid.grids.presets.grid import Grid, Stacking
+from fedgrid.grids.ray_cluster.cluster import num_to_place, placements
+from fedgrid.grids.ray_cluster.gpus import Gpu, open_here, open_on_cluster
+
+WORTHWHILE = 1.1
+"""How many times as fast stacks must be, to change the last bits of a grid's numbers for it."""
+MOST_IMAGES = 256
+"""Of a client that is timed."""
+KINDS_NAMED = 3
+
+Load = Callable[[Sequence[str]], Grid]
+"""Returns a grid with what was decided, as changes of `--set`."""
+
+
+@dataclass(frozen=True)
+class OnGpu:
+    """What is measured on a GPU."""
+
+    opens: Callable[[Request], Sequence[Gpu]]
+    """Opens all GPUs, and tells of their free memory."""
+    memory: Measure
+    speeds: Callable[[tuple[Crowd, ...]], Speeds]
+
+
+def here() -> OnGpu:
+    """Return what measures on this machine's GPU."""
+    return OnGpu(open_here, measure, speeds)
+
+
+def on_cluster() -> OnGpu:
+    """Return what measures on a GPU of the cluster that Ray is connected to."""
+    return OnGpu(open_on_cluster, measure_on_cluster, speeds_on_cluster)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Runs as they would be placed, one of the two ways."""
+
+    runs: Sequence[RunConfig]
+    request: Request
+    processes: int
+    """On a GPU."""
+
+
+def decide(
+    grid: Grid,
+    load: Load,
+    nodes: Sequence[Node],
+    data_dir: Path,
+    on_gpu: OnGpu,
+    request: Request,
+    *,
+    by_shared_prefix: bool,
+) -> Stacking:
+    """Return how many clients of the grid's runs an actor should train at once on these nodes.
+
+    Args:
+        grid: with no `training.stacked` of its own.
+        load: loads it with changes.
+        nodes: those of the cluster.
+        data_dir: the image folder.
+        on_gpu: measures.
+        request: the user's other settings.
+        by_shared_prefix: as in `num_to_place`.
+
+    Raises:
+        ConfigError: a GPU cannot be used, or a run of the grid as it is fits on none or cannot be trained.
+    """
+    if not any(node.gpus >= 1 for node in nodes):
+        return Stacking(1, "there is no GPU")
+    clients = largest_stack(grid.runs, nodes, by_shared_prefix=by_shared_prefix)
+    if clients < 2:
+        return Stacking(1, "each client has a GPU of its own")
+    try:
+        load(Stacking(clients, "").changes)
+    except ConfigError as error:
+        return Stacking(1, f"these runs cannot be stacked ({_cause(error)})")
+    gpus = on_gpu.opens(request)
+
+    def place(runs: Sequence[RunConfig]) -> _Way:
+        fitting = with_measured_share(runs, nodes, request, data_dir, on_gpu.memory, gpus)
+        return _placed(runs, nodes, fitting, by_shared_prefix=by_shared_prefix)
+
+    alone = place(grid.runs)
+    try:
+        clients, stacked = _that_fit(clients, lambda changes: place(load(changes).runs))
+    except ConfigError as error:
+        return Stacking(1, f"not even two stacked clients fit on a GPU ({_cause(error)})")
+    try:
+        return _faster(clients, alone, stacked, data_dir, on_gpu)
+    except (ConfigError, RunError) as error:
+        return Stacking(1, f"stacks could not be timed ({_cause(error)})")
+
+
+def largest_stack(runs: Sequence[RunConfig], nodes: Sequence[Node], *, by_shared_prefix: bool) -> int:
+    """Return the stack with which the runs' clients spread evenly over the GPUs, at most one stack a run."""
+    gpus = sum(int(node.gpus) for node in nodes)
+    side_by_side = num_to_place(runs, by_shared_prefix=by_shared_prefix)
+    return min(min(run.clients, ceil(run.clients * side_by_side / gpus)) for run in runs)
+
+
+def _that_fit(clients: int, place: Callable[[Sequence[str]], _Way]) -> tuple[int, _Way]:
+    """Return the largest stack, of `clients`, half of them and so on, that fits on a GPU.
+
+    Raises:
+        ConfigError: not even two clients do.
+    """
+    while True:
+        try:
+            return clients, place(Stacking(clients, "").changes)
+        except ConfigError:
+            clients //= 2
+            if clients < 2:
+                raise
+
+
+def _placed(
+    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_shared_prefix: bool
+) -> _Way:
+    waiting = num_to_place(runs, by_shared_prefix=by_shared_prefix)
+    gpus = sum(int(node.gpus) for node in nodes)
+    places = placements(runs, nodes, request, by_shared_prefix=by_shared_prefix).values()
+    actors = max(min(at_once(place, nodes), waiting) * place.num_actors for place in places)
+    return _Way(runs, request, ceil(actors / gpus))
+
+
+@dataclass
+class _Kind:
+    """Runs that train alike."""
+
+    crowds: tuple[Crowd, Crowd]
+    """Each client alone, and stacked."""
+    images: float = 0.0
+    """What all of them train."""
+
+
+def _faster(clients: int, alone: _Way, stacked: _Way, data_dir: Path, on_gpu: OnGpu) -> Stacking:
+    """Time both ways, weighted by what the runs train.
+
+    Raises:
+        RunError: timing fails.
+    """
+    kinds = list(_kinds(alone, stacked, data_dir).values())
+    crowds = [kind.crowds[way] for way in (0, 1) for kind in kinds]
+    found = on_gpu.speeds(tuple(crowds))
+    slow, fast = found[: len(kinds)], found[len(kinds) :]
+    if None in fast:
+        return Stacking(1, f"stacks of {clients} clients run out of the GPU's memory")
+    if None in slow:
+        return Stacking(
+            clients,
+            f"{alone.processes} processes of one client each run out of the GPU's memory, "
+            f"{stacked.processes} of stacks of {clients} do not",
+        )
+    seconds, less = (
+        sum(kind.images / (speed or 1) for kind, speed in zip(kinds, way, strict=True))
+        for way in (slow, fast)
+    )
+    times = seconds / less
+    speeds = [
+        f"{_named(kind)} {two:,.0f} images/s in {stacked.processes} process{'es' * (stacked.processes > 1)}, "
+        f"{one:,.0f} in {alone.processes}"
+        for kind, one, two in zip(kinds, slow, fast, strict=True)
+    ]
+    more = f", and {len(speeds) - KINDS_NAMED} more kinds" if len(speeds) > KINDS_NAMED else ""
+    return Stacking(
+        clients if times >= WORTHWHILE else 1,
+        f"stacks of {clients} clients are {times:.2f} times as fast as a client an actor: "
+        f"{'; '.join(speeds[:KINDS_NAMED])}{more}; a process needs {stacked.request.least_gpu_share:g} of a "
+        f"GPU's memory, with one client {alone.request.least_gpu_share:g}",
+    )
+
+
+def _named(kind: _Kind) -> str:
+    load = kind.crowds[0].workload
+    _, height, width = load.shape
+    return f"{load.model} {height}x{width}"
+
+
+def _kinds(alone: _Way, stacked: _Way, data_dir: Path) -> dict[Workload, _Kind]:
+    kinds: dict[Workload, _Kind] = {}
+    for run, in_stack in zip(alone.runs, stacked.runs, strict=True):
+        images, asked = expected_images(run, find(run.dataset, data_dir)), run.participation
+        load, train = workload_of(run, data_dir), images.train / run.clients
+        kept = min(1.0, MOST_IMAGES / train)
+        counts: dict[str, Any] = {
+            "train": ceil(kept * train),
+            "test": ceil(kept * (images.test + images.server) / run.clients / 2),
+        }
+        of = (
+            Crowd(load, alone.processes, **counts),
+            Crowd(workload_of(in_stack, data_dir), stacked.processes, **counts),
+        )
+        kind = kinds.setdefault(load, _Kind(of))
+        kind.images += asked * images.train * run.training.local_epochs * run.training.rounds
+    return kinds
+
+
+def _cause(error: Exception) -> str:
+    """Return an error's message without its advice, which is about what the user asked for."""
+    return str(error).partition("; ")[0]

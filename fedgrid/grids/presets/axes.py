@@ -1,0 +1,184 @@
+"""The axes of one grid with their values: read from a file, narrowed by filters, extended by options."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from fedgrid.algorithms.registry import ALSO_CALLED, nameless
+from fedgrid.engine.federation.errors import ConfigError, hint, unknown
+from fedgrid.engine.runtime.configuration.complete import DEFAULTS
+from fedgrid.grids.presets.axis_keys import AXES, SPLIT, text_of
+from fedgrid.grids.presets.yaml_file import Place, at, parse_value
+
+MOST_SHOWN = 60
+"""Characters of a value in a message."""
+MOST_SEEDS = 10_000
+"""Seeds in one range at most: more are a typing error that would exhaust the memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """One value of an axis."""
+
+    value: Any
+    place: Place | None = None
+    """Its line in a file; None for a default and for the command line."""
+
+    @cached_property
+    def label(self) -> str:
+        """The value as text, which filters compare; of an algorithm or a split with settings, its name."""
+        if isinstance(self.value, Mapping):
+            return text_of(self.value.get("name", self.value.get("kind", self.value)))
+        return text_of(self.value)
+
+
+Axes: TypeAlias = Mapping[str, tuple[Item, ...]]
+Choice: TypeAlias = Mapping[str, frozenset[str]]
+"""Axis -> allowed labels; an axis that is missing is not restricted."""
+
+
+def allows(choice: Choice, labels: Mapping[str, str]) -> bool:
+    """Return whether every axis of a choice has one of its values in the run whose axes have these labels."""
+    return all(labels[axis] in allowed for axis, allowed in choice.items())
+
+
+def axis_name(given: str, axes: Iterable[str]) -> str:
+    """Return the axis among `axes` that `given` names, in the singular or the plural.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    for axis in (given, given.removesuffix("s")):
+        if axis in axes:
+            return axis
+    raise unknown("axis", given, axes)
+
+
+def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]:
+    """Return the values of an axis: one, a list, or for seeds a range.
+
+    Raises:
+        ConfigError: for an empty list, a malformed range, or an algorithm without its name.
+    """
+    found: list[Item] = []
+    for index, value in enumerate(given if isinstance(given, list) else [given]):
+        where = place.under(index) if place and isinstance(given, list) else place
+        with at(where):
+            if axis == SPLIT and isinstance(value, Mapping):
+                value = {"kind": DEFAULTS[SPLIT], **value}
+            if axis in ("algorithm", SPLIT) and isinstance(value, str) and "," in value:
+                raise ConfigError(
+                    f"{axis} = '{value[:MOST_SHOWN]}': several are a list: [{value[:MOST_SHOWN]}]"
+                )
+            values = seeds_in(value) if axis == "seed" and isinstance(value, str) else [value]
+            if axis == "algorithm" and isinstance(value, Mapping) and "name" not in value:
+                raise ConfigError(nameless(value))
+        found.extend(Item(value, where) for value in values)
+    if not found:
+        with at(place):
+            raise ConfigError(f"{axis} = []: expected at least one")
+    return tuple(found)
+
+
+def seeds_in(text: str) -> list[int]:
+    """Return the seeds of `0..4` (both ends included), `3` or `0,2,5`.
+
+    Raises:
+        ConfigError: for any other text.
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,18})\s*(?:\.\.\s*(\d{1,18})\s*)?", part, re.ASCII)
+        if not match:
+            raise ConfigError(f"seeds = '{text[:MOST_SHOWN]}': expected 0..4 (both included), 3 or 0,2,5")
+        first = int(match[1])
+        last = int(match[2] or first)
+        if not first <= last < first + MOST_SEEDS:
+            raise ConfigError(f"seeds = '{text}': a range ascends, by less than {MOST_SEEDS}, as in 0..4")
+        seeds.extend(range(first, last + 1))
+    return seeds
+
+
+def choose(given: Mapping[Any, Any], axes: Axes, place: Place | None = None) -> Choice:
+    """Return the labels that a mapping of axis -> value or list selects among those of `axes`.
+
+    Raises:
+        ConfigError: for an axis or a value that the grid does not have.
+    """
+    choice: dict[str, frozenset[str]] = {}
+    for name, values in given.items():
+        where = place and place.under(str(name))
+        with at(where):
+            axis = axis_name(str(name), axes)
+        picked = items(axis, values, where)
+        has = {item.label: None for item in axes[axis]}
+        for item in picked:
+            if item.label not in has:
+                with at(item.place):
+                    near = hint(item.label, has, ALSO_CALLED if axis == "algorithm" else {})
+                    raise ConfigError(
+                        f"no {axis} '{item.label}' in this grid; {near}it has: {', '.join(has)}"
+                    )
+        choice[axis] = choice.get(axis, frozenset()) | {item.label for item in picked}
+    return choice
+
+
+def keep(axes: Axes, choice: Choice) -> Axes:
+    """Return the axes with only the values that `choice` allows.
+
+    Raises:
+        ConfigError: if an axis has no value left.
+    """
+    kept = dict(axes)
+    for axis, labels in choice.items():
+        kept[axis] = tuple(item for item in axes[axis] if item.label in labels)
+        if not kept[axis]:
+            left = ", ".join(item.label for item in axes[axis])
+            raise ConfigError(
+                f"no run is left: {axis} should be {', '.join(sorted(labels))}, but only {left} is there"
+            )
+    return kept
+
+
+def filter_of(text: str) -> dict[str, list[str]]:
+    """Return axis -> values of `dataset=mnist,clients=15`; an axis may be repeated.
+
+    Raises:
+        ConfigError: for any other text.
+    """
+    wanted: dict[str, list[str]] = {}
+    for part in text.split(","):
+        axis, equals, value = part.partition("=")
+        if not (axis.strip() and equals and value.strip()):
+            raise ConfigError(f"'{part}' is not AXIS=VALUE, as in dataset=mnist,dataset=fmnist,clients=15")
+        wanted.setdefault(axis.strip(), []).append(value.strip())
+    return wanted
+
+
+def extend(axes: Axes, text: str) -> Axes:
+    """Return the axes with the values that `algorithms+=a,b` or `seeds+=5..9` adds.
+
+    Raises:
+        ConfigError: for an unknown axis, or a value that the axis already has.
+    """
+    name, plus, values = text.partition("+=")
+    if not (name.strip() and plus and values.strip()):
+        raise ConfigError("expected AXIS+=VALUES, as in algorithms+=sattler,briggs or seeds+=5..9")
+    axis = axis_name(name.strip(), axes)
+    has = {item.label for item in axes[axis]}
+    for item in (added := _added(axis, values)):
+        if item.label in has:
+            raise ConfigError(f"the grid already has {axis} {item.label}; leave it out")
+        has.add(item.label)
+    return {**axes, axis: (*axes[axis], *added)}
+
+
+def _added(axis: str, values: str) -> tuple[Item, ...]:
+    if axis == "seed":
+        return items(axis, values)
+    if axis not in AXES:
+        return items(axis, parse_value(f"[{values}]", f"'{values}'"))
+    parts = [part.strip() for part in values.split(",")]
+    return items(axis, [int(part) if axis == "clients" and part.isdecimal() else part for part in parts])

@@ -1,0 +1,164 @@
+"""The one place that says what a grid's axes are: any key of a run's configuration.
+
+The keys are read from `RunConfig`, its sections and the settings of the registered algorithms, so that a new
+field there is an axis at once. Everything else that knows axes (presets, filters, run order, MLflow tags,
+tables and figures of a report) takes them from here.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from fedgrid.algorithms.contract.entry import AlgorithmEntry
+from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
+from fedgrid.engine.federation.errors import ConfigError, hint, unknown_key
+
+AXES = ("dataset", "split", "clients", "seed", "algorithm")
+"""Axes that every grid has: they make up a run's name. In the order of the runs; the last varies fastest."""
+
+SECTIONS = {
+    name: tuple(field.annotation.model_fields)
+    for name, field in RunConfig.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+}
+"""Keys of a run that have keys themselves -> those keys."""
+
+ALGORITHM, SPLIT = "algorithm", "split"
+KIND = f"{SPLIT}.kind"
+"""The key of a split that is the axis `SPLIT`."""
+SETTING = f"{ALGORITHM}."
+"""Prefix of the axes that are settings of an algorithm."""
+
+
+def axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
+    """Return every key that can be an axis, with dots: `dataset`, `training.rounds`, `algorithm.cooldown`.
+
+    `configs` are finished or planned runs, which have all settings of their algorithms: those of an
+    algorithm that is not registered, because its plugin is not loaded, come last.
+    """
+    known = _keys_with(tuple(ALGORITHMS.values()))
+    strangers = {repr(run.algorithm): run for run in configs if run.algorithm["name"] not in ALGORITHMS}
+    found = (SETTING + key for run in strangers.values() for key in _leaves(run.algorithm) if key != "name")
+    return tuple(dict.fromkeys((*known, *found)))
+
+
+@lru_cache
+def _keys_with(algorithms: tuple[AlgorithmEntry, ...]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for name in (field for field in RunConfig.model_fields if field != PLUGINS):
+        inner = (f"{name}.{key}" for key in SECTIONS.get(name, ()) if f"{name}.{key}" != KIND)
+        found |= dict.fromkeys((name,) if name in AXES or name not in SECTIONS else ())
+        found |= dict.fromkeys(inner)
+        if name == ALGORITHM:
+            for entry in algorithms:
+                found |= dict.fromkeys(SETTING + key for key in _leaves(entry.settings))
+    return tuple(found)
+
+
+def check_axis_key(key: str) -> None:
+    """Check that `key` can be an axis.
+
+    Raises:
+        ConfigError: if it is no key of a run, or a section; names the closest key.
+    """
+    if key in axis_keys():
+        return
+    if key in SECTIONS:
+        raise ConfigError(f"axis '{key}' is a section; name one of its keys, as in {key}.{SECTIONS[key][0]}")
+    section, dot, rest = key.partition(".")
+    if dot and section in (*SECTIONS, ALGORITHM):
+        prefix = f"{section}."
+        inner = (known.removeprefix(prefix) for known in axis_keys() if known.startswith(prefix))
+        raise unknown_key(rest, section, inner)
+    top = (known for known in axis_keys() if not known.startswith(SETTING))
+    raise ConfigError(
+        f"unknown axis '{key}'; {hint(key, axis_keys())}allowed: any key of a run: {', '.join(top)}, "
+        f"{SETTING}SETTING"
+    )
+
+
+def in_run_order(axes: Iterable[str]) -> tuple[str, ...]:
+    """Return `axes` in the order of the runs: further ones, as given, stand before seed and algorithm."""
+    further = [axis for axis in axes if axis not in AXES]
+    last = ("seed", ALGORITHM)
+    return (*(axis for axis in AXES if axis not in last), *further, *last)
+
+
+def value_text(config: RunConfig, key: str) -> str | None:
+    """Return a run's value of an axis as text, None if its algorithm has no such setting."""
+    found = _found(config, key)
+    return text_of(found[0]) if found else None
+
+
+def value_of(config: RunConfig, key: str) -> Any:
+    """Return a run's value of an axis as it would stand in JSON, None if there is none."""
+    found = _found(config, key)
+    return to_jsonable_python(found[0]) if found else None
+
+
+def _found(config: RunConfig, key: str) -> tuple[Any] | None:
+    if key == ALGORITHM:
+        return (str(config.algorithm["name"]),)
+    if key == SPLIT:
+        return (config.split.kind,)
+    # A setting that is not written down has its default. An algorithm of a plugin may not be loaded.
+    entry = ALGORITHMS.get(config.algorithm["name"])
+    return _walk(config, key) or (_walk({ALGORITHM: entry.settings}, key) if entry else None)
+
+
+def text_of(value: Any) -> str:
+    """Return the text of a value, the same for the same number: 1.0 and 1 are `1`, '1e-3' is `0.001`.
+
+    Of a mapping with a name: `fedprox (mu 0.5)`. Of a list of sections or mappings: `clip 1, noise 0.5`.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        try:
+            return f"{float(value):.12g}" if not isinstance(value, int) else str(value)
+        except ValueError:
+            return str(value)
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+        settings = ", ".join(f"{key} {text_of(value[key])}" for key in sorted(value) if key != "name")
+        return f"{value['name']} ({settings})" if settings else str(value["name"])
+    if isinstance(value, list | tuple) and any(isinstance(each, Mapping | BaseModel) for each in value):
+        parts = [each.model_dump() if isinstance(each, BaseModel) else each for each in value]
+        return ", ".join(f"{key} {text_of(inner)}" for part in parts for key, inner in dict(part).items())
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def has(values: Any, path: Iterable[str]) -> bool:
+    """Return whether nested mappings have a value at `path`."""
+    for key in path:
+        if not isinstance(values, Mapping) or key not in values:
+            return False
+        values = values[key]
+    return True
+
+
+def _walk(values: Any, key: str) -> tuple[Any] | None:
+    """Return the value at a dotted key of models and mappings, None if there is none."""
+    for step in key.split("."):
+        if isinstance(values, Mapping) and step in values:
+            values = values[step]
+        elif isinstance(values, BaseModel) and step in type(values).model_fields:
+            values = getattr(values, step)
+        else:
+            return None
+    return (values,)
+
+
+def _leaves(settings: BaseModel | Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in settings.items() if isinstance(settings, Mapping) else settings:
+        if isinstance(value, BaseModel | Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name

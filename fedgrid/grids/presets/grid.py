@@ -1,0 +1,69 @@
+"""The runs of a grid."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+
+OPTIONS = "options"
+"""The source of a grid without a file. Its axes are options, and so add to each other."""
+STACKED = "training.stacked"
+ASKED = "--gpus-per-actor auto:"
+"""How lines about stacking begin."""
+
+
+@dataclass(frozen=True)
+class Asks:
+    """What a launch asks for."""
+
+    source: str
+    """The file, the preset, or `OPTIONS`."""
+    digest: str
+    """Of what the file says, as `asks.digest_of`."""
+    run_ids: frozenset[str]
+    """All runs of the file, those that `--filter` leaves out too."""
+
+
+@dataclass(frozen=True)
+class Stacking:
+    """What `--gpus-per-actor auto` has decided for all runs of a grid, whose ids contain it."""
+
+    clients: int
+    """`training.stacked`: how many clients an actor trains at once. 1: nothing was changed."""
+    why: str
+    """The reason, with what was measured."""
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What it changes, as for `--set`."""
+        return (f"{STACKED}={self.clients}",) if self.clients > 1 else ()
+
+    def __str__(self) -> str:
+        return f"{ASKED} {self.changes[0] if self.changes else 'nothing is stacked'}: {self.why}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A set of runs with a name."""
+
+    name: str
+    runs: tuple[RunConfig, ...]
+    text: str
+    """The preset as YAML; without one, the values that options gave."""
+    varied: tuple[str, ...] = ()
+    """Axes beside `AXES`, and the settings by which variants of an algorithm differ: shown beside a run's
+    name, which has none of them, and tagged."""
+    until: Mapping[str, int] = field(default_factory=dict)
+    """Run id -> the round after which it stops and keeps its state; runs not listed run to their end."""
+    source: str = ""
+    """Where the preset comes from: a file, a built-in preset, options."""
+    is_named: bool = False
+    """Whether the user gave its name: launches of several files then add to one grid."""
+    asks: Asks | None = None
+    """None: its runs join those of earlier launches."""
+    sets_stacked: bool = False
+    """Whether the file or an option gives `training.stacked`, so that there is nothing to decide."""
+    notes: tuple[str, ...] = ()
+    """What the user should know of how it was read, a line each."""
+    stacking: Stacking | None = None
+    """What was decided for it. None: nothing, or at an earlier launch."""

@@ -1,0 +1,232 @@
+"""From a preset, a YAML file and options to the runs of a grid."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition.scenarios import SCENARIOS
+from fedgrid.grids.presets.asks import digest_of
+from fedgrid.grids.presets.axes import Axes, choose, extend, filter_of, items, keep
+from fedgrid.grids.presets.axis_keys import AXES, SPLIT, axis_keys
+from fedgrid.grids.presets.changes import Change
+from fedgrid.grids.presets.expand import Description, expand
+from fedgrid.grids.presets.grid import OPTIONS, STACKED, Asks, Grid
+from fedgrid.grids.presets.overrides import Override
+from fedgrid.grids.presets.preset_files import (
+    Preset,
+    defaults,
+    file_meant,
+    is_path,
+    open_preset,
+    preset_names,
+    read_preset,
+)
+from fedgrid.grids.presets.variants import variant_settings
+from fedgrid.grids.presets.yaml_file import YamlFile, at
+
+SCENARIO = re.compile(r"(.+?)-(\d+)-([a-z][a-z-]*)")
+"""`Scenario.name`: data set, clients, split."""
+FEW = 8
+"""Values of an axis in a message."""
+DICT = "a dict"
+"""The source of a grid that Python gave: another dict under its name replaces it, as an edited file does."""
+
+
+def load_grid(
+    what: str | Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+    changes: Sequence[str],
+    data_dir: Path,
+    *,
+    filters: Sequence[str] = (),
+    seeds: str | None = None,
+    extends: Sequence[str] = (),
+    overrides: Sequence[Override] = (),
+    name: str | None = None,
+    searched: frozenset[str] = frozenset(),
+    decided: Sequence[str] = (),
+) -> Grid:
+    """Return the grid that a command line describes.
+
+    Args:
+        what: a preset's or a scenario's name, the path of a YAML file, what such a file holds (the grid then
+            needs a `name`), or None for options alone.
+        options: axis -> value or list; replaces the file's values.
+        changes: `key.key=value` each, applied after everything else.
+        filters: `axis=value,axis=value` each; a run must pass all of them.
+        seeds: `0..4`, `3` or `0,2,5`; replaces the file's seeds.
+        extends: `axis+=value,value` each: values that the grid does not have yet.
+        overrides: applied after the file's own.
+        name: the grid's name; None is that of the preset or file.
+        searched: as in `Description`.
+        decided: further changes, which are not the user's and so not part of what the launch asks for.
+
+    Raises:
+        ConfigError: for an unknown key or an invalid value, if no run is left, and for a file that would take
+            a preset's name.
+    """
+    if seeds is not None and "seed" in options:
+        raise ConfigError(f"--seed {options['seed']} and --seeds {seeds} both give seeds: leave one out")
+    if isinstance(what, Mapping) and name is None:
+        raise ConfigError("a grid that is a dict needs a name, by which it is found again: name='mine'")
+    own, preset, text, source = _read(what, options)
+    if name is None and what not in preset_names() and own in preset_names():
+        raise ConfigError(f"{what} would take the name of the preset {own}: name its grid with --name")
+    described = replace(
+        preset.description, overrides=(*preset.description.overrides, *overrides), searched=searched
+    )
+    grid = load_preset(
+        name or own,
+        replace(preset, description=described),
+        text,
+        options,
+        changes,
+        data_dir,
+        filters,
+        seeds,
+        extends,
+        source,
+        decided,
+    )
+    return replace(grid, is_named=name is not None)
+
+
+def load_preset(
+    name: str,
+    preset: Preset,
+    text: str,
+    options: Mapping[str, Any],
+    changes: Sequence[str],
+    data_dir: Path,
+    filters: Sequence[str] = (),
+    seeds: str | None = None,
+    extends: Sequence[str] = (),
+    source: str = "",
+    decided: Sequence[str] = (),
+) -> Grid:
+    """Return the grid that a preset and a command line describe; as `load_grid`. `source` is as in `Grid`."""
+    axes = dict(keep(preset.description.axes, preset.filter))
+    axes |= {axis: items(axis, value) for axis, value in options.items()}
+    nested: list[Change] = []
+    notes: list[str] = []
+    for change in map(Change.parse, changes):
+        key = ".".join(change.keys) if change.keys != ("split", "kind") else "split"
+        if key in axes:
+            before, axes[key] = axes[key], items(key, change.value)
+            if len(axes[key]) == 1 < len(before):
+                first = ", ".join(item.label for item in before[:FEW]) + ", ..." * (len(before) > FEW)
+                notes.append(f"--set {change.text} takes the place of {len(before)} values of {key}: {first}")
+            nested = [earlier for earlier in nested if earlier.keys[: len(change.keys)] != change.keys]
+        else:
+            nested.append(change)
+    described = replace(preset.description, changes=tuple(nested))
+    further = tuple(map(Change.parse, decided))
+    whole = replace(described, axes=_widen(axes, seeds, extends), changes=(*nested, *further))
+    chosen = _narrow(whole.axes, filters)
+    runs = expand(replace(whole, axes=chosen), data_dir)
+    named = {*chosen, *variant_settings(runs), *variant_settings(runs, f"{SPLIT}.")}
+    varied = tuple(axis for axis in axis_keys(runs) if axis in named and axis not in AXES)
+    ids = frozenset(run.run_id for run in runs) | (_ids(whole, data_dir) if filters else set())
+    asks = Asks(source, digest_of(described, preset.filter, source), ids)
+    stacked = described.gives(STACKED)
+    return Grid(name, runs, text, varied, source=source, asks=asks, sets_stacked=stacked, notes=tuple(notes))
+
+
+def _ids(whole: Description, data_dir: Path) -> set[str]:
+    """Return the ids of all runs of a file; none if one that a filter leaves out is invalid here."""
+    try:
+        return {run.run_id for run in expand(whole, data_dir)}
+    except ConfigError:
+        return set()
+
+
+def is_scenario(name: str) -> bool:
+    """Return whether a name is meant as a scenario's; the user's own images may have any dashes."""
+    return ":" not in name and (name.count("-") > 2 or SCENARIO.fullmatch(name) is not None)
+
+
+def scenario_values(name: str) -> dict[str, Any]:
+    """Return the keys of a scenario, of the papers' forty or any other, from its name as it is printed.
+
+    Raises:
+        ConfigError: if it is no such name; whether its parts exist is checked with the run.
+    """
+    parts = SCENARIO.fullmatch(name)
+    if parts is None:
+        raise ConfigError(
+            f"no scenario '{name}': expected DATASET-CLIENTS-SPLIT, as in {next(iter(SCENARIOS))}"
+        )
+    dataset, clients, split = parts.groups()
+    return {"dataset": dataset, "split": split, "clients": int(clients)}
+
+
+def _read(what: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> tuple[str, Preset, str, str]:
+    """Return name, content, text and source of the preset, file, dict or scenario that a grid is made of."""
+    if isinstance(what, Mapping):
+        file = _as_file(what)
+        # Files that it names lie below the folder of the process.
+        return "", read_preset(file, ("",)), file.text, DICT
+    if what and (what in preset_names() or is_path(what) or file_meant(what) or not is_scenario(what)):
+        file = open_preset(what)
+        source = f"preset {what}" if what in preset_names() else _path(what)
+        return Path(what).stem, read_preset(file, (what,)), file.text, source
+    values = scenario_values(what) if what else {}
+    axes = {**defaults(), **{axis: items(axis, value) for axis, value in values.items()}}
+    text = yaml.safe_dump({**values, **options}, sort_keys=False)
+    return "runs", Preset(Description(axes, {}), {}), text, OPTIONS
+
+
+def _as_file(values: Mapping[str, Any]) -> YamlFile:
+    """Return the file that would hold these values.
+
+    Raises:
+        ConfigError: a value is none that YAML has.
+    """
+    try:
+        text = yaml.safe_dump(_plain(values), sort_keys=False)
+    except yaml.YAMLError as error:
+        raise ConfigError(
+            f"the grid's dict: {' '.join(map(str, error.args))}; expected plain values"
+        ) from error
+    return YamlFile("the grid's dict", text.encode(), has_lines=False)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with YAML's types in place of tuples, ranges, paths and NumPy's numbers."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | range | set | frozenset):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _path(file: str) -> str:
+    """Return the place of a file; FEDGRID_SOURCE names it where the file was sent to a cluster."""
+    return os.environ.get("FEDGRID_SOURCE") or str(Path(file).resolve())
+
+
+def _widen(axes: Axes, seeds: str | None, extends: Sequence[str]) -> Axes:
+    if seeds is not None:
+        with at("--seeds"):
+            axes = {**axes, "seed": items("seed", seeds)}
+    for text in extends:
+        with at(f"--extend {text}"):
+            axes = extend(axes, text)
+    return axes
+
+
+def _narrow(axes: Axes, filters: Sequence[str]) -> Axes:
+    whole = axes
+    for text in filters:
+        with at(f"--filter {text}"):
+            axes = keep(axes, choose(filter_of(text), whole))
+    return axes

@@ -1,0 +1,207 @@
+"""YAML files in which every key is unique, with the line of each key and list item."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedgrid.engine.federation.errors import ConfigError
+
+MOST_PARTS = 100_000
+"""Keys and values of a file. A few aliases of aliases can stand for billions."""
+MOST_BYTES = 1 << 20
+"""Bytes of a file."""
+MOST_NESTED = 100
+"""Brackets within brackets. The time that PyYAML takes grows with the square of their number."""
+Step = str | int
+"""A key, or the position of a list item."""
+
+
+def read_yaml(path: Path) -> "YamlFile":
+    """Return the YAML mapping in a file.
+
+    Raises:
+        ConfigError: if it is not YAML or not a mapping, or is too large.
+        OSError: if it cannot be read.
+    """
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is not a file; expected YAML there")
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ConfigError(f"{path} is larger than {MOST_BYTES >> 20} MiB; is it YAML?")
+    return YamlFile(str(path), content)
+
+
+class YamlFile:
+    """A YAML mapping and the lines of its parts."""
+
+    def __init__(self, name: str, content: bytes, *, has_lines: bool = True) -> None:
+        """Parse `content`; errors name the file `name`, or only keys where lines mean nothing to the user.
+
+        Raises:
+            ConfigError: if it is not YAML, or not a mapping.
+        """
+        values, self._root = _parse(content, name)
+        if not isinstance(values, dict):
+            what = {type(None): "the file is empty", list: "not a list"}.get(type(values), "not one value")
+            what += ", and a space after each colon" if isinstance(values, str) and ":" in values else ""
+            raise ConfigError(f"{name}: expected keys such as dataset: and algorithm:, {what}")
+        self.name, self.has_lines = name, has_lines
+        self.text = content.decode(errors="replace")
+        self.values: dict[str, Any] = {str(key): value for key, value in values.items()}
+
+    def line(self, path: tuple[Step, ...]) -> int:
+        """Return the line, from 1, at `path`, or at the longest part of it that exists."""
+        node, line = self._root, 0
+        for step in path:
+            inner = _inside(node, step)
+            if inner is None:
+                break
+            mark, node = inner
+            line = mark.line
+        return line + 1
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a file; as text `my.yaml, line 12`, or `training.rounds` without lines."""
+
+    file: YamlFile
+    path: tuple[Step, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.file.has_lines:
+            return ".".join(map(str, self.path)) or self.file.name
+        return f"{self.file.name}, line {self.file.line(self.path)}"
+
+    def under(self, *steps: Step) -> "Place":
+        """Return the place of a part."""
+        return Place(self.file, (*self.path, *steps))
+
+
+@contextmanager
+def at(place: Place | str | None) -> Iterator[None]:
+    """Put `place` before the message of a `ConfigError` in the block; None changes nothing."""
+    try:
+        yield
+    except ConfigError as error:
+        if place is None:
+            raise
+        raise ConfigError(f"{place}: {error}", error.key) from error
+
+
+def parse_value(text: str, source: str) -> Any:
+    """Return the value of a piece of YAML; errors begin with `source`.
+
+    Raises:
+        ConfigError: if it is not YAML.
+    """
+    return _parse(text, source)[0]
+
+
+def in_one_line(value: Any) -> str:
+    """Return a value as a piece of YAML, such as `[1, 5]` or `{local_epochs: 5}`."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=MOST_BYTES)
+    return text.removesuffix("...\n").strip()
+
+
+def as_axis(key: str, values: Any) -> str:
+    """Return how a file gives several values to a key, as the end of a message."""
+    return f"for a run with each of them write `axes: {{{key}: {in_one_line(values)}}}` into the file"
+
+
+def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
+    try:
+        loader = _Loader(content)
+        node = loader.get_single_node()
+        if node is None:
+            return None, None
+        if _size(node, {}) > MOST_PARTS:
+            raise ConfigError(f"{source} has more than {MOST_PARTS} keys and values, aliases written out")
+        return loader.construct_document(node), node
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        problem = " ".join(part for part in (error.context, error.problem) if part)
+        raise ConfigError(f"{source} is not YAML: {line}{problem}{_advice(problem)}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{source}: lists and keys are nested too deeply, or contain themselves") from error
+    except ConfigError:
+        raise
+    except yaml.reader.ReaderError as error:
+        raise ConfigError(f"{source} is not YAML: save it as plain text in UTF-8 ({error.reason})") from error
+    except (yaml.YAMLError, ValueError) as error:
+        # ValueError: an impossible date or number, which PyYAML does not catch.
+        raise ConfigError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
+
+
+def _advice(problem: str) -> str:
+    """Return what mends a frequent slip; empty for others."""
+    if "'\\t'" in problem:
+        return "; indent with spaces"
+    return "; expected KEY: VALUE, with a space after the colon" if "expected ':'" in problem else ""
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return the number of parts of a node if each alias were written out; `known` are sizes by id of a node.
+
+    Raises:
+        RecursionError: a node contains itself, or contains others too deeply.
+    """
+    if id(node) not in known:
+        parts: list[yaml.Node] = []
+        if isinstance(node, yaml.SequenceNode):
+            parts = node.value
+        elif isinstance(node, yaml.MappingNode):
+            parts = [part for pair in node.value for part in pair]
+        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(node)]
+
+
+def _inside(node: yaml.Node | None, step: Step) -> tuple[yaml.Mark, yaml.Node] | None:
+    """Return the place and the node one step below `node`, None if there is none."""
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step].start_mark, node.value[step]
+    if isinstance(node, yaml.MappingNode):
+        # From the end: keys merged in by `<<` come first, and the mapping's own keys win.
+        for key, value in reversed(node.value):
+            if key.value == str(step):
+                return key.start_mark, value
+    return None
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML that refuses duplicate keys; PyYAML silently takes the last of them.
+
+    ruamel.yaml does refuse them, but reads YAML 1.2 (`010` is 10 there and 8 here), keeps no lines of keys
+    merged by `<<`, and takes four to seven times as long.
+    """
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        """Note an opening bracket.
+
+        Raises:
+            RecursionError: it is within too many others.
+        """
+        if self.flow_level >= MOST_NESTED:
+            raise RecursionError
+        super().fetch_flow_collection_start(token)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return the mapping of `node`.
+
+        Raises:
+            ConstructorError: if a key occurs twice.
+        """
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
+                continue
+            if key.value in seen:
+                problem = f"duplicate key '{key.value}'"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)

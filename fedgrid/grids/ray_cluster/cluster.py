@@ -1,0 +1,223 @@
+"""The Ray cluster that a grid runs on: a running one, or a new one on this machine alone."""
+
+import logging
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.runtime.clients.placement import (
+    Node,
+    Placement,
+    Request,
+    most_at_once,
+    plan,
+)
+from fedgrid.grids.ray_cluster import address_space
+from fedgrid.grids.ray_cluster.local import few_processes, private_folder, system_config
+from fedgrid.grids.ray_cluster.nodes import check_gpus, cluster_nodes, local_nodes
+from fedgrid.grids.ray_cluster.token import INSTEAD, check_accepted, make_private, send_token
+
+AUTO = Request()
+LOCAL = "local"
+"""Ray's name for a cluster of its own, on this machine."""
+ROOT = 0
+"""The user who may start a cluster for all users of a machine."""
+ANSWER_SECONDS = 3.0
+"""How long to wait for an answer of a cluster on this machine."""
+
+
+def known_nodes(request: Request = AUTO) -> tuple[Node, ...] | None:
+    """Return the nodes of the cluster, without starting Ray; None if only the cluster knows them.
+
+    Raises:
+        ConfigError: if this machine has GPUs that torch cannot use, unless the request asks for none.
+    """
+    import ray
+
+    if ray.is_initialized():
+        return cluster_nodes()
+    if address() != LOCAL:
+        return None
+    check_gpus(request)
+    return local_nodes()
+
+
+def nodes_to_run_on(*, in_process: bool, request: Request = AUTO) -> tuple[Node, ...]:
+    """Return the nodes that a grid would run on; connects to the cluster if need be.
+
+    None of them if it would run in this process: then nothing looks for Ray.
+
+    Raises:
+        RunError: if the cluster does not answer.
+        ConfigError: as `known_nodes`.
+    """
+    if in_process:
+        return ()
+    nodes = known_nodes(request)
+    if nodes is not None:
+        return nodes
+    with connected():
+        return cluster_nodes()
+
+
+@contextmanager
+def connected(workers: int = 0) -> Iterator[None]:
+    """Connect to the cluster of RAY_ADDRESS or of this machine; else start one on this machine alone.
+
+    `workers` are the actors that will train or drive a run at the same time, 0 if that is not known.
+
+    Raises:
+        RunError: if the cluster does not answer.
+        ConfigError: if it refuses this user's token, or Ray cannot reserve the memory that it needs.
+    """
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    address_space.check(address_space.RAY)
+    place = address()
+    make_private(create=place == LOCAL)
+    if place != LOCAL:
+        check_accepted(place)
+        send_token()
+    yield from _initialised(place, workers)
+
+
+def _initialised(place: str, workers: int) -> Iterator[None]:
+    import ray
+
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    try:
+        with _deferred_interrupt():
+            if place == LOCAL:
+                [node] = local_nodes()
+                settings = system_config(node.cpus, node.gpus, workers)
+                folder = private_folder()
+                quiet |= {"_temp_dir": str(folder / "ray")} if folder else {}
+                with few_processes():
+                    ray.init(
+                        address=LOCAL,
+                        include_dashboard=False,
+                        # Ray would count those too that torch cannot use.
+                        num_gpus=int(node.gpus),
+                        _system_config=settings,
+                        **quiet,
+                    )
+            else:
+                ray.init(address=place, **quiet)
+    except Exception as error:
+        # Ray raises a bare one if its processes take longer to start than 30 seconds.
+        cause = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise RunError(
+            f"Ray cannot be started here ({cause}); RAY_raylet_start_wait_time_s=120 waits longer on a busy "
+            f"machine, and --in-process needs no Ray"
+            if place == LOCAL
+            else f"the Ray cluster at {place} cannot be used ({cause}); {INSTEAD}"
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def placements(
+    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_shared_prefix: bool = False
+) -> Mapping[int, Placement]:
+    """Return number of clients -> placement of a run with that many; `by_shared_prefix`: see `num_to_place`.
+
+    Raises:
+        ConfigError: if a run cannot fit on the nodes.
+    """
+    num_runs = num_to_place(runs, by_shared_prefix=by_shared_prefix)
+    stacks = least_stacked(runs)
+    places = {clients: plan(clients, nodes, request, num_runs, stacks[clients]) for clients in sorted(stacks)}
+    return {
+        clients: replace(place, gpu_room_per_actor=place.gpus_per_actor * request.gpu_room)
+        for clients, place in places.items()
+    }
+
+
+def actors_at_once(
+    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_shared_prefix: bool = False
+) -> int:
+    """Return how many actors, servers included, the runs will have at the same time, at least.
+
+    Raises:
+        ConfigError: if a run cannot fit on the nodes.
+    """
+    places = placements(runs, nodes, request, by_shared_prefix=by_shared_prefix).values()
+    side_by_side = min(most_at_once(places, nodes), num_to_place(runs, by_shared_prefix=by_shared_prefix))
+    return side_by_side * min(len(place.bundles()) for place in places)
+
+
+def least_stacked(runs: Iterable[RunConfig]) -> Mapping[int, int]:
+    """Return number of clients -> the least number of clients in a stack, of the runs with this many clients.
+
+    Runs with as many clients share their actors, one run after the other; those with larger stacks leave
+    some without clients.
+    """
+    least: dict[int, int] = {}
+    for run in runs:
+        least[run.clients] = min(run.training.stacked, least.get(run.clients, run.training.stacked))
+    return least
+
+
+def num_to_place(runs: Sequence[RunConfig], *, by_shared_prefix: bool = False) -> int:
+    """Return how many of the runs can make progress at the same time.
+
+    With a round cache (`by_shared_prefix`) that is one a shared prefix: of two runs that share their first
+    rounds one computes a round and the other waits for it. More actors for the first one help both.
+    """
+    return len({run.shared_prefix for run in runs}) if by_shared_prefix else len(runs)
+
+
+def address() -> str:
+    """Return the address of the cluster to use; `LOCAL` if a new one is to be started."""
+    return os.environ.get("RAY_ADDRESS") or _noted() or LOCAL
+
+
+def _noted() -> str | None:
+    """Return the address of a cluster that `ray start` has left in a file; None if it does not answer.
+
+    The file of another user is not believed: that cluster would get our token and run our code.
+    """
+    file = Path(tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+    try:
+        with file.open() as note:
+            owner, address = os.fstat(note.fileno()).st_uid, note.read(200).strip()
+    except (OSError, ValueError):
+        return None
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+    except (OSError, ValueError):
+        return None
+    return address if owner in (os.getuid(), ROOT) else None
+
+
+@contextmanager
+def _deferred_interrupt() -> Iterator[None]:
+    """Defer the first Ctrl-C to the end of the block: during its start it would make Ray crash at exit."""
+    deferred = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        deferred.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if deferred:
+        raise KeyboardInterrupt

@@ -1,0 +1,135 @@
+"""The nodes that a grid runs on: this machine before Ray has started, or those of a cluster."""
+
+import os
+from dataclasses import dataclass
+from warnings import catch_warnings
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.clients.gpu_errors import telling
+from fedgrid.engine.runtime.clients.machine import driver
+from fedgrid.engine.runtime.clients.placement import Node, Request
+from fedgrid.grids.display.plain import warn
+
+PART = "MIG-"
+"""How the name of a part of a GPU begins."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to type where GPUs cannot be used."""
+
+    on_the_cpu: str = "--gpus-per-actor 0 trains on the CPU"
+    alone: str = "--gpus-per-actor 1 gives each actor a whole one"
+    """Where one takes a process at a time."""
+
+
+OF_RUN = Advice()
+
+
+def local_nodes() -> tuple[Node, ...]:
+    """Return the resources of this machine, without starting Ray.
+
+    Only GPUs that torch can use are counted: NVIDIA's driver also lists those for which it is too old.
+    """
+    from ray._private.utils import get_num_cpus
+
+    cpus = float(get_num_cpus(override_docker_cpu_warning=True))
+    gpus = _usable(_listed())
+    return (Node(cpus, float(gpus), _main_memory() if gpus else None),)
+
+
+def cluster_nodes() -> tuple[Node, ...]:
+    """Return the live nodes of the cluster that Ray is connected to."""
+    import ray
+
+    resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+    return tuple(
+        Node(has.get("CPU", 0.0), has.get("GPU", 0.0), has.get("memory") if has.get("GPU") else None)
+        for has in resources
+    )
+
+
+def check_gpus(request: Request, advice: Advice = OF_RUN) -> None:
+    """Check that GPUs which this machine lists can be used, unless the request is for none.
+
+    A torch that is built for CPUs is taken for a wish to use them: that is a warning.
+
+    Raises:
+        ConfigError: torch cannot use them; names the cause.
+    """
+    if request.gpus_per_client == 0 or not (listed := _listed()) or _usable(listed):
+        return
+    import torch
+
+    here = f"{listed} GPU{'s are' if listed > 1 else ' is'} here"
+    if torch.version.cuda is None and torch.version.hip is None:
+        warn(f"{here}, but torch {torch.__version__} is built for CPUs: the CPU does the work")
+        return
+    them = "them" if listed > 1 else "it"
+    raise ConfigError(f"{here}, but torch cannot use {them}: {why()}; {advice.on_the_cpu}")
+
+
+def why() -> str:
+    """Return in one line why torch cannot use the GPUs of this machine, with the versions that matter."""
+    import torch
+
+    built = f"torch {torch.__version__}, built for CUDA {torch.version.cuda}, driver {driver()}"
+    try:
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+    except (RuntimeError, AssertionError) as error:
+        return f"{telling(error)} ({built})"
+    return f"no cause given ({built})"
+
+
+def _main_memory() -> float:
+    """Return the bytes of main memory that Ray would deal out: what is free, but for its objects."""
+    from ray._private.utils import estimate_available_memory, resolve_object_store_memory
+
+    free = estimate_available_memory()  # type: ignore[no-untyped-call]
+    return float(free - resolve_object_store_memory(free))
+
+
+def shown_by() -> str:
+    """Return the environment's variable that says which GPUs a process sees."""
+    from ray._private.accelerators import get_accelerator_manager_for_resource
+
+    found = get_accelerator_manager_for_resource("GPU")
+    return (found and found.get_visible_accelerator_ids_env_var()) or "CUDA_VISIBLE_DEVICES"
+
+
+def shown_gpus(number: int) -> list[str]:
+    """Return the first so many GPUs that this process sees, as the environment's variable names them."""
+    shown = os.environ.get(shown_by())
+    return [str(place) for place in range(number)] if shown is None else shown.split(",")[:number]
+
+
+def _listed() -> int:
+    """Return how many GPUs the driver lists and the environment shows to this process.
+
+    Parts of GPUs (MIG) are those that the environment names: the driver lists only whole ones.
+    """
+    from ray._private.accelerators import get_accelerator_manager_for_resource
+
+    found = get_accelerator_manager_for_resource("GPU")
+    if found is None:
+        return 0
+    listed = found.get_current_node_num_accelerators()
+    shown = found.get_current_process_visible_accelerator_ids()
+    if shown is None:
+        return listed
+    are_parts = any(name.startswith(PART) for name in shown)
+    return len(shown) if are_parts else min(listed, len(shown))
+
+
+def _usable(listed: int) -> int:
+    if not listed:
+        return 0
+    # A second of the processor, for which a machine without a GPU need not wait.
+    import torch
+
+    with catch_warnings(action="ignore"):
+        # It warns of what `why` says in one line.
+        if not torch.cuda.is_available():
+            return 0
+    # A process sees one part of a GPU at most, but each actor may have another.
+    return listed if PART in os.environ.get("CUDA_VISIBLE_DEVICES", "") else torch.cuda.device_count()

@@ -1,0 +1,112 @@
+"""In which keys the runs of a grid differ beside `AXES`: its further axes, found in the runs' configurations.
+
+They are read from the configurations and not from the preset, so that a grid that was extended, imported or
+launched several times under one name has the axes of all its runs.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_text
+from fedgrid.grids.presets.variants import variant_settings
+
+Values = Mapping[str, str | None]
+"""Axis -> value as text."""
+
+SEED, DATASET = "seed", "dataset"
+SCENARIO = tuple(axis for axis in AXES if axis not in (SEED, ALGORITHM))
+
+
+def further_axes(configs: Sequence[RunConfig]) -> tuple[str, ...]:
+    """Return the keys beside `AXES` that are axes of a grid with these runs.
+
+    A key is one if runs of one scenario and algorithm differ in it, unless an earlier axis determines its
+    value, as where an override sets a learning rate for each model. Settings of an algorithm are axes only if
+    every combination of their values is run; otherwise they are variants of the algorithm. The data set is
+    one too if two of them have the same short name, as `folder:a/data` and `folder:b/data`.
+    """
+    differing = _differing(configs)
+    keys = [key for key in axis_keys(configs) if key.partition(".")[0] in differing]
+    settings = [key for key in keys if key.startswith(SETTING)]
+    others = [key for key in keys if not key.startswith(SETTING) and key not in AXES]
+    runs = [values_of(config, (*AXES, *others)) for config in configs] if others else []
+    found: list[str] = []
+    for key in others:
+        if _differ(runs, (*SCENARIO, ALGORITHM, *found), key):
+            found.append(key)
+    if len({config.dataset for config in configs}) > len({config.short_dataset for config in configs}):
+        found.insert(0, DATASET)
+    return (*found, *(_settings(configs, (*AXES, *found), settings) if settings else ()))
+
+
+def naming_keys(configs: Sequence[RunConfig]) -> tuple[str, ...]:
+    """Return the keys by which the runs of a grid are told apart beside their names, for `name_of`.
+
+    They are its further axes, and the settings by which variants of an algorithm differ.
+    """
+    return tuple(dict.fromkeys((*further_axes(configs), *variant_settings(configs))))
+
+
+def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
+    """Return a run's values of some axes."""
+    return {axis: value_text(config, axis) for axis in axes}
+
+
+def settings_of(configs: Sequence[RunConfig], settings: Sequence[str]) -> list[Values]:
+    """Return each run's values of some settings of its algorithm; computed once for each algorithm."""
+    known: dict[str, Values] = {}
+    found = []
+    for config in configs:
+        algorithm = repr(config.algorithm)
+        if algorithm not in known:
+            known[algorithm] = values_of(config, settings)
+        found.append(known[algorithm])
+    return found
+
+
+def pairs_of(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return axis and value of the axes that a run has, as `tracking.scoring.study.Run.axes` holds them."""
+    return tuple((axis, value) for axis, value in values_of(config, axes).items() if value is not None)
+
+
+def name_of(config: RunConfig, axes: Sequence[str]) -> str:
+    """Return a run's name with its values of the grid's further `axes`, which tell runs of a name apart."""
+    words = ", ".join(f"{axis.removeprefix(SETTING)} {value}" for axis, value in pairs_of(config, axes))
+    return f"{config.name} ({words})" if words else config.name
+
+
+def setting_of(config: RunConfig, axes: Sequence[str]) -> str:
+    """Return what sets a run's scenario apart, empty if nothing does: `, split.majority 0.5`."""
+    pairs = pairs_of(config, [axis for axis in axes if not axis.startswith(SETTING)])
+    return "".join(f", {axis} {value}" for axis, value in pairs)
+
+
+def _differing(configs: Sequence[RunConfig]) -> set[str]:
+    """Return the keys at the top of a configuration in which runs differ, often a few."""
+    names = set(RunConfig.model_fields) if configs else set()
+    return {
+        name
+        for name in names
+        if any(getattr(config, name) != getattr(configs[0], name) for config in configs)
+    }
+
+
+def _settings(configs: Sequence[RunConfig], alike: Sequence[str], settings: Sequence[str]) -> tuple[str, ...]:
+    """Return the settings in which runs differ that are alike in all else, if they have all combinations."""
+    groups: dict[tuple[str | None, ...], list[Values]] = {}
+    for config, values in zip(configs, settings_of(configs, settings), strict=True):
+        group = tuple(values_of(config, alike).values())
+        groups.setdefault(group, []).append(values)
+    found: dict[str, None] = {}
+    for members in groups.values():
+        counts = {key: len({values[key] for values in members}) for key in settings}
+        if prod(counts.values()) == len(members):
+            found |= dict.fromkeys(key for key, count in counts.items() if count > 1)
+    return tuple(found)
+
+
+def _differ(runs: Sequence[Values], alike: Sequence[str], key: str) -> bool:
+    """Return whether runs that are alike in some axes have different values of `key`."""
+    seen: dict[tuple[str | None, ...], str | None] = {}
+    return any(seen.setdefault(tuple(run[axis] for axis in alike), run[key]) != run[key] for run in runs)

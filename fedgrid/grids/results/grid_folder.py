@@ -1,0 +1,300 @@
+"""A grid's folder, `grids/<name>`: its runs, its progress, and whether it is asked to stop."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+from itertools import compress
+from operator import not_
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from fedgrid.algorithms.registry import note_titles
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes
+from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.presets.grid import Asks, Grid, Stacking
+from fedgrid.grids.results import kept_plugins
+from fedgrid.grids.results.asked import Asked
+from fedgrid.regular_files import LARGEST_LIST, read_regular
+
+GRIDS = "grids"
+RUNS, PRESET, PROGRESS, STOP = "runs.jsonl", "preset.yaml", "progress.json", "stop"
+FOUND = "search.json"
+"""The result of a search, so far."""
+PLAIN_NAME = re.compile(r"\w[\w .+-]{0,99}")
+ASK_EVERY = 5.0
+"""Seconds between two requests to a URI for the file `stop`."""
+STACKING: TypeAdapter[Stacking | None] = TypeAdapter(Stacking | None)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What `runs.jsonl` says."""
+
+    runs: tuple[RunConfig, ...] = ()
+    asked: Asked = field(default_factory=Asked)
+    source: str = ""
+    """As in `Grid`, of the last launch."""
+    stacking: Stacking | None = None
+    """As in `Grid`, of the first launch that decided."""
+
+
+def list_grids(storage: Storage) -> list[str]:
+    """Return the names of the grids of a storage, in alphabetical order."""
+    return sorted(path.parent.name for path in (storage.root / GRIDS).glob(f"*/{RUNS}"))
+
+
+class GridFolder:
+    """Reads and writes one grid's folder. At a URI, `Storage.pull_marks` comes first."""
+
+    def __init__(self, storage: Storage, name: str) -> None:
+        """Name a grid of `storage`; nothing is read or written yet.
+
+        Raises:
+            ConfigError: if `name` is not a plain file name.
+        """
+        if not PLAIN_NAME.fullmatch(name):
+            raise ConfigError(
+                f"a grid named {name!r}: expected letters, digits, spaces and any of . _ + -, at most 100, "
+                "the first a letter or digit; choose another --name, or rename its file"
+            )
+        self.path = storage.root / GRIDS / name
+        self.name = name
+        self.storage = storage
+        self._asked_at: float | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether such a grid was launched or imported."""
+        return (self.path / RUNS).exists()
+
+    def keep(
+        self,
+        runs: Sequence[RunConfig],
+        text: str,
+        source: str = "",
+        asks: Asks | None = None,
+        stacking: Stacking | None = None,
+    ) -> None:
+        """Store the preset's `text`, its runs, their plugins, and those earlier runs that have a folder.
+
+        `source`, `asks` and `stacking` are as in `Grid`.
+
+        Raises:
+            ConfigError: if what is there cannot be read.
+            RunError: if they cannot be written.
+        """
+        before = self._read() if self.is_there else Kept()
+        ids = {run.run_id for run in runs}
+        still_there = [
+            run for run in before.runs if run.run_id not in ids and folder_of(self.storage.root, run).exists()
+        ]
+        for name, plugin in kept_plugins.files(self.path, runs).items():
+            self.write(name, plugin)
+        if images := own_images.sealed(name for run in (*runs, *still_there) for name in run.own_images):
+            self.write(own_images.PLACES, images)
+        self.write(PRESET, text)
+        asked = before.asked.after(runs, asks, kept_plugins.names(self.path), still_there)
+        self._write_runs(Kept((*runs, *still_there), asked, source, before.stacking or stacking))
+
+    def drop(self, run_ids: Collection[str]) -> None:
+        """Let some superseded runs be no runs of the grid any longer.
+
+        Raises:
+            ConfigError: if what is there cannot be read.
+            RunError: if it cannot be written.
+        """
+        kept = self._read()
+        self._write_runs(replace(kept, runs=tuple(run for run in kept.runs if run.run_id not in run_ids)))
+
+    def _write_runs(self, kept: Kept) -> None:
+        lines = "".join(f"{run.canonical_json()}\n" for run in kept.runs)
+        head = {
+            "source": kept.source,
+            "asked": kept.asked.as_dict(),
+            "runs": sha256(lines.encode()).hexdigest(),
+            **({"stacking": asdict(kept.stacking)} if kept.stacking else {}),
+        }
+        self.write(RUNS, seal(head) + lines)
+
+    def runs(self) -> tuple[RunConfig, ...]:
+        """Return the runs that the grid's files ask for, those of its last launch first.
+
+        Raises:
+            ConfigError: as `every`.
+        """
+        return self.divided()[0]
+
+    def superseded(self) -> tuple[RunConfig, ...]:
+        """Return the runs of earlier launches that the grid's files no longer ask for.
+
+        Raises:
+            ConfigError: as `every`.
+        """
+        return self.divided()[1]
+
+    def divided(self) -> tuple[tuple[RunConfig, ...], tuple[RunConfig, ...]]:
+        """Return `runs` and `superseded`, read once.
+
+        Raises:
+            ConfigError: as `every`.
+        """
+        kept = self._read()
+        asked = [run.run_id in kept.asked.ids for run in kept.runs]
+        current = tuple(compress(kept.runs, asked))
+        return current, tuple(compress(kept.runs, map(not_, asked)))
+
+    def every(self) -> tuple[RunConfig, ...]:
+        """Return all runs, superseded ones too.
+
+        Raises:
+            ConfigError: if there is no such grid, it is damaged, or it is of another version.
+        """
+        return self._read().runs
+
+    def is_launched(self, grid: Grid) -> bool:
+        """Return whether the grid was launched before, and a launch of `grid` asks for nothing else."""
+        if not self.is_there:
+            return False
+        kept = self._read()
+        return kept.asked.after(grid.runs, grid.asks, {}, kept.runs) == kept.asked
+
+    def preset(self) -> bytes:
+        """Return the preset of the last launch, as `keep` got it; a `ConfigError` if that cannot be read."""
+        try:
+            return read_regular(self.path / PRESET)
+        except OSError as error:
+            raise ConfigError(f"{self.path / PRESET} is not read: {error}; repeat the grid's run") from error
+
+    def source(self) -> str:
+        """Return where the preset of the last launch came from, as `keep` got it.
+
+        Raises:
+            ConfigError: as `runs`.
+        """
+        return self._read().source
+
+    def stacking(self) -> Stacking | None:
+        """Return what `--gpus-per-actor auto` has decided for this grid, None if it has not.
+
+        Raises:
+            ConfigError: as `every`.
+        """
+        return self._read().stacking
+
+    def _read(self) -> Kept:
+        """Return what is kept; notes the titles of the runs' plugins, and where their images are."""
+        path = self.path / RUNS
+        about, lines = self._checked(path)
+        note_titles(kept_plugins.titles(self.path), kept_plugins.references(self.path))
+        own_images.know_from(self.path)
+        try:
+            runs = tuple(map(RunConfig.model_validate_json, lines.splitlines()))
+            stacking = STACKING.validate_python(about.get("stacking"))
+            return Kept(runs, Asked.of(about.get("asked")), str(about.get("source", "")), stacking)
+        except ValidationError as error:
+            raise ConfigError(
+                f"{path} was written by another version of fedgrid; move {self.path} away"
+            ) from error
+
+    def _checked(self, path: Path) -> tuple[dict[str, Any], bytes]:
+        """Return the head of a file, and its other lines, which are those that were written."""
+        try:
+            head, _, lines = read_regular(path, LARGEST_LIST).partition(b"\n")
+        except FileNotFoundError as error:
+            raise self._missing() from error
+        except OSError as error:
+            raise ConfigError(f"{path} is not read: {error}") from error
+        try:
+            about = unseal(path, head)
+            if about.get("runs") != sha256(lines).hexdigest():
+                raise DamagedFile(path, "its runs are not those that were written")
+        except DamagedFile as error:
+            raise ConfigError(f"{error}; move {self.path} away: its runs stay where they are") from error
+        return about, lines
+
+    def stopped_early(self) -> frozenset[str]:
+        """Return the ids of the runs that a search has stopped early; none of another grid.
+
+        Raises:
+            ConfigError: if the search's result is damaged.
+        """
+        try:
+            trials = unseal(self.path / FOUND)["trials"]
+            stopped = (trial["run_ids"] for trial in trials if trial["stopped_at"] is not None)
+            return frozenset(run_id for run_ids in stopped for run_id in run_ids)
+        except FileNotFoundError:
+            return frozenset()
+        except (DamagedFile, KeyError, TypeError) as error:
+            path = self.path / FOUND
+            raise ConfigError(f"{path} is damaged; repeat the search's command to write it again") from error
+
+    def ask_to_stop(self) -> None:
+        """Ask every run of the grid to stop after its current round.
+
+        Raises:
+            ConfigError: if there is no such grid.
+            RunError: if it cannot be written.
+        """
+        if not self.is_there:
+            raise self._missing()
+        self.write(STOP, "")
+
+    def withdraw_stop(self) -> None:
+        """Withdraw the request to stop."""
+        (self.path / STOP).unlink(missing_ok=True)
+        self.storage.remove(self._name(STOP))
+
+    def stop_asked(self) -> bool:
+        """Return whether the grid is asked to stop. Cheap; at a URI the answer is up to five seconds old."""
+        if self._asked_at is None or monotonic() - self._asked_at >= ASK_EVERY:
+            self.storage.refresh(self._name(STOP))
+            self._asked_at = monotonic()
+        return (self.path / STOP).exists()
+
+    def write_progress(self, progress: Mapping[str, Any]) -> None:
+        """Write the grid's progress. At a URI this takes a round trip: call it every few seconds at most.
+
+        Raises:
+            RunError: if it cannot be written.
+        """
+        self.write(PROGRESS, seal(progress))
+
+    def read_progress(self) -> dict[str, Any] | None:
+        """Return the last progress, None if there is none or it cannot be read."""
+        self.storage.refresh(self._name(PROGRESS))
+        try:
+            return unseal(self.path / PROGRESS)
+        except (FileNotFoundError, DamagedFile):
+            return None
+
+    def _missing(self) -> ConfigError:
+        grids = list_grids(self.storage)
+        if not grids:
+            return ConfigError(
+                f"no grid in {self.storage} yet; `{command(self.storage, 'run', self.name)}` starts one"
+            )
+        return unknown("grid", self.name, grids)
+
+    def write(self, name: str, content: str | bytes) -> None:
+        """Write a file into the folder, or into a folder of it.
+
+        Raises:
+            RunError: if it cannot be written.
+        """
+        with disk_errors(self.path):
+            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(self.path / name, content.encode() if isinstance(content, str) else content)
+            self.storage.push(self._name(name))
+
+    def _name(self, name: str) -> str:
+        return Path(GRIDS, self.name, name).as_posix()

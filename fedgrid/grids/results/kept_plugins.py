@@ -1,0 +1,155 @@
+"""The plugins of a grid's runs, kept in its folder as `plugins/<digest>.py`, with an index `plugins.json`.
+
+With these a grid can be retried when the user's file has changed or is gone, if the user trusts the storage,
+and reported on without executing any of it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.plugins.source import PluginSource, digest_of
+from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.redaction import printable
+from fedgrid.regular_files import read_regular
+
+FOLDER, INDEX = "plugins", "plugins.json"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the index has of a plugin."""
+
+    plugin: str
+    """Its name: the file as the user named it, or `package 1.2`."""
+    titles: dict[str, str] = field(default_factory=dict)
+    """Algorithm -> what tables call it."""
+    references: list[str] = field(default_factory=list)
+    """The algorithms that are references."""
+
+
+_INDEX = TypeAdapter(dict[str, Kept])
+
+
+def files(folder: Path, runs: Iterable[RunConfig]) -> dict[str, str]:
+    """Return what a grid's `folder` lacks of the plugins of its runs, as name -> text; the index comes last.
+
+    Installed packages have a line in the index only. Plugins that this process does not know were kept by
+    an earlier launch, or cannot be.
+    """
+    index = read_index(folder)
+    texts: dict[str, str] = {}
+    for source in active.sources(digest for run in runs for digest in run.plugin_digests):
+        if source.digest not in index:
+            of_algorithms = active.titles(source.digest), active.references(source.digest)
+            index[source.digest] = Kept(source.name, *of_algorithms)
+            if source.code is not None:
+                texts[_name(source.digest)] = source.code.decode()
+    if texts or index.keys() - read_index(folder).keys():
+        texts[INDEX] = seal(_INDEX.dump_python(index), indent=2)
+    return texts
+
+
+def read_index(folder: Path) -> dict[str, Kept]:
+    """Return the index, by digest; empty if there is none.
+
+    Raises:
+        ConfigError: it is damaged, or of a newer fedgrid.
+    """
+    try:
+        return _INDEX.validate_python(unseal(folder / INDEX))
+    except FileNotFoundError:
+        return {}
+    except (DamagedFile, ValidationError) as error:
+        cause = error if isinstance(error, DamagedFile) else f"{folder / INDEX} is not an index of plugins"
+        raise ConfigError(f"{cause}; move it away, and repeat the grid's `fedgrid run`") from error
+
+
+def titles(folder: Path) -> dict[str, str]:
+    """Return what tables call the algorithms of a grid's plugins: name -> title."""
+    return {
+        name: " ".join(printable(title).split())
+        for plugin in read_index(folder).values()
+        for name, title in plugin.titles.items()
+    }
+
+
+def names(folder: Path) -> dict[str, str]:
+    """Return digest -> the name of a grid's plugin, without the folder of a file or a package's version."""
+    return {digest: _plain_name(plugin.plugin) for digest, plugin in read_index(folder).items()}
+
+
+def _plain_name(name: str) -> str:
+    return Path(name).name if name.endswith(".py") else name.rpartition(" ")[0] or name
+
+
+def references(folder: Path) -> list[str]:
+    """Return the names of the algorithms of a grid's plugins that are references."""
+    return [name for plugin in read_index(folder).values() for name in plugin.references]
+
+
+def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig], *, trust: bool) -> None:
+    """Let this process use the plugins of `runs`: those in use already, the others as kept in `folder`.
+
+    A kept file is executed only if the user has said so with `trust`, and if its bytes have the digest that
+    the run names. The digest is no proof: somebody who sends a storage has written both.
+
+    Raises:
+        ConfigError: if a plugin is neither in use nor kept, its file has changed, or is not trusted.
+    """
+    runs = list(runs)
+    wanted = sorted({digest for run in runs for digest in run.plugin_digests})
+    known = {source.digest for source in active.sources(wanted)}
+    index = read_index(folder)
+    for digest in wanted:
+        if digest not in known:
+            path = folder / _name(digest)
+            storage.refresh(path.relative_to(storage.root).as_posix())
+            kept = index.get(digest)
+            source = _source(path, digest, kept.plugin if kept else None)
+            if source.code is not None and not trust:
+                raise ConfigError(_refusal(path, digest, kept))
+            active.know([source])
+    for run in runs:
+        active.activate(run.plugin_digests)
+
+
+def _refusal(path: Path, digest: str, kept: Kept | None) -> str:
+    """Return whose code was not executed, how to read it, and which other edit of it was named."""
+    name = printable(_plain_name(kept.plugin)) if kept else "of a name that is not kept"
+    algorithms = ", ".join(printable(each) for each in kept.titles) if kept else ""
+    whose = f"plugin {name}" + (f" (algorithm {algorithms})" if algorithms else "")
+    named = next((source for source in active.files() if _plain_name(source.name) == name), None)
+    other = f"--plugin {named.name} is another edit of it, digest {named.digest[:12]}. " if named else ""
+    return (
+        f"these runs need {whose}, digest {digest[:12]}. {other}The storage's copy was not executed: its "
+        f"sender wrote it and its digest. Read {path}, then add --trust, or name your own copy with --plugin"
+    )
+
+
+def _source(path: Path, digest: str, name: str | None) -> PluginSource:
+    if name is not None and not path.exists():
+        return PluginSource(name, digest, None)
+    try:
+        code = read_regular(path)
+    except OSError as error:
+        why = error.strerror or error
+        raise ConfigError(
+            f"plugin {path} of this grid cannot be read: {why}; name the file, as it was, with --plugin"
+        ) from error
+    if digest_of(code) != digest:
+        raise ConfigError(
+            f"{path} is not what its name says: it was changed after the grid was launched, and is not "
+            "executed; name its unchanged file with --plugin"
+        )
+    return PluginSource(str(path), digest, code)
+
+
+def _name(digest: str) -> str:
+    return f"{FOLDER}/{digest}.py"

@@ -1,0 +1,105 @@
+"""Times of a run's rounds, from the records in its folder."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.runtime.integrity.record_files import read_records
+from fedgrid.engine.runtime.records.schemas import EVERY_TIMING
+
+
+@dataclass(frozen=True)
+class Times:
+    """Sums over the recorded rounds of a run, over all its sessions."""
+
+    seconds: float = 0.0
+    """Training, testing, clustering and saving, without waiting for other runs."""
+    uncached_seconds: float = 0.0
+    """The same without the round cache."""
+    rounds: int = 0
+    rounds_computed: float = 0.0
+    """Of these, the rounds that were not cache hits; a partial hit counts by the share of its clients."""
+    peak_memory_mb: float | None = None
+    """Maximum over the rounds; None if none is recorded."""
+
+    @property
+    def has_hits(self) -> bool:
+        """Whether any round was a cache hit."""
+        return self.rounds_computed < self.rounds
+
+
+def computed_share(timing: Mapping[str, Any]) -> float:
+    """Return the share of a round's clients that the run trained itself.
+
+    It is 1 if no client was to be trained, and in records of an archive.
+    """
+    reached, trained = timing.get("reached_clients"), timing.get("trained_clients")
+    return trained / reached if reached and trained is not None else 1.0
+
+
+def round_ends(folder: Path, numbers: Iterable[int]) -> dict[int, int]:
+    """Return round -> Unix time of its end in milliseconds, by the records in a run's folder.
+
+    Records of an archive lack it: their rounds follow one another, a millisecond apart, from the time at
+    which the run's configuration was written. So do rounds that end before the one before them did, by a
+    clock that was set back.
+
+    Raises:
+        DamagedFile: they cannot be read.
+    """
+    known = {row["round"]: row for row in _rows(folder)}
+    config = folder / "config.json"
+    last = int(config.stat().st_mtime * 1000) if config.exists() else 0
+    ends: dict[int, int] = {}
+    for number in sorted(numbers):
+        row = known.get(number, {})
+        ended = row.get("ended_ms")
+        if ended is None or (ends and ended < last):
+            ended = last + 1 + int(1000 * _lasted(row))
+        ends[number] = last = ended
+    return ends
+
+
+def started_ms(folder: Path) -> int | None:
+    """Return the Unix time in milliseconds at which a run's first round began, None before its end.
+
+    Raises:
+        DamagedFile: its records cannot be read.
+    """
+    first = next((row for row in _rows(folder) if row["round"] == 1), None)
+    return None if first is None else round_ends(folder, [1])[1] - int(1000 * _lasted(first))
+
+
+def times_of(folder: Path) -> Times:
+    """Return the sums over the records in a run's folder, all zero if there are none.
+
+    Raises:
+        DamagedFile: they cannot be read.
+    """
+    rows = _rows(folder)
+    return Times(
+        seconds=sum(row["seconds"] for row in rows),
+        uncached_seconds=sum(_uncached_seconds(row) for row in rows),
+        rounds=len(rows),
+        rounds_computed=sum(map(computed_share, rows)),
+        peak_memory_mb=max((peak for row in rows if (peak := row.get("peak_memory_mb"))), default=None),
+    )
+
+
+def _rows(folder: Path) -> list[dict[str, Any]]:
+    try:
+        return list(read_records(folder, "timings", EVERY_TIMING).to_pylist())
+    except FileNotFoundError:
+        return []
+
+
+def _lasted(timing: Mapping[str, Any]) -> float:
+    """Return the seconds between a round's start and its end."""
+    return float(timing.get("seconds") or 0.0) + float(timing.get("waited_seconds") or 0.0)
+
+
+def _uncached_seconds(timing: Mapping[str, Any]) -> float:
+    # Records of an archive lack it.
+    uncached = timing.get("uncached_seconds")
+    return float(timing["seconds"] if uncached is None else uncached)

@@ -1,0 +1,165 @@
+"""How many rounds a grid's runs took from the round cache so far, and how much space their entries take."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.round_cache.files import StoredFile, kept
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.format import DamagedFile
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.results.outcome import is_finished
+from fedgrid.grids.results.times import Times, times_of
+from fedgrid.grids.round_cache.retention import idle_shared_prefixes, states, waiting_runs
+
+TIMINGS = "timings.parquet"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Cache hits of the runs of one or several shared prefixes, and the size of their entries."""
+
+    name: str
+    """Scenario and seed, or the data set."""
+    runs: int
+    finished: int
+    rounds: int
+    """Rounds of all these runs so far."""
+    computed: float
+    """Rounds that the runs computed; a partial hit counts by the share of clients that the run trained."""
+    taken: float
+    """The other rounds: cache hits."""
+    seconds: float
+    """Time that the runs spent."""
+    uncached_seconds: float
+    """Time that their rounds would have taken without the cache."""
+    states_bytes: int
+    statistics_bytes: int
+    can_go_bytes: int
+    """Size of the states that no unfinished run of any grid needs."""
+
+    @property
+    def hits(self) -> float | None:
+        """Share of the rounds that were cache hits; None before the first round."""
+        return self.taken / self.rounds if self.rounds else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the values as JSON types."""
+        return {**asdict(self), "hits": self.hits}
+
+
+@dataclass(frozen=True)
+class CacheUsage:
+    """The round cache from the point of view of one grid."""
+
+    shared_prefixes: Mapping[str, Usage]
+    total: Usage
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the values as JSON types."""
+        return {
+            "shared_prefixes": [
+                {"shared_prefix": shared_prefix, **usage.as_dict()}
+                for shared_prefix, usage in self.shared_prefixes.items()
+            ],
+            "total": self.total.as_dict(),
+        }
+
+
+def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
+    """Return the cache hits of these runs so far, and the size of the entries.
+
+    Raises:
+        RunError: if the storage cannot be read.
+    """
+    entries = kept(storage)
+    unused = {entry.file for entry in evictable(entries, runs, storage)}
+    by_shared_prefix: dict[str, list[RunConfig]] = {}
+    for run in runs:
+        by_shared_prefix.setdefault(run.shared_prefix, []).append(run)
+    entries_by_shared_prefix: dict[str, list[StoredFile]] = {
+        shared_prefix: [] for shared_prefix in by_shared_prefix
+    }
+    for entry in entries:
+        entries_by_shared_prefix.setdefault(entry.shared_prefix, []).append(entry)
+    with _timings_in(runs, storage) as root:
+        usage = {
+            shared_prefix: _usage(
+                f"{of_shared_prefix[0].scenario}, seed {of_shared_prefix[0].seed}",
+                of_shared_prefix,
+                entries_by_shared_prefix[shared_prefix],
+                unused,
+                storage,
+                root,
+            )
+            for shared_prefix, of_shared_prefix in by_shared_prefix.items()
+        }
+    return CacheUsage(
+        usage,
+        _total("all", usage.values()),
+    )
+
+
+def evictable(entries: Iterable[StoredFile], runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
+    """Return the states in the shared prefixes of these runs that no run of any grid needs any more."""
+    return states(entries, idle_shared_prefixes(runs, waiting_runs(runs, storage)))
+
+
+def _usage(
+    name: str,
+    runs: Sequence[RunConfig],
+    entries: Sequence[StoredFile],
+    unused: set[str],
+    storage: Storage,
+    root: Path,
+) -> Usage:
+    """Return the usage of the runs of a shared prefix, whose timings are under `root`."""
+    times = [_times(folder_of(root, run)) for run in runs]
+    rounds, computed = sum(one.rounds for one in times), sum(one.rounds_computed for one in times)
+    return Usage(
+        name=name,
+        runs=len(runs),
+        finished=sum(is_finished(storage, run) for run in runs),
+        rounds=rounds,
+        computed=computed,
+        taken=rounds - computed,
+        seconds=sum(one.seconds for one in times),
+        uncached_seconds=sum(one.uncached_seconds for one in times),
+        states_bytes=sum(entry.size for entry in entries if entry.is_state),
+        statistics_bytes=sum(entry.size for entry in entries if not entry.is_state),
+        can_go_bytes=sum(entry.size for entry in entries if entry.file in unused),
+    )
+
+
+def _total(name: str, usage: Iterable[Usage]) -> Usage:
+    """Return the sums over several shared prefixes."""
+    rows = list(usage)
+    sums = [field.name for field in fields(Usage) if field.name != "name"]
+    return Usage(name, **{field: sum(getattr(row, field) for row in rows) for field in sums})
+
+
+def _times(folder: Path) -> Times:
+    """Return the times of a run's rounds; damaged records count as no rounds, as when the run resumes."""
+    try:
+        return times_of(folder)
+    except DamagedFile:
+        return Times()
+
+
+@contextmanager
+def _timings_in(runs: Sequence[RunConfig], storage: Storage) -> Iterator[Path]:
+    """Yield a folder with the runs' timings; for a URI a temporary copy: active runs write to the mirror."""
+    if not storage.uri:
+        yield storage.root
+        return
+    with TemporaryDirectory(prefix="fedgrid-") as folder:
+        copy = Storage(Path(folder), storage.uri)
+        copy.refresh(*(f"{folder_of(copy.root, run).name}/{TIMINGS}" for run in runs))
+        for run in runs:
+            if not is_finished(storage, run):
+                copy.pull(folder_of(copy.root, run).name, only="timings-")
+        yield copy.root

@@ -1,0 +1,247 @@
+"""Builds a search from an algorithm and options, or from a file."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from fedgrid.algorithms.registry import ALGORITHMS, create, free
+from fedgrid.algorithms.written import unlike_entry, written
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError, hint, unknown, unknown_key
+from fedgrid.engine.runtime.configuration.complete import INNER
+from fedgrid.engine.runtime.configuration.validation import explain
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.grids.presets.axis_keys import SETTING
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.presets.load import load_grid, load_preset
+from fedgrid.grids.presets.overrides import merge
+from fedgrid.grids.presets.preset_files import (
+    KEYS,
+    SEARCH,
+    Preset,
+    is_path,
+    open_preset,
+    preset_names,
+    read_preset,
+)
+from fedgrid.grids.presets.yaml_file import Place, YamlFile, at
+from fedgrid.grids.search.built_in import built_in, settings_of
+from fedgrid.grids.search.early_stop import EARLY_STOP, EarlyStop, read_early_stop
+from fedgrid.grids.search.objectives import OBJECTIVES, VALIDATION
+from fedgrid.grids.search.space import Params, Space, nested, read_space
+from fedgrid.grids.search.suggest import SEARCHERS, Searcher, grid_levels
+
+OWN_KEYS = (SEARCH, "trials", "searcher", "objective", EARLY_STOP)
+"""Keys of a search's file beside those of a preset."""
+TRIALS = 32
+DEFAULTS = {"trials": TRIALS, "searcher": "optuna", "objective": VALIDATION, EARLY_STOP: False}
+BASE = "paper"
+"""The preset whose scenarios a filter selects from, if no other base is named."""
+ON_VALIDATION = "split.scored_on=validation"
+"""Scores on test images would be too good for settings that were chosen with the same images."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Which settings of an algorithm are searched, on which scenarios, and how."""
+
+    name: str
+    algorithm: str
+    space: Space
+    trials: int
+    searcher: Searcher
+    objective: str
+    early_stop: EarlyStop
+    base: tuple[RunConfig, ...]
+    """The runs of each trial, without the settings that are searched."""
+
+    def runs(self, params: Params) -> tuple[RunConfig, ...]:
+        """Return the runs of a trial.
+
+        Raises:
+            ConfigError: if the settings exclude one another.
+        """
+        return tuple(_with_settings(run, params) for run in self.base)
+
+    def start_order_key(self, params: Params) -> tuple[float, ...]:
+        """Return the algorithm's start order key with these settings; infinity if they are invalid."""
+        try:
+            return algorithm_of(self.runs(params)[0]).start_order_key()
+        except ConfigError:
+            return (inf,)
+
+    def grid(self, runs: tuple[RunConfig, ...], until: Mapping[str, int]) -> Grid:
+        """Return the runs of the search so far as a grid."""
+        return Grid(self.name, runs, self.text, tuple(f"{SETTING}{key}" for key in self.space), until)
+
+    @cached_property
+    def text(self) -> str:
+        """The search as YAML, for its folder and MLflow."""
+        return yaml.safe_dump(self.described, sort_keys=False, allow_unicode=True)
+
+    @cached_property
+    def described(self) -> dict[str, Any]:
+        """What identifies the search. Two searches that differ only in `trials` are the same."""
+        base = "\n".join(run.canonical_json() for run in self.base)
+        return {
+            "algorithm": self.algorithm,
+            SEARCH: {key: dimension.as_dict() for key, dimension in self.space.items()},
+            "trials": self.trials,
+            "searcher": self.searcher,
+            "objective": self.objective,
+            EARLY_STOP: self.early_stop.as_given(),
+            "runs": [run.name for run in self.base],
+            "settings": sha256(base.encode()).hexdigest()[:12],
+        }
+
+
+def load_search(
+    what: str,
+    options: Mapping[str, Any],
+    changes: Sequence[str],
+    data_dir: Path,
+    *,
+    own: Mapping[str, Any],
+    name: str | None = None,
+    base: str | None = None,
+    filters: Sequence[str] = (),
+    seeds: str | None = None,
+    space: Mapping[str, Any] | None = None,
+) -> Search:
+    """Return the search that a command line describes.
+
+    Args:
+        what: an algorithm, or the path of a YAML file.
+        options, changes, filters, seeds: as in `load_grid`, for the runs of each trial.
+        own: `trials`, `searcher`, `objective` and `early_stop`, if the command line gives them.
+        base: a preset or file; the algorithm is searched over its scenarios.
+        space: of an algorithm, in the place of its own.
+
+    Raises:
+        ConfigError: if a name or value is wrong.
+    """
+    in_file: Mapping[str, Any] = {}
+    place = None
+    if what in ALGORITHMS:
+        base = base or (BASE if filters else None)
+        searched = settings_of(what) if space is None else frozenset(space)
+        grid = _grid_of(what, base, options, changes, data_dir, filters, seeds, searched)
+    elif is_path(what):
+        if base is not None:
+            raise ConfigError(f"--base {base}: write base: into {what} instead")
+        file = open_preset(what)
+        place, in_file = Place(file, (SEARCH,)), _take_own(file)
+        preset = _searching(read_preset(file, (what,)), in_file.get(SEARCH))
+        grid = load_preset(
+            Path(what).stem, preset, "", options, _on_validation(changes), data_dir, filters, seeds
+        )
+    else:
+        near = hint(what, ALGORITHMS)
+        raise ConfigError(f"no algorithm or file '{what}'; {near}known: {', '.join(ALGORITHMS)}")
+    algorithm = _algorithm(grid.runs)
+    rounds = min(run.training.rounds for run in grid.runs)
+    default = built_in(algorithm, rounds) if space is None and SEARCH not in in_file else space
+    given = in_file.get(SEARCH, default)
+    values = {key: _own(key, {**DEFAULTS, **in_file}, own, place) for key in DEFAULTS}
+    space = read_space(given, algorithm, place if SEARCH in in_file else None)
+    if values["searcher"] == "grid":
+        grid_levels(space, values["trials"])
+    values[EARLY_STOP].check(grid.runs)
+    default_name = grid.name if place else _name(algorithm, grid.runs)
+    return Search(name or default_name, algorithm, space, base=grid.runs, **values)
+
+
+def _grid_of(
+    algorithm: str,
+    base: str | None,
+    options: Mapping[str, Any],
+    changes: Sequence[str],
+    data_dir: Path,
+    filters: Sequence[str],
+    seeds: str | None,
+    searched: frozenset[str],
+) -> Grid:
+    """Return the runs of an algorithm over a base's scenarios, with the base's settings if it has some."""
+    if base is not None and not is_path(base) and base not in preset_names():
+        raise unknown("preset", base, preset_names())
+    chosen = {**options, "algorithm": algorithm}
+    if base is not None:
+        preset = read_preset(open_preset(base), (base,))
+        if algorithm in {item.label for item in preset.description.axes["algorithm"]}:
+            chosen, filters = dict(options), [*filters, f"algorithm={algorithm}"]
+    return load_grid(
+        base,
+        chosen,
+        _on_validation(changes),
+        data_dir,
+        filters=filters,
+        seeds=seeds,
+        searched=searched,
+    )
+
+
+def _searching(preset: Preset, space: Any) -> Preset:
+    """Return a file's preset that knows what is searched: what its space or the built-in one has."""
+    if isinstance(space, Mapping):
+        searched = frozenset(map(str, space))
+    else:
+        names = {item.label for item in preset.description.axes["algorithm"]}
+        searched = frozenset(key for name in names for key in settings_of(name))
+    return replace(preset, description=replace(preset.description, searched=searched))
+
+
+def _on_validation(changes: Sequence[str]) -> list[str]:
+    return [ON_VALIDATION, *changes]
+
+
+def _take_own(file: YamlFile) -> dict[str, Any]:
+    """Remove a search's own keys from its file, which leaves a preset, and return them."""
+    for key in file.values:
+        if key not in (*KEYS, *OWN_KEYS):
+            with at(Place(file, (key,))):
+                raise unknown_key(key, "", (*OWN_KEYS, *KEYS), inner=INNER)
+    return {key: file.values.pop(key) for key in OWN_KEYS if key in file.values}
+
+
+def _own(key: str, in_file: Mapping[str, Any], own: Mapping[str, Any], place: Place | None) -> Any:
+    """Return the value of one of the search's own keys: from the command line, else from the file."""
+    value = own.get(key, in_file[key])
+    allowed = {"searcher": SEARCHERS, "objective": OBJECTIVES}.get(key)
+    with at(f"--{key}" if key in own else place and Place(place.file, (key,))):
+        if allowed is not None and value not in allowed:
+            raise unknown(key, str(value), allowed)
+        if key == "trials" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ConfigError(f"trials = {value!r}: expected a whole number of at least 1")
+        return read_early_stop(value) if key == EARLY_STOP else value
+
+
+def _algorithm(runs: Sequence[RunConfig]) -> str:
+    names = list(dict.fromkeys(run.algorithm["name"] for run in runs))
+    if len(names) > 1:
+        raise ConfigError(f"a search takes one algorithm, not {', '.join(names)}; name one")
+    return str(names[0])
+
+
+def _name(algorithm: str, runs: Sequence[RunConfig]) -> str:
+    """Return `sattler-mnist`."""
+    datasets = dict.fromkeys(run.short_dataset for run in runs)
+    return "-".join([algorithm, *datasets])
+
+
+def _with_settings(run: RunConfig, params: Params) -> RunConfig:
+    name = run.algorithm["name"]
+    given = algorithm_of(run).settings
+    settings = merge({**free(given), **unlike_entry(name, given)}, nested(params))
+    try:
+        complete = written(name, create(name, settings).settings)
+    except ValidationError as error:
+        raise ConfigError(f"{name}: {explain(error, ALGORITHMS[name].settings)}") from error
+    values = {key: getattr(run, key) for key in RunConfig.model_fields}
+    return RunConfig(**{**values, "algorithm": {"name": name, **complete}})

@@ -1,0 +1,118 @@
+"""Early stopping: at which rounds the worse trials of a search stop, and which of them go on.
+
+Successive halving (Jamieson and Talwalkar 2016): trials that are compared wait for one another. ASHA does not
+wait, so what it stops depends on which run is fast.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, inf, isfinite
+from typing import Any, TypeAlias
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError, unknown_key
+
+EARLY_STOP = "early_stop"
+"""The key of a search's file."""
+KEYS = ("at", "keep")
+Rung: TypeAlias = float
+"""Where trials are compared: below 1 a share of a run's rounds, else a round, from 1."""
+END: Rung = inf
+"""The last round of a run."""
+
+
+@dataclass(frozen=True)
+class EarlyStop:
+    """The rungs of a search, ascending, and how many trials go on at each."""
+
+    at: tuple[Rung, ...] = ()
+    keep: float = 0.5
+    """Share of the trials compared that go on, rounded up."""
+    in_batches: bool = True
+    """Whether only the trials of one batch are compared, also where a searcher needs no scores."""
+
+    def as_given(self) -> Any:
+        """Return it as in a file."""
+        if not self.at:
+            return False
+        return True if self == HALVES else {"at": list(self.at), "keep": self.keep}
+
+    def better(self, values: Mapping[int, float]) -> list[int]:
+        """Return the keys, ascending, of those that go on; ties go to the least key."""
+        ranked = sorted(values, key=lambda key: (-values[key], key))
+        # Without the rounding, 0.1 of 30 would be 4.
+        return sorted(ranked[: ceil(round(self.keep * len(ranked), 9))])
+
+    def check(self, runs: Sequence[RunConfig]) -> None:
+        """Check that every run has the rungs' rounds, in this order, and is tested there.
+
+        Raises:
+            ConfigError: otherwise; names the run.
+        """
+        for run in runs:
+            numbers = [round_at(run, rung) for rung in self.at]
+            if numbers != sorted(numbers):
+                raise ConfigError(
+                    f"{EARLY_STOP}.at = {list(self.at)}: rounds {', '.join(map(str, numbers))} of "
+                    f"{run.scenario}; expected ascending ones"
+                )
+            for rung in self.at:
+                number = round_at(run, rung)
+                if rung >= run.training.rounds:
+                    raise ConfigError(
+                        f"{EARLY_STOP} compares trials in round {rung}, and {run.scenario} has "
+                        f"{run.training.rounds} rounds; name earlier rounds, or shares such as 0.5"
+                    )
+                if number % run.evaluation.every:
+                    raise ConfigError(
+                        f"{EARLY_STOP} compares trials in round {number} of {run.scenario}, and "
+                        f"evaluation.every = {run.evaluation.every} tests nothing there; "
+                        "--set evaluation.every=1"
+                    )
+
+
+NEVER = EarlyStop()
+HALVES = EarlyStop((0.25, 0.5))
+"""What `early_stop: true` stands for."""
+
+
+def read_early_stop(given: Any) -> EarlyStop:
+    """Return what a file's key, or an option, says.
+
+    Raises:
+        ConfigError: for a wrong key or value.
+    """
+    if isinstance(given, bool):
+        return HALVES if given else NEVER
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"{EARLY_STOP} = {given!r}: expected true or false, or {{at: [ROUND, ...], keep: SHARE}}"
+        )
+    for key in given:
+        if key not in KEYS:
+            raise unknown_key(str(key), EARLY_STOP, KEYS)
+    at, keep = given.get("at"), given.get("keep", HALVES.keep)
+    if not isinstance(at, list) or not at or not all(map(_is_rung, at)) or sorted(set(at)) != at:
+        raise ConfigError(
+            f"{EARLY_STOP}.at = {at!r}: expected ascending rounds, or shares of them below 1, as in [8, 12]"
+        )
+    if isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 < keep < 1:
+        raise ConfigError(f"{EARLY_STOP}.keep = {keep!r}: expected a share between 0 and 1")
+    return EarlyStop(tuple(at), keep, in_batches=False)
+
+
+def round_at(run: RunConfig, rung: Rung) -> int:
+    """Return the round, from 1, of a run's rung."""
+    rounds = run.training.rounds
+    return ceil(rung * rounds) if rung < 1 else int(min(rung, rounds))
+
+
+def share_at(run: RunConfig, rung: Rung) -> float:
+    """Return the share of a run's rounds that its rung is at."""
+    return rung if rung < 1 else min(1.0, rung / run.training.rounds)
+
+
+def _is_rung(given: Any) -> bool:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not isfinite(given):
+        return False
+    return 0 < given < 1 or (given >= 1 and given == int(given))

@@ -1,0 +1,178 @@
+"""Writes and reads the files of a search in its grid's folder: `search.json`, `search.csv`, figures."""
+
+import csv
+import io
+from collections.abc import Sequence
+from contextlib import suppress
+from hashlib import sha256
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.storage.atomic import disk_errors
+from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.presets.preset_files import SEARCH
+from fedgrid.grids.presets.yaml_file import YamlFile
+from fedgrid.grids.results.grid_folder import FOUND, GRIDS, GridFolder
+from fedgrid.grids.search.definition import Search
+from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
+from fedgrid.grids.search.space import Range
+from fedgrid.grids.search.suggest import BATCH, SEED
+from fedgrid.redaction import in_csv
+from fedgrid.regular_files import read_regular
+
+TABLE, FIGURES = "search.csv", "figures"
+FREE_TO_CHANGE = ("trials",)
+"""Keys that may change without making it another search."""
+
+
+def check_same(search: Search, storage: Storage) -> None:
+    """Check that a stored search of the same name, if there is one, is the same search.
+
+    Raises:
+        ConfigError: otherwise; names the keys that differ.
+    """
+    folder = GridFolder(storage, search.name)
+    if not folder.is_there:
+        return
+    stored: dict[str, Any] = {}
+    with suppress(ConfigError):
+        stored = YamlFile(search.name, folder.preset()).values
+    if SEARCH not in stored:
+        raise ConfigError(f"{search.name} is already the name of a grid; give the search another --name")
+    other = [
+        key
+        for key, value in search.described.items()
+        if key not in FREE_TO_CHANGE and stored.get(key) != value
+    ]
+    if other:
+        raise ConfigError(
+            f"{storage} has a search {search.name} with another {' and '.join(other)}; give this one "
+            "another --name"
+        )
+
+
+def described(search: Search, trials: Sequence[Trial], complete: bool) -> dict[str, Any]:
+    """Return the result of a search as it stands in `search.json`."""
+    free = label_free(search.objective)
+    found = best(trials, search.objective)
+    return {
+        "name": search.name,
+        "algorithm": search.algorithm,
+        "datasets": list(dict.fromkeys(run.dataset for run in search.base)),
+        "runs": [run.name for run in search.base],
+        "space": {key: dimension.as_dict() for key, dimension in search.space.items()},
+        "searcher": search.searcher,
+        "seed": SEED,
+        "batch": BATCH,
+        "objective": search.objective,
+        "early_stop": search.early_stop.as_given(),
+        "objective_needs_truth": OBJECTIVES[search.objective].is_oracle,
+        "trials_asked": search.trials,
+        "trials_done": len(trials),
+        "complete": complete,
+        "best": {
+            kind: {
+                "by": ARI if kind == ORACLE else free,
+                "needs_truth": kind == ORACLE,
+                **found[kind].as_dict(),
+            }
+            for kind in (LABEL_FREE, ORACLE)
+            if kind in found
+        },
+        "trials": [trial.as_dict() for trial in trials],
+    }
+
+
+def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Storage) -> list[Path]:
+    """Write all files, and return the paths of `search.json` and `search.csv`.
+
+    Raises:
+        RunError: if they cannot be written.
+    """
+    folder = GridFolder(storage, search.name)
+    text = seal(described(search, trials, complete), indent=2)
+    figures = folder.path / FIGURES
+    found = folder.path / FOUND
+    if not (found.exists() and found.read_text() == text and figures.exists()):
+        _draw(search, trials, figures)
+        folder.write(TABLE, _table(search, trials))
+        # Last: where this file exists, the others are complete.
+        folder.write(FOUND, text)
+        storage.push(*(path.relative_to(storage.root).as_posix() for path in sorted(figures.iterdir())))
+    return [folder.path / FOUND, folder.path / TABLE]
+
+
+def digest(search: Search, storage: Storage) -> str:
+    """Return a digest of the search's result."""
+    return sha256(read_regular(GridFolder(storage, search.name).path / FOUND)).hexdigest()[:12]
+
+
+def read_results(name: str, storage: Storage) -> dict[str, Any]:
+    """Return the result of a search, the content of `search.json`.
+
+    Raises:
+        ConfigError: if there is no such search, or its file is damaged.
+    """
+    folder = GridFolder(storage, name).path
+    try:
+        found = unseal(folder / FOUND)
+    except FileNotFoundError as error:
+        known = sorted(path.parent.name for path in (storage.root / GRIDS).glob(f"*/{FOUND}"))
+        there = f"there: {', '.join(known)}" if known else "`fedgrid search` starts one"
+        raise ConfigError(f"no search '{name}' in {storage}; {there}") from error
+    except DamagedFile as error:
+        raise ConfigError(f"{error}; repeat the search's command to write it again") from error
+    return found
+
+
+def _table(search: Search, trials: Sequence[Trial]) -> str:
+    """Return the table with one row per trial, as csv. The oracle's column is named so."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    scores = [f"{name}_oracle" if of.is_oracle else name for name, of in OBJECTIVES.items()]
+    writer.writerow(["trial", *search.space, *scores, "stopped_at", "failed", "runs"])
+    for trial in trials:
+        params = [trial.params[key] for key in search.space]
+        found = [(trial.scores or {}).get(name) for name in OBJECTIVES]
+        runs = " ".join(trial.run_ids)
+        line = [trial.number, *params, *found, trial.stopped_at, trial.failed, runs]
+        writer.writerow(map(in_csv, line))
+    return text.getvalue()
+
+
+def _scores(trial: Trial) -> dict[str, float]:
+    """Return the scores of a trial that are not None."""
+    return {name: value for name, value in (trial.scores or {}).items() if value is not None}
+
+
+def _draw(search: Search, trials: Sequence[Trial], folder: Path) -> None:
+    """Draw the scores over each range of numbers, and a heat map over the first two ranges."""
+    # Importing matplotlib takes a second.
+    from fedgrid.tracking.figures import save
+    from fedgrid.tracking.figures.search import Axis, Tried, heat_map, score_curves
+
+    free = label_free(search.objective)
+    panels = {OBJECTIVES[free].words: free, "ARI, which needs the truth (oracle)": ARI}
+    # Best label-free score first, so that among ties by the oracle that one is ringed.
+    ranked = sorted(trials, key=lambda trial: -_scores(trial).get(free, -inf))
+    tried = [
+        Tried(trial.params, {title: scores[name] for title, name in panels.items() if name in scores})
+        for trial, scores in ((trial, _scores(trial)) for trial in ranked)
+    ]
+    ranges = {key: of for key, of in search.space.items() if isinstance(of, Range)}
+    axes = [Axis(key, of.low, of.high, of.log, of.whole) for key, of in ranges.items()]
+    choices = [key for key in search.space if key not in ranges]
+    shown = {title: (0.0, 1.0) if name == ARI else None for title, name in panels.items()}
+    figures = {}
+    if axes:
+        figures["curves"] = score_curves(tried, axes, shown, choices[0] if choices else None)
+    if len(axes) > 1:
+        figures["heat-map"] = heat_map(tried, axes[0], axes[1], shown)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, figure in figures.items():
+            for kind in ("svg", "png"):
+                save(figure, folder / f"{name}.{kind}")

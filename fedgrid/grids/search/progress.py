@@ -1,0 +1,151 @@
+"""The trials of a search so far: suggested settings, their runs, and the scores of those.
+
+An interrupted search is replayed from the records of its runs; nothing else is stored.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.results.outcome import finished, unfinished
+from fedgrid.grids.search.definition import Search
+from fedgrid.grids.search.early_stop import END, Rung, round_at, share_at
+from fedgrid.grids.search.objectives import Trial, score, value
+from fedgrid.grids.search.space import Params
+from fedgrid.grids.search.suggest import BATCH, StoppedEarly, TrialResult, suggestions
+from fedgrid.tracking.scoring.scores import of_rounds
+
+
+@dataclass(frozen=True)
+class _Suggested:
+    params: Params
+    runs: tuple[RunConfig, ...]
+    problem: str | None = None
+    """Why there are no runs: the settings exclude one another."""
+
+
+class SearchProgress:
+    """The trials of a search so far, and the grids of runs that come next."""
+
+    def __init__(self, search: Search, storage: Storage) -> None:
+        self.trials: list[Trial] = []
+        """Trials of the finished batches, in the order of the suggestions."""
+        self.complete = False
+        """Whether all trials are done."""
+        self._search = search
+        self._storage = storage
+        self._runs: dict[str, RunConfig] = {}
+        self._reach: dict[str, int] = {}
+        """Run id -> the round up to which it may run so far."""
+
+    def grids(self) -> Iterator[Grid]:
+        """Yield the search as a grid, grown by a batch, or with more rounds for the better half of a batch.
+
+        Ask for the next grid once the runs of this one have reached the rounds that they may run.
+        """
+        search = self._search
+        searcher = suggestions(search.space, search.searcher, search.trials, search.start_order_key)
+        while asked := searcher.ask(min(self._batch(), search.trials - len(self.trials))):
+            batch = [self._suggested(params) for params in asked]
+            self._runs |= {run.run_id: run for one in batch for run in one.runs}
+            stopped: dict[int, Rung] = {}
+            going = list(range(len(batch)))
+            for rung in search.early_stop.at:
+                yield self._grid((batch[place] for place in going), rung)
+                better = search.early_stop.better(self._values(batch, going, rung))
+                stopped |= dict.fromkeys(set(going) - set(better), rung)
+                going = better
+            yield self._grid((batch[place] for place in going), END)
+            done = len(self.trials)
+            self.trials += [
+                self._ended(done + 1 + place, one, stopped.get(place)) for place, one in enumerate(batch)
+            ]
+            searcher.tell([self._result(trial) for trial in self.trials[done:]])
+        self.complete = True
+
+    def replay(self) -> tuple[Grid, Iterator[Grid]]:
+        """Return the first grid whose runs have not reached their rounds yet, and the grids after it.
+
+        If there is no such grid, the search is complete.
+        """
+        grids = self.grids()
+        grid = next(grids)
+        while not unfinished(grid.runs, self._storage, grid.until):
+            grown = next(grids, None)
+            if grown is None:
+                break
+            grid = grown
+        return grid, grids
+
+    def _batch(self) -> int:
+        """Return how many trials are suggested at once: all of them, if early stopping compares all."""
+        search = self._search
+        needs_no_scores = search.searcher != "optuna" and not search.early_stop.in_batches
+        return search.trials if needs_no_scores else BATCH
+
+    def _grid(self, going: Iterable[_Suggested], rung: Rung) -> Grid:
+        for run in (run for one in going for run in one.runs):
+            self._reach[run.run_id] = max(self._reach.get(run.run_id, 0), round_at(run, rung))
+        until = {
+            run_id: number
+            for run_id, number in self._reach.items()
+            if number < self._runs[run_id].training.rounds
+        }
+        return self._search.grid(tuple(self._runs.values()), until)
+
+    def _values(self, batch: Sequence[_Suggested], going: Sequence[int], rung: Rung) -> dict[int, float]:
+        """Return position -> value at a rung, of the trials that have not failed."""
+        return {
+            place: value(self._scores_at(batch[place].runs, rung), self._search.objective)
+            for place in going
+            if batch[place].runs and not self._failure(batch[place].runs, rung)
+        }
+
+    def _suggested(self, params: Params) -> _Suggested:
+        try:
+            return _Suggested(params, self._search.runs(params))
+        except ConfigError as error:
+            return _Suggested(params, (), str(error))
+
+    def _ended(self, number: int, suggested: _Suggested, stopped_at: Rung | None) -> Trial:
+        runs = suggested.runs
+        run_ids = tuple(run.run_id for run in runs)
+        problem = suggested.problem or self._failure(runs, stopped_at or END)
+        if problem is not None:
+            return Trial(number, suggested.params, run_ids, None, problem)
+        if stopped_at is not None:
+            there = self._scores_at(runs, stopped_at)
+            return Trial(number, suggested.params, run_ids, None, None, stopped_at, there)
+        outcomes = [finished(self._storage.root, run) for run in runs]
+        return Trial(number, suggested.params, run_ids, score([outcome.scores or {} for outcome in outcomes]))
+
+    def _result(self, trial: Trial) -> TrialResult:
+        if trial.scores_there is not None and trial.stopped_at is not None:
+            share = share_at(self._search.base[0], trial.stopped_at)
+            return StoppedEarly(value(trial.scores_there, self._search.objective), share)
+        return trial.value(self._search.objective)
+
+    def _failure(self, runs: Sequence[RunConfig], rung: Rung) -> str | None:
+        """Return why a trial failed. One failed run is enough: a mean over the others is another score."""
+        until = {} if rung == END else {run.run_id: round_at(run, rung) for run in runs}
+        failed = unfinished(runs, self._storage, until)
+        if not failed:
+            return None
+        failure = RunFolder(self._storage, failed[0]).failure()
+        cause = failure.cause if failure else "it is not finished"
+        return f"{len(failed)} of {len(runs)} runs failed; {failed[0].scenario}: {cause}"
+
+    def _scores_at(self, runs: Sequence[RunConfig], rung: Rung) -> dict[str, float | None]:
+        """Return the scores of a trial at a rung, even if more rounds of its runs are done."""
+        found = []
+        for run in runs:
+            folder = folder_of(self._storage.root, run)
+            self._storage.pull(folder.name, skip=("state-",))
+            last = round_at(run, rung)
+            tested = {number: scores for number, scores in of_rounds(folder) if number <= last}
+            found.append(tested[last])
+        return score(found)

@@ -1,0 +1,104 @@
+"""The result of a search on the terminal: its trials, best first, and both kinds of best."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.progress import work_done
+from fedgrid.grids.display.tables import cell, titled_table
+from fedgrid.grids.presets.axis_keys import text_of
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.search.early_stop import Rung, round_at
+from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
+
+if TYPE_CHECKING:
+    from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.grids.execution.launch_types import LaunchResult
+    from fedgrid.grids.search.definition import Search
+    from fedgrid.grids.search.progress import SearchProgress
+
+ROWS_SHOWN = 40
+
+
+def show(
+    search: Search, progress: SearchProgress, result: LaunchResult, storage: Storage, console: Console
+) -> None:
+    """Show the trials of a search, the best, the failures, and where the files are."""
+
+    say = partial(print_plain, console)
+    trials = progress.trials
+    say()
+    console.print(trial_table(search, trials, console.width))
+    failed = [trial for trial in trials if trial.failed]
+    for trial in failed:
+        say(f"trial {trial.number} failed: {trial.failed}")
+    found = best(trials, search.objective)
+    free = label_free(search.objective)
+    if LABEL_FREE in found:
+        say(f"best by {free}: {_line(found[LABEL_FREE], free)}")
+    if ORACLE in found:
+        say(f"best by ARI (oracle, needs the hidden groups): {_line(found[ORACLE], ARI)}")
+    say(_counts(search, progress, result))
+    say(f"Written to {GridFolder(storage, search.name).path} (search.json, search.csv, figures/)")
+    if progress.complete and LABEL_FREE in found:
+        tuned = command(storage, "run", "GRID", "--tuned", search.name)
+        say(f"Use it:  {tuned}    (the oracle's: {search.name}:oracle)")
+
+
+def trial_table(search: Search, trials: list[Trial], width: int) -> Table:
+    """Return the trials, best first by the search's objective, without those that failed or were stopped."""
+    free = label_free(search.objective)
+    columns = [free, *(name for name in OBJECTIVES if name not in (free, ARI)), ARI]
+    columns = [name for name in columns if any(trial.has(name) for trial in trials)]
+    found = best(trials, search.objective)
+    ranked = sorted(
+        (trial for trial in trials if trial.scores is not None),
+        key=lambda trial: (-(trial.value(search.objective) or 0.0), trial.number),
+    )
+    title = f"{search.name}: best first by {search.objective}"
+    more = len(ranked) - ROWS_SHOWN
+    table = titled_table(title + (f"; {more} more in search.csv" if more > 0 else ""), width)
+    for heading in [
+        "trial",
+        *search.space,
+        *("ARI\n(oracle)" if name == ARI else name for name in columns),
+        "runs",
+    ]:
+        table.add_column(heading, justify="right")
+    for trial in ranked[:ROWS_SHOWN]:
+        style = "bold" if trial is found.get(LABEL_FREE) else ""
+        params = [text_of(trial.params[key]) for key in search.space]
+        scores = [cell((trial.scores or {}).get(name)) for name in columns]
+        table.add_row(str(trial.number), *params, *scores, str(len(trial.run_ids)), style=style)
+    return table
+
+
+def _line(trial: Trial, name: str) -> str:
+    params = ", ".join(f"{key} {text_of(value)}" for key, value in trial.params.items())
+    return f"trial {trial.number}, {params}: {cell((trial.scores or {}).get(name))}"
+
+
+def _counts(search: Search, progress: SearchProgress, result: LaunchResult) -> str:
+    done = f"{len(progress.trials)} of {search.trials} trials done"
+    if progress.complete and len(progress.trials) < search.trials:
+        done = f"all {len(progress.trials)} points of the grid tried"
+    stopped = Counter(trial.stopped_at for trial in progress.trials if trial.stopped_at is not None)
+    if stopped:
+        where = ", ".join(f"{stopped[rung]} {_after(search, rung)}" for rung in sorted(stopped))
+        done += f", {stopped.total()} of them stopped early ({where})"
+    if result.tally is None:
+        return f"{done} before: nothing to do"
+    return f"{done}; {work_done(result.tally)}"
+
+
+def _after(search: Search, rung: Rung) -> str:
+    """Return `after round 13`; if it is another round in each run, `after 25 % of the rounds`."""
+    numbers = {round_at(run, rung) for run in search.base}
+    return f"after round {numbers.pop()}" if len(numbers) == 1 else f"after {rung:.0%} of the rounds"

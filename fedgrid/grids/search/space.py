@@ -1,0 +1,194 @@
+"""The space of a search: settings of an algorithm, each with a range of numbers or a list of choices."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp, isfinite, log
+from typing import Any, TypeAlias, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.engine.federation.errors import ConfigError, unknown_key
+from fedgrid.engine.runtime.configuration.validation import explain
+from fedgrid.grids.presets.preset_files import SEARCH
+from fedgrid.grids.presets.yaml_file import Place, at
+
+RANGE_KEYS = ("low", "high", "log", "step")
+DIGITS = 4
+"""Significant digits of a number from a range: enough for a preset."""
+
+Value: TypeAlias = bool | int | float | str | None
+Params: TypeAlias = Mapping[str, Value]
+"""Setting -> value; nested settings have a dot, as in clusterer.min_cluster_share."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `low` to `high`, both included."""
+
+    low: float
+    high: float
+    log: bool = False
+    """Whether numbers are spaced by ratio instead of by difference."""
+    step: float | None = None
+    whole: bool = False
+    """Whether the setting takes whole numbers only."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as in a file."""
+        ends = {"low": self.low, "high": self.high}
+        return ends | ({"log": True} if self.log else {}) | ({"step": self.step} if self.step else {})
+
+    def steps(self) -> list[Value] | None:
+        """Return all values of a range with a step, None without one."""
+        if self.step is None:
+            return None
+        count = int((self.high - self.low) / self.step + 1e-9) + 1
+        return [self.rounded(self.low + self.step * index) for index in range(count)]
+
+    def spread(self, count: int) -> list[Value]:
+        """Return this many evenly spaced values from end to end; fewer if there are fewer whole numbers."""
+        shares = [index / max(1, count - 1) for index in range(count)]
+        if self.log:
+            first, last = log(self.low), log(self.high)
+            values = [exp(first + (last - first) * share) for share in shares]
+        else:
+            values = [self.low + (self.high - self.low) * share for share in shares]
+        return list(dict.fromkeys(self.rounded(value) for value in values))
+
+    def rounded(self, value: float) -> Value:
+        """Round a number to `DIGITS`, or to a whole number, within the range."""
+        if self.whole:
+            return round(value)
+        return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Values without an order."""
+
+    values: tuple[Value, ...]
+
+    def as_dict(self) -> list[Value]:
+        """Return them as in a file."""
+        return list(self.values)
+
+
+Dimension: TypeAlias = Range | Choices
+Space: TypeAlias = Mapping[str, Dimension]
+
+
+def read_space(given: Any, algorithm: str, place: Place | None = None) -> dict[str, Dimension]:
+    """Return the space that `given` describes, checked against the settings of `algorithm`.
+
+    Raises:
+        ConfigError: for a setting that does not exist or a value that it does not allow; names the place.
+    """
+    if not isinstance(given, Mapping) or not given:
+        with at(place):
+            raise ConfigError(
+                f"{SEARCH} = {given!r}: expected settings of {algorithm}, each with a list of values or "
+                "{low: ..., high: ...}"
+            )
+    space: dict[str, Dimension] = {}
+    for key, values in given.items():
+        with at(place and place.under(str(key))):
+            kinds = _kinds_of(str(key), algorithm)
+            space[str(key)] = _dimension(str(key), values, kinds)
+            found = space[str(key)]
+            for value in found.values if isinstance(found, Choices) else (found.low, found.high):
+                _check(algorithm, str(key), value)
+    return space
+
+
+def nested(params: Params) -> dict[str, Any]:
+    """Return `{"clusterer": {"min_cluster_share": 0.3}}` of `{"clusterer.min_cluster_share": 0.3}`."""
+    settings: dict[str, Any] = {}
+    for key, value in params.items():
+        *sections, last = key.split(".")
+        inner = settings
+        for section in sections:
+            inner = inner.setdefault(section, {})
+        inner[last] = value
+    return settings
+
+
+def _dimension(key: str, given: Any, kinds: set[Any]) -> Dimension:
+    if isinstance(given, list):
+        if not given or not all(
+            value is None or isinstance(value, bool | int | float | str) for value in given
+        ):
+            raise ConfigError(f"{SEARCH}.{key} = {given!r}: expected a list of plain values")
+        if len({repr(value) for value in given}) < len(given):
+            raise ConfigError(f"{SEARCH}.{key} = {given!r}: a value is listed twice")
+        return Choices(tuple(given))
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"{SEARCH}.{key} = {given!r}: expected a list of values, or {{low: ..., high: ...}}"
+        )
+    for name in given:
+        if name not in RANGE_KEYS:
+            raise unknown_key(str(name), f"{SEARCH}.{key}", RANGE_KEYS)
+    if not kinds & {int, float}:
+        raise ConfigError(f"{SEARCH}.{key} is not a number: give it a list of values")
+    return _range(key, given, whole=float not in kinds)
+
+
+def _range(key: str, given: Mapping[str, Any], *, whole: bool) -> Range:
+    for name in ("low", "high"):
+        if name not in given:
+            raise ConfigError(f"{SEARCH}.{key}: {name} is missing")
+    numbers = {name: given[name] for name in ("low", "high", "step") if given.get(name) is not None}
+    for name, value in numbers.items():
+        kind = int if whole else int | float
+        if isinstance(value, bool) or not isinstance(value, kind) or not isfinite(value):
+            wanted = "a whole number" if whole else "a number"
+            raise ConfigError(f"{SEARCH}.{key}.{name} = {value!r}: expected {wanted}")
+    by_ratio = given.get("log", False)
+    if not isinstance(by_ratio, bool):
+        raise ConfigError(f"{SEARCH}.{key}.log = {by_ratio!r}: expected true or false")
+    low, high, step = numbers["low"], numbers["high"], numbers.get("step")
+    if low >= high:
+        raise ConfigError(f"{SEARCH}.{key}: low = {low} should be below high = {high}")
+    if by_ratio and (low <= 0 or step is not None):
+        raise ConfigError(f"{SEARCH}.{key}: log needs low above 0, and no step")
+    if step is not None and not 0 < step <= high - low:
+        raise ConfigError(f"{SEARCH}.{key}.step = {step}: expected more than 0, at most {high - low:g}")
+    return Range(low, high, by_ratio, step, whole)
+
+
+def _kinds_of(key: str, algorithm: str) -> set[Any]:
+    """Return the types that a setting allows.
+
+    Raises:
+        ConfigError: if there is no such setting.
+    """
+    section: Any = ALGORITHMS[algorithm].settings
+    *sections, last = key.split(".")
+    for depth, name in enumerate([*sections, last]):
+        fields = type(section).model_fields
+        if name not in fields:
+            raise unknown_key(name, ".".join([SEARCH, *sections[:depth]]), fields)
+        if depth < len(sections):
+            section = getattr(section, name)
+            if not isinstance(section, BaseModel):
+                raise ConfigError(f"{SEARCH}.{key}: {name} has no settings")
+    return _plain_types(type(section).model_fields[last].annotation)
+
+
+def _plain_types(annotation: Any) -> set[Any]:
+    """Return {int, NoneType} of `Annotated[int, ...] | None`; of a Literal its values."""
+    inner = get_args(annotation)
+    return set().union(*(_plain_types(part) for part in inner)) if inner else {annotation}
+
+
+def _check(algorithm: str, key: str, value: Value) -> None:
+    """Refuse a value that a setting does not allow; combinations of values are not checked."""
+    try:
+        create(algorithm, nested({key: value}))
+    except ValidationError as error:
+        if error.errors()[0]["loc"]:
+            message = explain(error, ALGORITHMS[algorithm].settings)
+            raise ConfigError(f"{SEARCH}: {algorithm}: {message}") from error
+    except ValueError as error:
+        raise ConfigError(f"{SEARCH}.{key}: {error}") from error

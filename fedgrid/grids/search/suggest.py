@@ -1,0 +1,157 @@
+"""Which settings to try next: Optuna's ask and tell, in batches, or all points of a grid.
+
+Suggestions depend only on the space and on the scores reported so far, in the order of the trials: not on a
+clock, nor on the order in which runs end. The same scores lead to the same suggestions, so an interrupted
+search needs nothing but its runs to resume.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count, islice, product
+from math import prod
+from typing import Any, Literal, TypeAlias
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.grids.search.space import Choices, Dimension, Params, Space, Value
+
+Searcher: TypeAlias = Literal["optuna", "random", "grid"]
+StartOrderKey: TypeAlias = Callable[[Params], tuple[float, ...]]
+"""Settings -> the sort key of the algorithm with them (`algorithms.contract.base.Algorithm`)."""
+SEARCHERS: tuple[Searcher, ...] = ("optuna", "random", "grid")
+SEED = 0
+BATCH = 8
+"""Trials that are suggested before the next scores are reported. Results depend on it, so it is the same on
+every machine. All runs of a batch may go at once."""
+
+
+@dataclass(frozen=True)
+class StoppedEarly:
+    """The result of a trial that was stopped early."""
+
+    score: float
+    share: float
+    """Of the rounds, at which it was stopped."""
+
+
+TrialResult: TypeAlias = float | StoppedEarly | None
+"""Score of a trial; None if it failed."""
+
+
+def suggestions(
+    space: Space, searcher: Searcher, trials: int, start_order_key: StartOrderKey = lambda params: ()
+) -> "GridPoints | OptunaSampler":
+    """Return a searcher that will be asked for at most this many trials.
+
+    The points of a grid come in the order of `start_order_key`, so that more rounds are cache hits
+    (`grids.planning.start_order`).
+
+    Raises:
+        ConfigError: if a grid has more points than trials.
+    """
+    return (
+        GridPoints(space, trials, start_order_key) if searcher == "grid" else OptunaSampler(space, searcher)
+    )
+
+
+class GridPoints:
+    """All combinations of values by start order key; for equal keys the last setting varies fastest."""
+
+    def __init__(self, space: Space, trials: int, start_order_key: StartOrderKey) -> None:
+        levels = grid_levels(space, trials)
+        points = (dict(zip(levels, values, strict=True)) for values in product(*levels.values()))
+        self._points = iter(sorted(points, key=start_order_key))
+
+    def ask(self, number: int) -> list[Params]:
+        """Return the next points."""
+        return list(islice(self._points, number))
+
+    def tell(self, results: Sequence[TrialResult]) -> None:
+        """Do nothing: a grid does not depend on scores."""
+
+
+class OptunaSampler:
+    """Random points, or after ten of these the tree-structured Parzen estimator (Bergstra 2011)."""
+
+    def __init__(self, space: Space, searcher: Searcher) -> None:
+        # Importing it takes half a second, which other commands save.
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        sampler: Any = (
+            optuna.samplers.RandomSampler(seed=SEED)
+            if searcher == "random"
+            # `constant_liar` penalises pending trials, so that a batch spreads out.
+            else optuna.samplers.TPESampler(seed=SEED, multivariate=True, constant_liar=True)
+        )
+        self._study = optuna.create_study(direction="maximize", sampler=sampler)
+        self._states = optuna.trial.TrialState
+        self._space = space
+        self._distributions = {key: _distribution(dimension) for key, dimension in space.items()}
+        self._asked: list[Any] = []
+
+    def ask(self, number: int) -> list[Params]:
+        """Return the settings that the sampler suggests."""
+        self._asked = [self._study.ask(self._distributions) for _ in range(number)]
+        return [
+            {key: _value(dimension, trial.params[key]) for key, dimension in self._space.items()}
+            for trial in self._asked
+        ]
+
+    def tell(self, results: Sequence[TrialResult]) -> None:
+        """Report the results. The sampler ranks a stopped trial behind those that got farther."""
+        for trial, outcome in zip(self._asked, results, strict=True):
+            if isinstance(outcome, StoppedEarly):
+                trial.report(outcome.score, step=round(100 * outcome.share))
+                self._study.tell(trial, state=self._states.PRUNED)
+            elif outcome is None:
+                self._study.tell(trial, state=self._states.FAIL)
+            else:
+                self._study.tell(trial, outcome)
+
+
+def grid_levels(space: Space, trials: int) -> dict[str, list[Value]]:
+    """Return the values of each setting: all values of a list or of a range with a step, and of other ranges
+    as many as fit into this many trials.
+
+    Raises:
+        ConfigError: if there are too many points even with only the two ends of each range.
+    """
+    known = {
+        key: list(dimension.values) if isinstance(dimension, Choices) else dimension.steps()
+        for key, dimension in space.items()
+    }
+    points = prod(len(values) for values in known.values() if values)
+    open_ended = sum(values is None for values in known.values())
+    least = points * 2**open_ended
+    if least > trials:
+        raise ConfigError(
+            f"a grid of {', '.join(space)} has {least} points or more, and this search {trials} trials: use "
+            f"--trials {least}, or write a file with fewer values"
+        )
+    most = next(more - 1 for more in count(3) if points * more**open_ended > trials) if open_ended else 0
+    return {
+        key: known[key] or ([] if isinstance(dimension, Choices) else dimension.spread(most))
+        for key, dimension in space.items()
+    }
+
+
+def _value(dimension: Dimension, value: Any) -> Value:
+    """Return the value of a setting for Optuna's value of it, which may be a position."""
+    if isinstance(dimension, Choices):
+        return dimension.values[int(value)]
+    steps = dimension.steps()
+    return dimension.rounded(value) if steps is None else steps[int(value)]
+
+
+def _distribution(dimension: Dimension) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(dimension, Choices):
+        # By position: to Optuna 1, 1.0 and true are the same choice.
+        return CategoricalDistribution(range(len(dimension.values)))
+    if (steps := dimension.steps()) is not None:
+        # By position: Optuna would shorten a range that is not a multiple of its step, and warn.
+        return IntDistribution(0, len(steps) - 1)
+    if dimension.whole:
+        return IntDistribution(int(dimension.low), int(dimension.high), log=dimension.log)
+    return FloatDistribution(dimension.low, dimension.high, log=dimension.log)

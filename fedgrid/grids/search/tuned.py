@@ -1,0 +1,107 @@
+"""`--tuned`: the best settings of searches, for runs of the same algorithm and data set in another grid."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.presets.overrides import Override
+from fedgrid.grids.presets.yaml_file import Place, YamlFile
+from fedgrid.grids.results.grid_folder import FOUND, GRIDS
+from fedgrid.grids.search.files import read_results
+from fedgrid.grids.search.objectives import LABEL_FREE, ORACLE
+from fedgrid.grids.search.space import nested
+from fedgrid.regular_files import read_regular
+
+KINDS = {"": LABEL_FREE, ORACLE: ORACLE}
+"""What may follow a search's name and a colon."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best settings of a search."""
+
+    text: str
+    """As typed: `sattler-mnist`, `sattler-mnist:oracle`."""
+    kind: str
+    algorithm: str
+    datasets: tuple[str, ...]
+    best: dict[str, Any]
+    place: Place
+
+    @property
+    def override(self) -> Override:
+        """The settings as an override of a preset."""
+        when = {"algorithm": frozenset([self.algorithm]), "dataset": frozenset(self.datasets)}
+        return Override(when, {"algorithm": nested(self.best["params"])}, self.place)
+
+    def concerns(self, run: RunConfig) -> bool:
+        """Return whether it applies to a run."""
+        return run.algorithm["name"] == self.algorithm and run.dataset in self.datasets
+
+    @property
+    def note(self) -> str:
+        """The comment about it in a grid's preset."""
+        of = "oracle: chosen by the hidden groups" if self.kind == ORACLE else f"by {self.best['by']}"
+        settings = yaml.safe_dump(self.best["params"], default_flow_style=True, sort_keys=False, width=1000)
+        return f"# tuned: {self.text}, trial {self.best['trial']} ({of}): {settings.strip()}\n"
+
+
+def read_tuned(given: Sequence[str], storage: Storage) -> list[Tuned]:
+    """Return the settings that `--tuned NAME[:oracle],...` names.
+
+    Raises:
+        ConfigError: if there is no such search, it is not complete, or it has no best trial.
+    """
+    names = [name.strip() for text in given for name in text.split(",")]
+    if names:
+        storage.pull_marks()
+    found = [_read(name, storage) for name in names]
+    for position, one in enumerate(found):
+        for other in found[:position]:
+            if one.algorithm == other.algorithm and set(one.datasets) & set(other.datasets):
+                raise ConfigError(
+                    f"--tuned: {other.text} and {one.text} are both of {one.algorithm} on "
+                    f"{', '.join(sorted({*one.datasets} & {*other.datasets}))}; leave one out"
+                )
+    return found
+
+
+def noted(grid: Grid, tuned: Sequence[Tuned]) -> Grid:
+    """Return the grid with a comment in its preset for each search.
+
+    Raises:
+        ConfigError: if a search applies to none of its runs.
+    """
+    for one in tuned:
+        if not any(one.concerns(run) for run in grid.runs):
+            raise ConfigError(
+                f"--tuned {one.text}: no run of {one.algorithm} on {' or '.join(one.datasets)} in this grid; "
+                "leave it out"
+            )
+    newline = "" if not tuned or grid.text.endswith("\n") else "\n"
+    return replace(grid, text=grid.text + newline + "".join(one.note for one in tuned))
+
+
+def _read(text: str, storage: Storage) -> Tuned:
+    name, _, kind = text.partition(":")
+    if kind not in KINDS:
+        raise unknown("kind of best", kind, [key for key in KINDS if key])
+    found = read_results(name, storage)
+    if not found["complete"]:
+        raise ConfigError(
+            f"--tuned {text}: {found['trials_done']} of {found['trials_asked']} trials are done; repeat the "
+            "search's command to complete it"
+        )
+    if KINDS[kind] not in found["best"]:
+        raise ConfigError(f"--tuned {text}: no trial of this search has a score to choose by")
+    source = read_regular(storage.root / GRIDS / name / FOUND)
+    place = Place(YamlFile(f"{name}/{FOUND}", source), ("best", KINDS[kind], "params"))
+    return Tuned(
+        text, KINDS[kind], found["algorithm"], tuple(found["datasets"]), found["best"][KINDS[kind]], place
+    )

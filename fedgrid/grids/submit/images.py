@@ -1,0 +1,82 @@
+"""The user's own images that travel with a job: those that a grid or an option names by a relative path."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.federation.data import image_folders, names
+from fedgrid.engine.federation.data.resizing import mark, place_and_size
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.data.datasets import OWN_FORMATS, SHIPPED, SHIPPED_FOLDER, find
+
+LIMIT = 64 << 20
+"""Bytes. Ray's job server takes a job of 100 MiB, and holds it in memory."""
+
+
+class Shipment:
+    """Copies images into a job's working directory, into a folder named by their content.
+
+    `npz:mine.npz` becomes `npz:@3f2a.../mine.npz`, whichever directory the job gets.
+    """
+
+    def __init__(self, job: Path) -> None:
+        """Ship into the working directory `job`."""
+        self._folder = job / SHIPPED_FOLDER.name
+        self._names: dict[str, str] = {}
+        self._size = 0
+
+    def take(self, value: Any) -> None:
+        """Copy the images that a value, or one within it, names by a relative path.
+
+        Raises:
+            DataError: they cannot be used.
+            ConfigError: all images of the job together are too large.
+        """
+        for name in relative(value):
+            if name not in self._names:
+                self._names[name] = self._ship(name)
+
+    def rewrite(self, text: str) -> str:
+        """Return `text` with the names that these images have in the job."""
+        for name, there in self._names.items():
+            whole = rf"(?<![\w@:/.-]){re.escape(name)}(?![^\s,\]}}'\"])"
+            text = re.sub(whole, there.replace("\\", r"\\"), text)
+        return text
+
+    def _ship(self, name: str) -> str:
+        kind, _, given = name.partition(":")
+        size = mark(place_and_size(given)[1])
+        dataset = find(name, Path())
+        place = Path(dataset.location)
+        files = image_folders.files(place) if place.is_dir() else [place]
+        self._size += sum(file.stat().st_size for file in files)
+        if self._size > LIMIT:
+            raise ConfigError(
+                f"{name}: the job's images are {self._size >> 20} MiB with these, and at most "
+                f"{LIMIT >> 20} MiB travel with a job; put them on a disk that all machines of the cluster "
+                "have, and name the absolute path there"
+            )
+        there = f"{names.digest_in(dataset.name)}/{place.name}"
+        for file in files:
+            copy = self._folder / there / file.relative_to(place)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, copy)
+        return f"{kind}:{SHIPPED}{there}{size}"
+
+
+def relative(value: Any) -> Iterator[str]:
+    """Yield each `npz:PATH` and `folder:PATH` with a relative path in a value, or in the values within it."""
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from relative(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from relative(inner)
+    elif isinstance(value, str):
+        for word in value.split(","):
+            name = word.strip(" []'\"")
+            kind, _, path = name.partition(":")
+            if kind in OWN_FORMATS and path and not path.startswith(("/", "~", SHIPPED)):
+                yield name

@@ -1,0 +1,243 @@
+"""Start `fedgrid run` on a cluster, as a Ray job: it goes on when this machine is switched off."""
+
+import asyncio
+import logging
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.mlflow_log.tags import commit
+from fedgrid.grids.presets.preset_files import is_path
+from fedgrid.grids.ray_cluster.token import make_private, token_file
+from fedgrid.grids.submit import grid_files, plugin_files, tunnel
+from fedgrid.grids.submit.images import Shipment
+from fedgrid.redaction import redacted
+
+if TYPE_CHECKING:
+    from ray.job_submission import JobSubmissionClient
+
+INTERRUPTED = 130
+"""Exit code, as that of a command."""
+CHATTY = (
+    "ray.dashboard.modules.dashboard_sdk",
+    "ray.dashboard.modules.job.sdk",
+    "ray._private.runtime_env.packaging",
+)
+ENVIRONMENT = {
+    # `ray job stop` sends Ctrl-C and leaves a minute to finish the round; by default it kills after 3 s.
+    "RAY_JOB_STOP_SIGNAL": "SIGINT",
+    "RAY_JOB_STOP_WAIT_TIME_S": "60",
+}
+
+
+def submit(
+    arguments: Sequence[str],
+    *,
+    cluster: Path | None,
+    address: str | None,
+    name: str,
+    follow: bool,
+    console: Console,
+) -> int:
+    """Run `fedgrid run` with `arguments` on a cluster; return the job's exit code, or 0 if it still runs.
+
+    A job that somebody stopped counts as interrupted.
+
+    Args:
+        arguments: the arguments of `fedgrid run`. YAML files, plugins and relative images travel with it.
+        cluster: the file that `ray up` took, to reach the job server through a tunnel.
+        address: the job server's URL, instead of `cluster`.
+        name: the grid's name, for the name of the job.
+        follow: show the job's output until it ends; Ctrl-C ends the output, not the job.
+        console: prints the job's name, its output and the commands to follow and stop it.
+
+    Raises:
+        ConfigError: if the arguments are wrong for a cluster, the cluster is not up, or its job server
+            refuses the job; nothing was started.
+        RunError: if the cluster no longer answers; a job that has started goes on.
+    """
+    if (cluster is None) == (address is None):
+        raise ConfigError("name the cluster: --cluster FILE, or --address http://127.0.0.1:8265")
+    if address is not None and not address.startswith(("http://", "https://")):
+        raise ConfigError(f"--address {address}: expected a job server, as in http://127.0.0.1:8265")
+    if cluster is not None:
+        tunnel.check_cluster_file(cluster)
+    job = f"fedgrid-{re.sub('[^A-Za-z0-9]+', '-', name).strip('-')}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    with TemporaryDirectory(prefix="fedgrid-job-") as folder:
+        entrypoint = command(stage(arguments, Path(folder)))
+        with tunnel.to_head(cluster) if cluster else nullcontext(str(address)) as url:
+            with _one_line_errors(url, ConfigError, "nothing was started; is the cluster up?"):
+                client = _client(url)
+            look = by_hand(cluster, address, f"ray job status {job}")
+            with _one_line_errors(url, RunError, f"whether the job has started, says: {look}"):
+                client.submit_job(
+                    entrypoint=entrypoint,
+                    submission_id=job,
+                    runtime_env={
+                        "working_dir": folder,
+                        "env_vars": {**ENVIRONMENT, "FEDGRID_COMMIT": commit(), **_source(arguments)},
+                    },
+                )
+            print_plain(console, f"job {job} runs on the cluster; you may switch this machine off")
+            print_plain(
+                console, f"  to follow it  {by_hand(cluster, address, f'ray job logs --follow {job}')}"
+            )
+            print_plain(console, f"  to stop it    {by_hand(cluster, address, f'ray job stop {job}')}")
+            with _one_line_errors(url, RunError, f"the job continues: {look}", runs=True):
+                return _follow(client, job, console) if follow else 0
+
+
+def stage(arguments: Sequence[str], folder: Path) -> list[str]:
+    """Copy this code, and the YAML files, plugins and images that `arguments` name; return those for the job.
+
+    Raises:
+        ConfigError: if a file is missing, the storage is a relative path, or the images are too large.
+        DataError: if the images cannot be used.
+    """
+    package = Path(__file__).parents[2]
+    shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    checked = list(_checked(arguments))
+    shipment = Shipment(folder)
+    for argument in checked:
+        shipment.take(argument.rpartition("=")[2])
+    with_plugins = plugin_files.stage_options(checked, folder)
+    return [
+        _staged(shipment.rewrite(argument), folder, shipment, is_first=index == 0)
+        for index, argument in enumerate(with_plugins)
+    ]
+
+
+def command(arguments: Sequence[str]) -> str:
+    """Return the job's command line, for a shell on the head."""
+    run = shlex.join(["fedgrid", "run", *arguments])
+    if any(argument == "--storage" or argument.startswith("--storage=") for argument in arguments):
+        return f"exec {run}"
+    # Without a storage, results would be lost in the job's working directory.
+    return f': "${{FEDGRID_STORAGE:?is not set on the head; set it, or give --storage}}"; exec {run}'
+
+
+def by_hand(cluster: Path | None, address: str | None, ray_job: str) -> str:
+    """Return the command line by which a user runs `ray job ...` against the job server."""
+    if cluster is not None:
+        return shlex.join(["ray", "exec", str(cluster), ray_job])
+    return f"RAY_AUTH_MODE=token {ray_job} --address {address}"
+
+
+def _checked(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the arguments; refuse a secret, and a relative path, which means another folder there."""
+    before = ""
+    for argument in arguments:
+        option, equals, value = argument.partition("=")
+        for name in ("--storage", "--data-dir"):
+            given = value if equals and option == name else argument if before == name else None
+            if given is not None and not (given.startswith("/") or "://" in given):
+                raise ConfigError(f"{name} {given}: the cluster's machines need an absolute path, or a URI")
+            if given is not None and redacted(given) != given:
+                raise ConfigError(
+                    f"{name} {given}: Ray shows a job's command to all users of the cluster; leave the "
+                    "secret out, and set FEDGRID_STORAGE on the head"
+                )
+        yield argument
+        before = argument
+
+
+def _staged(argument: str, folder: Path, shipment: Shipment, *, is_first: bool) -> str:
+    """Copy a grid's file; only the first argument may be one without the suffix of YAML."""
+    is_yaml = is_path(argument) if is_first else Path(argument).suffix in (".yaml", ".yml")
+    if not is_yaml or argument.startswith("-"):
+        return argument
+    return grid_files.stage(argument, folder, shipment)
+
+
+def _source(arguments: Sequence[str]) -> dict[str, str]:
+    """Return where the grid's file lies on this machine: on the cluster it lies elsewhere at each launch."""
+    path = Path(arguments[0]) if arguments else Path()
+    return {"FEDGRID_SOURCE": str(path.resolve())} if path.is_file() else {}
+
+
+def _client(url: str) -> "JobSubmissionClient":
+    # Ray's client prefers these variables to the address it is given.
+    os.environ.pop("RAY_ADDRESS", None)
+    os.environ["RAY_API_SERVER_ADDRESS"] = url
+    from ray.job_submission import JobSubmissionClient
+
+    for name in CHATTY:
+        # Ray warns of each file of 10 MiB; what is too large for it was refused before.
+        logging.getLogger(name).setLevel(logging.ERROR)
+    if tunnel.is_silent(url):
+        # Ray's requests would wait for ever.
+        raise TimeoutError(f"no answer within {tunnel.CONNECT_SECONDS} s")
+    try:
+        return JobSubmissionClient(url, headers=_authorization())
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConnectionError("what answers there is not Ray's job server") from error
+
+
+def _authorization() -> dict[str, str]:
+    """Return the header with the cluster's token, or no header if there is no token."""
+    make_private(create=False)
+    file = token_file()
+    token = os.environ.get("RAY_AUTH_TOKEN") or (file.read_text().strip() if file.is_file() else "")
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+@contextmanager
+def _one_line_errors(
+    url: str, silent: type[FedgridError], then: str, *, runs: bool = False
+) -> Iterator[None]:
+    """Turn errors of the job server's client into one line, which ends with `then`.
+
+    If the server stopped answering, that is a `silent`. What it refuses is a `ConfigError`,
+    unless the job runs.
+    """
+    from aiohttp import ClientError
+    from ray.exceptions import AuthenticationError
+
+    refused = RunError if runs else ConfigError
+    try:
+        yield
+    except AuthenticationError as error:
+        cause = _first_line(error)
+        raise refused(f"{url} refuses our token, from RAY_AUTH_TOKEN or {token_file()}: {cause}") from error
+    # An error of requests is an OSError.
+    except (OSError, ClientError) as error:
+        raise silent(f"{url}: {_first_line(error)}; {then}") from error
+    except RuntimeError as error:
+        raise refused(f"{url}: {_first_line(error)}; {then if runs else 'nothing was started'}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+def _follow(client: "JobSubmissionClient", job: str, console: Console) -> int:
+    from ray.job_submission import JobStatus
+
+    try:
+        asyncio.run(_show(client, job, console))
+    except KeyboardInterrupt:
+        print_plain(console, f"job {job} continues")
+        return 0
+    info = client.get_job_info(job)
+    if info.status == JobStatus.SUCCEEDED:
+        return 0
+    if info.status == JobStatus.STOPPED:
+        print_plain(console, f"job {job} was stopped")
+        return INTERRUPTED
+    return info.driver_exit_code or 1
+
+
+async def _show(client: "JobSubmissionClient", job: str, console: Console) -> None:
+    async for text in client.tail_job_logs(job):
+        console.out(text, end="", highlight=False)

@@ -1,0 +1,188 @@
+"""FedNova: Wang et al. 2020, and the normalisation under other algorithms."""
+
+import numpy as np
+import pytest
+
+from fedgrid.algorithms.averaging.fednova import NORMALISER, NormalisedTraining, normaliser
+from fedgrid.algorithms.contract.orders import Presence
+from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.updates.source import InMemory
+from fedgrid.algorithms.updates.updates import Updates
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.uplink.privacy import CentralNoise
+from tests.helpers.quadratic import QuadraticSource, layout, train
+from tests.helpers.small_cases import frozen, layout_of, rng
+from tests.helpers.small_runs import Counting, config, play, rows
+
+CURVATURES = [np.diag([1.0, 3.0]), np.diag([4.0, 0.5]), np.array([[2.0, 1.0], [1.0, 2.0]])]
+TARGETS = [np.array([1.0, 0.0]), np.array([0.0, 2.0]), np.array([-1.0, 1.0])]
+RATE, STEPS, IMAGES = 0.05, (3, 5, 2), {0: 10, 1: 30, 2: 20}
+
+
+@pytest.mark.parametrize("tau", [1, 2, 7, 40])
+@pytest.mark.parametrize("momentum", [0.5, 0.9])
+def test_steps_with_momentum_count_as_in_the_papers_formula(tau, momentum):
+    expected = (tau - momentum * (1 - momentum**tau) / (1 - momentum)) / (1 - momentum)
+    assert normaliser(tau, 0.01, momentum, 0.0) == pytest.approx(expected)
+    assert normaliser(tau, 0.01, 0.0, 0.0) == tau
+
+
+@pytest.mark.parametrize("tau", [1, 2, 7, 40])
+@pytest.mark.parametrize("mu", [0.01, 1.0])
+def test_steps_with_fedproxs_pull_count_as_in_the_papers_formula(tau, mu):
+    expected = (1 - (1 - 0.1 * mu) ** tau) / (0.1 * mu)
+    assert normaliser(tau, 0.1, 0.0, mu) == pytest.approx(expected)
+
+
+def test_pull_and_momentum_together_count_the_weights_of_an_updates_gradients():
+    """The path is linear in the gradients: where each is -1 it is eta times the sum of their weights."""
+    eta, rho, mu, moved, velocity = 0.1, 0.5, 2.0, 0.0, 0.0
+    for _ in range(6):
+        velocity = rho * velocity + (-1 + mu * moved)
+        moved -= eta * velocity
+    assert normaliser(6, eta, rho, mu) == pytest.approx(moved / eta)
+
+
+def reference(rounds, weights, mu=0.0):
+    """Return the model after each round, by the paper's formulas for plain SGD."""
+    x, p = np.zeros(2), np.array([weights[i] for i in range(3)]) / sum(weights.values())
+    for _ in range(rounds):
+        directions, counts = [], []
+        for i in range(3):
+            y = x.copy()
+            for _ in range(STEPS[i]):
+                y -= RATE * (CURVATURES[i] @ (y - TARGETS[i]) + mu * (y - x))
+            a = (1 - (1 - RATE * mu) ** STEPS[i]) / (RATE * mu) if mu else STEPS[i]
+            directions, counts = [*directions, (x - y) / a], [*counts, a]
+        x = x - (p @ np.array(counts)) * (p @ np.array(directions))
+        yield x
+
+
+def ours(name, settings, rounds, weights=None, steps=STEPS):
+    algorithm = create(name, settings)
+    state = algorithm.init(layout(2), 3, lambda number: np.zeros(2, np.float64), rng())
+    for round_index in range(rounds):
+        replies = {}
+        for order in algorithm.orders(state, round_index, Presence((0, 1, 2), (0, 1, 2)), rng()):
+            i = order.client
+            replies[i], memory = train(order, state.models[0], CURVATURES[i], TARGETS[i], RATE, steps[i], {})
+            assert memory == {}
+        updates = Updates(QuadraticSource(replies), layout(2), clients=replies, weights=weights)
+        state, _ = algorithm.step(state, round_index, updates, rng())
+        yield state.models[0]
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+@pytest.mark.parametrize("weights", [None, IMAGES])
+def test_models_are_those_of_the_paper(weights, mu):
+    found = ours("fednova", {"mu": mu}, 5, weights)
+    for model, expected in zip(found, reference(5, weights or dict.fromkeys(range(3), 1), mu), strict=True):
+        assert model == pytest.approx(expected, abs=1e-6)
+
+
+def test_one_round_of_fednova_moves_along_the_mean_gradient_where_averaging_does_not():
+    """Near the start an update is tau steps along one gradient: FedNova's mean has the direction of the mean
+    gradient, FedAvg's leans towards the client with most steps."""
+    gradient = np.mean([-matrix @ target for matrix, target in zip(CURVATURES, TARGETS, strict=True)], axis=0)
+    angles = []
+    for name in ("fedavg", "fednova"):
+        algorithm = create(name)
+        state = algorithm.init(layout(2), 3, lambda number: np.zeros(2, np.float64), rng())
+        orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 1, 2)), rng())
+        small = [
+            train(o, np.zeros(2), CURVATURES[o.client], TARGETS[o.client], 1e-5, STEPS[o.client], {})
+            for o in orders
+        ]
+        replies = dict(enumerate(reply for reply, _ in small))
+        updates = Updates(QuadraticSource(replies), layout(2), clients=replies)
+        move = algorithm.step(state, 0, updates, rng())[0].models[0]
+        angles.append(-move @ gradient / np.linalg.norm(move) / np.linalg.norm(gradient))
+    assert angles[1] == pytest.approx(1, abs=1e-4)
+    assert angles[0] < 0.99
+
+
+def replies(normalisers, vectors, num_buffers=0, **options):
+    arrays = {client: frozen(vector) for client, vector in enumerate(vectors)}
+    outputs = {NORMALISER: {client: frozen([count]) for client, count in enumerate(normalisers)}}
+    size = len(vectors[0])
+    return Updates(
+        InMemory(arrays, outputs), layout_of(size - num_buffers, num_buffers), clients=arrays, **options
+    )
+
+
+def test_buffers_take_the_plain_mean():
+    """Updates 2 and 12 in 1 and 3 steps: 2 x (2 + 4) / 2 = 6. The buffers' mean is (1 + 5) / 2."""
+    updates = replies([1, 3], [(2, 1), (12, 5)], num_buffers=1)
+    [mean] = NormalisedTraining().means(updates, [[0, 1]])
+    assert mean.tolist() == [6, 3]
+
+
+def test_client_that_took_no_step_counts_with_an_update_of_zero():
+    """p = 1/2 each, tau_eff = (0 + 4) / 2 = 2, the mean direction (0 + 8 / 4) / 2 = 1."""
+    [mean] = NormalisedTraining().means(replies([0, 4], [(0, 0), (8, 8)]), [[0, 1]])
+    assert mean.tolist() == [2, 2]
+
+
+def test_clusters_are_normalised_apart():
+    """Clients 0 and 1 took equal steps: their plain mean. Clients 2 and 3: 2 x (2 + 4) / 2."""
+    updates = replies([5, 5, 1, 3], [(1, 1), (4, 4), (2, 2), (12, 12)])
+    means = NormalisedTraining().means(updates, [[0, 1], [2, 3]])
+    assert [mean.tolist() for mean in means] == [[2.5, 2.5], [6, 6]]
+
+
+def test_under_the_servers_noise_one_mean_is_taken():
+    """Of the weights 1 and 1 / 3: client 0 moves it by the clip, one deviation, client 1 by a third."""
+    noise = CentralNoise(1.0, 1.0, seed=0, round_index=0)
+    NormalisedTraining().means(replies([1, 3], [(2, 2), (12, 12)], noise=noise), [[0, 1]])
+    assert noise.spent() == {0: 1.0, 1: pytest.approx(1 / 3)}
+
+
+def equal_steps(algorithm, **given):
+    return config(
+        algorithm, split="nonoverlapping-balanced", training={"rounds": 2, "local_epochs": 2}, **given
+    )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"name": "fednova"}, {"name": "fedavg", "local": {"name": "fednova"}}],
+    ids=lambda s: s["name"],
+)
+@pytest.mark.parametrize("weights", ["none", "images"])
+def test_with_equal_steps_a_run_has_the_bytes_of_fedavg_but_for_a_number_that_each_client_sends(
+    settings, weights, tmp_path
+):
+    plain, ours = (equal_steps(each, weights=weights) for each in ({"name": "fedavg"}, settings))
+    states = [play(run, tmp_path / run.run_id) / "state-000002.safetensors" for run in (plain, ours)]
+    assert states[0].read_bytes() == states[1].read_bytes()
+    up = [[row["bytes_up"] for row in rows(run, tmp_path / run.run_id, "rounds")] for run in (plain, ours)]
+    assert up[1] == [number + 4 * 6 for number in up[0]]
+
+
+def test_second_run_takes_its_rounds_from_the_cache_without_training(tmp_path):
+    """Unequal clients; another run's number of rounds differs."""
+    first, longer = (
+        config("fednova", split="nonoverlapping-imbalanced", training={"rounds": rounds, "batch_size": 8})
+        for rounds in (2, 3)
+    )
+    play(first, tmp_path)
+    pool = Counting()
+    play(longer, tmp_path, pool)
+    assert {number for number, _ in pool.trained} == {3}
+
+
+@pytest.mark.parametrize(
+    ("training", "words"),
+    [
+        ({"optimizer": "adam", "learning_rate": 0.001}, ("fednova", "optimizer = adam", "sgd")),
+        ({"momentum": 0.9, "keep_optimizer_state": True}, ("fednova", "keep_optimizer_state", "momentum: 0")),
+    ],
+)
+@pytest.mark.parametrize("algorithm", ["fednova", {"name": "ocfl-kmeans", "local": {"name": "fednova"}}])
+def test_optimizers_whose_steps_cannot_be_counted_are_refused_before_anything_starts(
+    algorithm, training, words
+):
+    with pytest.raises(ConfigError) as caught:
+        config(algorithm, training=training)
+    assert all(word in str(caught.value) for word in words[1:])
+    assert "\n" not in str(caught.value)

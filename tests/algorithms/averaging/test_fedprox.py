@@ -1,0 +1,72 @@
+"""FedProx: Li et al. 2020, Algorithm 2."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedgrid.algorithms.averaging.fedprox import FedProx, FedProxSettings, ProximalRule
+from fedgrid.algorithms.contract.local_rule import PLAIN
+from fedgrid.algorithms.contract.orders import Presence
+from fedgrid.algorithms.registry import create
+from tests.helpers.quadratic import QuadraticModel, layout, train
+from tests.helpers.small_cases import frozen, rng
+from tests.helpers.small_runs import config, play, rows
+
+EVERYBODY = Presence((0, 1), (0, 1))
+
+
+def orders(mu, start=(0.0, 0.0)):
+    algorithm = create("fedprox", {"mu": mu})
+    state = algorithm.init(layout(2), 2, lambda number: frozen(start), rng())
+    return algorithm.orders(state, 0, EVERYBODY, rng())
+
+
+def test_gradient_is_pulled_towards_the_model_that_training_started_from():
+    """mu (w - w_t) with mu = 0.5, w = (3, 1), w_t = (1, 1): (1, 0) more than the gradient (2, 2)."""
+    local = QuadraticModel(torch.tensor([1.0, 1.0]), 0.1)
+    hooks = ProximalRule(mu=0.5).start(local)
+    gradient = torch.tensor([2.0, 2.0])
+    hooks.correct(torch.tensor([3.0, 1.0]), gradient)
+    assert gradient.tolist() == [3.0, 2.0]
+
+
+def test_converged_client_rests_between_its_own_optimum_and_the_common_model():
+    """The minimum of 1/2 a (w - b)^2 + mu/2 w^2 is a b / (a + mu): 2 x 6 / (2 + 1) = 4."""
+    [order, _] = orders(mu=1.0)
+    curvature, target = np.diag([2.0, 2.0]), np.array([6.0, -3.0])
+    reply, memory = train(order, np.zeros(2), curvature, target, rate=0.1, steps=500, memory={})
+    assert reply["update"] == pytest.approx([4.0, -2.0])
+    assert memory == {}
+    assert set(reply) == {"update"}
+
+
+def test_without_pull_the_order_is_plain_averagings():
+    """So that its rounds are FedAvg's in the round cache too."""
+    assert [order.rule for order in orders(mu=0.0)] == [PLAIN, PLAIN]
+
+
+def test_without_pull_a_run_has_the_bytes_of_fedavg(tmp_path):
+    states = []
+    for name, settings in (("fedavg", {}), ("fedprox", {"mu": 0})):
+        folder = play(config({"name": name, **settings}, training={"rounds": 2}), tmp_path / name)
+        states.append((folder / "state-000002.safetensors").read_bytes())
+    assert states[0] == states[1]
+
+
+def test_pull_shortens_the_updates_of_real_training(tmp_path):
+    norms = []
+    for mu in (0.0, 1.0):
+        run = config({"name": "fedprox", "mu": mu}, training={"rounds": 1, "local_epochs": 3})
+        play(run, tmp_path)
+        norms.append([row["update_norm"] for row in rows(run, tmp_path, "clients")])
+    assert all(pulled < free for free, pulled in zip(*norms, strict=True))
+
+
+def test_negative_mu_is_refused():
+    with pytest.raises(ValueError, match="mu"):
+        FedProxSettings(mu=-1)
+
+
+def test_runs_that_share_their_first_rounds_start_with_the_one_that_deviates_first():
+    keys = [FedProx(FedProxSettings(mu=mu)).start_order_key() for mu in (0.1, 0.0)]
+    assert keys == [(1.0,), (np.inf,)]

@@ -1,0 +1,195 @@
+"""SCAFFOLD: Karimireddy et al. 2020, Algorithm 1 with option II."""
+
+import numpy as np
+import pytest
+
+from fedgrid.algorithms.contract.base import split
+from fedgrid.algorithms.contract.orders import Presence
+from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.updates.updates import Updates
+from tests.helpers.quadratic import QuadraticSource, layout, train
+from tests.helpers.small_cases import frozen, rng
+from tests.helpers.small_runs import Counting, config, play, rows
+
+CURVATURES = [np.diag([1.0, 3.0]), np.diag([4.0, 0.5]), np.array([[2.0, 1.0], [1.0, 2.0]])]
+TARGETS = [np.array([1.0, 0.0]), np.array([0.0, 2.0]), np.array([-1.0, 1.0])]
+RATE, STEPS = 0.05, (3, 5, 2)
+SAMPLED = [(0, 1, 2), (0, 2), (1,), (1, 2), (0, 1, 2), (0, 1)]
+"""Clients of each round; each takes a number of steps of its own."""
+
+
+def reference(server_rate=1.0):
+    """Return model and server variate after each round, by the paper's formulas."""
+    x, c, own = np.zeros(2), np.zeros(2), np.zeros((3, 2))
+    for sampled in SAMPLED:
+        models, changes = [], []
+        for i in sampled:
+            y = x.copy()
+            for _ in range(STEPS[i]):
+                y -= RATE * (CURVATURES[i] @ (y - TARGETS[i]) - own[i] + c)
+            new = own[i] - c + (x - y) / (STEPS[i] * RATE)
+            models, changes, own[i] = [*models, y - x], [*changes, new - own[i]], new
+        x, c = x + server_rate * np.mean(models, axis=0), c + len(sampled) / 3 * np.mean(changes, axis=0)
+        yield x, c
+
+
+def start(algorithm):
+    return algorithm.init(layout(2), 3, lambda number: np.zeros(2, np.float64), rng())
+
+
+def after_round(algorithm, state, sampled, memories, weights=None):
+    """Return the state after a round of `sampled`, and write the clients' `memories`."""
+    replies = {}
+    for order in algorithm.orders(state, 0, Presence((0, 1, 2), sampled), rng()):
+        i, model = order.client, state.models[order.candidates[0]]
+        replies[i], memories[i] = train(
+            order, model, CURVATURES[i], TARGETS[i], RATE, STEPS[i], memories.get(i, {})
+        )
+    absent = set(range(3)) - set(sampled)
+    updates = Updates(QuadraticSource(replies), layout(2), clients=replies, absent=absent, weights=weights)
+    return algorithm.step(state, 0, updates, rng())[0]
+
+
+def ours(rounds=SAMPLED, weights=None, memories=None, **settings):
+    """Return the same from the algorithm and its local rule; `memories` are the clients'."""
+    algorithm = create("scaffold", settings)
+    state, memories = start(algorithm), {} if memories is None else memories
+    for sampled in rounds:
+        state = after_round(algorithm, state, sampled, memories, weights)
+        yield state.models[0], state.arrays["variate"]
+
+
+@pytest.mark.parametrize("server_rate", [1.0, 0.5])
+def test_models_and_variates_are_those_of_the_paper(server_rate):
+    rounds = zip(ours(server_learning_rate=server_rate), reference(server_rate), strict=True)
+    for (model, variate), (expected_model, expected_variate) in rounds:
+        assert model == pytest.approx(expected_model, abs=1e-6)
+        assert variate == pytest.approx(expected_variate, abs=1e-6)
+
+
+def test_the_servers_variate_is_the_weighted_mean_of_the_clients():
+    """The invariant of Algorithm 1, c = sum p_i c_i, if all take part."""
+    for weights, shares in (({0: 1, 1: 3, 2: 4}, (1, 3, 4)), (None, (1, 1, 1))):
+        own = {}
+        for _, variate in ours([(0, 1, 2)] * 4, weights, own):
+            variates = [own[client]["variate"] for client in range(3)]
+            assert variate == pytest.approx(np.average(variates, axis=0, weights=shares), rel=1e-5)
+
+
+def test_orders_carry_the_servers_variate_once_for_all():
+    algorithm = create("scaffold")
+    state = algorithm.init(layout(2), 3, lambda number: frozen([0, 0]), rng())
+    orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 2)), rng())
+    assert [order.client for order in orders] == [0, 2]
+    assert len({id(order.payload["variate"]) for order in orders}) == 1
+
+
+def small(name, **given):
+    return config(name, training={"rounds": 2, "local_epochs": 2}, **given)
+
+
+def test_first_round_is_plain_averagings_to_the_bit(tmp_path):
+    """All variates are zero."""
+    norms = []
+    for name in ("fedavg", "scaffold"):
+        play(small(name), tmp_path)
+        norms.append([row["update_norm"] for row in rows(small(name), tmp_path, "clients")])
+    clients = len(norms[0]) // 2
+    assert norms[0][:clients] == norms[1][:clients]
+    assert norms[0][clients:] != norms[1][clients:]
+
+
+def test_variates_double_the_bytes_in_both_directions(tmp_path):
+    """digitnet has no buffers, so a variate is as large as a model."""
+    traffic = {}
+    for name in ("fedavg", "scaffold"):
+        play(small(name), tmp_path)
+        traffic[name] = [
+            (row["bytes_down"], row["bytes_up"]) for row in rows(small(name), tmp_path, "rounds")
+        ]
+    assert traffic["scaffold"] == [(2 * down, 2 * up) for down, up in traffic["fedavg"]]
+
+
+def test_its_rounds_are_never_taken_from_plain_averaging(tmp_path):
+    """Not even the first, whose updates are the same: it has no variates."""
+    play(small("fedavg"), tmp_path)
+    pool = Counting()
+    play(small("scaffold"), tmp_path, pool)
+    assert {number for number, _ in pool.trained} == {1, 2}
+
+
+def test_interrupted_run_ends_with_the_same_bytes(tmp_path):
+    whole = play(small("scaffold"), tmp_path / "whole", cache=None)
+    play(small("scaffold"), tmp_path / "cut", cache=None, until=1)
+    again = play(small("scaffold"), tmp_path / "cut", cache=None)
+    for name in ("state-000002.safetensors", "state-000002.sha256", "clients.parquet"):
+        assert (again / name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_beats_averaging_where_clients_share_no_class_and_take_many_steps(seed, tmp_path):
+    accuracies = {}
+    for name in ("fedavg", "scaffold"):
+        run = config(
+            name,
+            seed=seed,
+            training={"rounds": 12, "local_epochs": 5},
+            split={"draws": 100, "server_images": None},
+            evaluation={"every": 12},
+        )
+        play(run, tmp_path)
+        last = [row for row in rows(run, tmp_path, "clients") if row["round"] == 12]
+        accuracies[name] = last[0]["cluster_server_accuracy"]
+    assert accuracies["scaffold"] > accuracies["fedavg"] + 0.02, accuracies
+
+
+UNDER_BNC = {"local": {"name": "scaffold"}}
+
+
+@pytest.mark.parametrize("weights", [None, {0: 1, 1: 3, 2: 4}])
+def test_as_a_method_under_plain_averaging_it_is_the_algorithm(weights):
+    """While weights are equal, or all take part: the method weighs each client's own variate."""
+    rounds = SAMPLED if weights is None else [(0, 1, 2)] * 4
+    algorithm, memories = create("fedavg", UNDER_BNC), {}
+    state = start(algorithm)
+    for sampled, (model, variate) in zip(rounds, ours(rounds, weights), strict=True):
+        state = after_round(algorithm, state, sampled, memories, weights)
+        assert state.models[0] == pytest.approx(model, abs=1e-6)
+        [order, *_] = algorithm.orders(state, 0, Presence((0, 1, 2), (0,)), rng())
+        assert order.payload["variate"] == pytest.approx(variate, abs=1e-6)
+
+
+def optimum(clients):
+    """Return the least of the sum of these clients' quadratics."""
+    matrix = sum(CURVATURES[i] for i in clients)
+    return np.linalg.solve(matrix, sum(CURVATURES[i] @ TARGETS[i] for i in clients))
+
+
+def test_after_a_split_each_cluster_reaches_its_own_optimum():
+    """With the parent's variate all three would be pulled towards the parent's optimum for good."""
+    algorithm, memories = create("fedavg", UNDER_BNC), {}
+    state = start(algorithm)
+    for _ in range(20):
+        state = after_round(algorithm, state, (0, 1, 2), memories)
+    state = split(state, 0, [[0, 1], [2]])
+    before = {i: memory["variate"] for i, memory in memories.items()}
+    orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 1, 2)), rng())
+    assert sum(orders[i].payload["variate"] - before[i] for i in (0, 1)) == pytest.approx(0, abs=1e-6)
+    for number in range(200):
+        sampled = ((0, 1, 2), (0, 2), (1,))[number % 3]
+        state = after_round(algorithm, state, sampled, memories)
+    for members in ((0, 1), (2,)):
+        assert state.models[state.labels_K[members[0]]] == pytest.approx(optimum(members), abs=1e-3)
+
+
+def test_clustered_runs_share_their_rounds_until_they_cluster(tmp_path):
+    """And what the server keeps of each client survives an interruption."""
+    named = {"name": "ocfl-kmeans", **UNDER_BNC}
+    play(config({"name": "fedavg", **UNDER_BNC}), tmp_path)
+    play(config(named), tmp_path)
+    assert rows(config(named), tmp_path)[0]["trained_clients"] == 0
+    whole = play(config(named), tmp_path / "whole", cache=None)
+    play(config(named), tmp_path / "cut", cache=None, until=2)
+    again = play(config(named), tmp_path / "cut", cache=None)
+    for name in ("state-000003.safetensors", "clients.parquet"):
+        assert (again / name).read_bytes() == (whole / name).read_bytes()

@@ -1,0 +1,193 @@
+"""FLIS-DC: Morafah et al. 2022, Algorithm 1."""
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.orders import PREDICTIONS, Adaptation
+from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.updates.source import InMemory
+from fedgrid.algorithms.updates.updates import Updates
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.configuration.complete import complete
+from tests.helpers.small_cases import frozen, layout_of, orders_of, rng, start
+from tests.helpers.small_runs import NOWHERE, config, play, rows
+
+NAMES = ("flis-dc", "flis-dc-as-published")
+REFERENCES = {"reference_images": 20}
+
+
+def take(state, replies, weights=None, **settings):
+    """Take a step; `replies` are by client its chosen model, its update (a number) and its predictions."""
+    vectors = {client: frozen([update]) for client, (_, update, _) in replies.items()}
+    predictions = {client: frozen(np.eye(4)[list(classes)]) for client, (_, _, classes) in replies.items()}
+    updates = Updates(
+        InMemory(vectors, {PREDICTIONS: predictions}),
+        layout_of(1),
+        clients=vectors,
+        chosen={client: chosen for client, (chosen, _, _) in replies.items()},
+        weights=weights,
+    )
+    return create("flis-dc", settings).step(state, 0, updates, rng())
+
+
+def of_models(*models, num_clients=6):
+    zeros = np.zeros(num_clients, np.int64)
+    return State(tuple(frozen([model]) for model in models), zeros, {"model_K": zeros})
+
+
+CHAIN = {0: (0, 1.0, (0, 0, 0, 0)), 2: (0, 3.0, (0, 0, 1, 1)), 4: (0, 5.0, (1, 1, 1, 1))}
+"""Client 2 agrees with 0 and with 4 on half of the images, which agree on none."""
+
+
+class TestStep:
+    def test_each_participant_has_the_mean_of_those_that_agree_with_it(self):
+        """beta 0.5: C_0 = {0, 2}: 2; C_2 = all: 3; C_4 = {2, 4}: 4."""
+        state, said = take(of_models(0.0), CHAIN, beta=0.5)
+        assert [float(model[0]) for model in state.models] == [2.0, 3.0, 4.0]
+        assert said.members == {0: (0, 2), 2: (0, 2, 4), 4: (2, 4)}
+        assert sum(len(members) for members in said.members.values()) > len(said.members)
+        assert state.arrays["model_K"].tolist() == [0, -1, 1, -1, 2, -1]
+
+    def test_means_have_the_weights_of_the_run(self):
+        """Client 0 with 1 image, client 2 with 3: (1 + 9) / 4."""
+        state, _ = take(of_models(0.0), CHAIN, weights={0: 1.0, 2: 3.0, 4: 1.0}, beta=0.5)
+        assert float(state.models[0][0]) == 2.5
+
+    def test_means_are_of_local_models_whatever_they_started_from(self):
+        """Local models 10 + 1 and 20 + 3: 17; the update alone is no model."""
+        state, _ = take(of_models(10.0, 20.0), {0: (0, 1.0, (0,)), 2: (1, 3.0, (0,))})
+        assert [float(model[0]) for model in state.models] == [17.0]
+
+    def test_above_1_every_participant_is_by_itself(self):
+        state, said = take(of_models(0.0), {0: (0, 1.0, (0, 0)), 2: (0, 3.0, (0, 0))}, beta=1.01)
+        assert [float(model[0]) for model in state.models] == [1.0, 3.0]
+        assert said.members == {0: (0,), 2: (2,)}
+
+    def test_pairs_above_the_published_limit_are_joined_whatever_beta_is(self):
+        alike = {
+            0: (0, 1.0, (0,) * 100),
+            2: (0, 3.0, (0,) * 96 + (1,) * 4),
+            4: (0, 5.0, (0,) * 95 + (1,) * 5),
+        }
+        _, said = take(of_models(0.0), alike, beta=1.01, always_joined=0.96)
+        assert said.members == {0: (0, 2), 2: (0, 2, 4), 4: (2, 4)}
+
+    def test_partition_is_of_connected_components(self):
+        assert take(of_models(0.0), CHAIN, beta=0.5)[0].labels_K.tolist() == [0] * 6
+        state, _ = take(of_models(0.0), CHAIN, beta=0.6)
+        assert state.labels_K[[0, 2, 4]].tolist() == [0, 1, 2]
+
+    def test_client_that_was_not_asked_goes_with_the_one_that_it_agreed_with_most(self):
+        """In the second round 4 is not asked; its predictions are nearer to those of 2. 1 was never asked."""
+        state, _ = take(of_models(0.0), CHAIN, beta=0.6)
+        two = {0: (0, 1.0, (0, 0, 0, 0)), 2: (0, 3.0, (0, 1, 1, 1))}
+        state, _ = take(state, two, beta=0.6)
+        assert state.labels_K[[0, 2, 4, 1]].tolist() == [0, 1, 1, 0]
+
+    def test_next_round_sends_all_models_and_those_not_asked_choose_at_the_test(self):
+        algorithm = create("flis-dc", {"choose_on": "batch", "choose_by": "accuracy"})
+        state, _ = take(of_models(0.0), CHAIN, beta=0.5)
+        [order] = orders_of(algorithm, state, [3], 1).values()
+        assert (order.candidates, order.choose_on, order.choose_by) == ((0, 1, 2), "batch", "accuracy")
+        assert order.infer
+        served = algorithm.served(state)
+        assert served.choosing == {1, 3, 5}
+        assert (served.choose_on, served.choose_by) == ("batch", "accuracy")
+        assert [served.model_K[client] for client in (0, 2, 4)] == [0, 1, 2]
+
+    @pytest.mark.parametrize("steps", [0, 7])
+    def test_model_that_is_served_or_chosen_is_fine_tuned_if_the_settings_say_so(self, steps):
+        state, _ = take(of_models(0.0), CHAIN)
+        served = create("flis-dc", {"fine_tune": steps}).served(state)
+        assert served.adaptation == (Adaptation(steps=steps) if steps else None)
+        assert served.choosing == {1, 3, 5}
+
+
+def test_run_by_the_printed_formula_finds_its_clusters_far_below_1(tmp_path):
+    """With 20 images a model has the similarity 0.22 with itself: at 0.3 nobody has company."""
+    for beta, alone in ((0.3, True), (0.0, False)):
+        run = config({"name": "flis-dc", "similarity": "printed", "beta": beta}, split=REFERENCES)
+        play(run, tmp_path)
+        sizes = {len(row["members"]) for row in rows(run, tmp_path, "clients")}
+        assert sizes == {1 if alone else 6}
+
+
+def test_distance_of_a_model_to_itself_is_0_by_the_printed_formula_too():
+    predictions = {client: frozen(np.eye(4)[list(classes)]) for client, (_, _, classes) in CHAIN.items()}
+    source = InMemory({client: frozen([1.0]) for client in CHAIN}, {PREDICTIONS: predictions})
+    found = create("flis-dc", {"similarity": "printed"}).distances(
+        Updates(source, layout_of(1), clients=CHAIN)
+    )
+    assert np.diagonal(found).tolist() == [0, 0, 0]
+    assert found[0, 2] == 1
+
+
+def test_published_version_chooses_by_accuracy_on_the_test_images():
+    [order] = orders_of(create("flis-dc-as-published"), start(create("flis-dc"), 3), [1]).values()
+    assert (order.choose_on, order.choose_by) == ("test", "accuracy")
+    assert create("flis-dc-as-published").settings.always_joined == 0.96
+
+
+@pytest.mark.parametrize("name", [*NAMES, "flis-hc", "flis-hc-as-published"])
+def test_without_reference_images_it_is_refused_with_what_to_set(name):
+    with pytest.raises(ConfigError, match=f"^algorithm {name}: .*set split.reference_images") as caught:
+        complete({"algorithm": name}, NOWHERE)
+    assert "\n" not in str(caught.value)
+
+
+def last_models(folder):
+    """Return the distinct models of a run's last state, as bytes."""
+    tensors = load_file(folder / "state-000003.safetensors")
+    return {array.tobytes() for name, array in tensors.items() if name.startswith("model/")}
+
+
+@pytest.mark.parametrize("weights", ["none", "images"])
+def test_beta_0_has_the_bytes_of_fedavg(tmp_path, weights):
+    folders = [
+        play(config(algorithm, split=REFERENCES, weights=weights), tmp_path)
+        for algorithm in ({"name": "flis-dc", "beta": 0}, "fedavg")
+    ]
+    [[one], [plain]] = map(last_models, folders)
+    assert one == plain
+
+
+def test_runs_with_other_betas_share_the_first_round(tmp_path):
+    """From the second round on their clients choose among other models."""
+    runs = [config({"name": "flis-dc", "beta": beta}, split=REFERENCES) for beta in (0.0, 1.01)]
+    for run in runs:
+        play(run, tmp_path)
+    trained = [[row["trained_clients"] for row in rows(run, tmp_path)] for run in runs]
+    assert trained == [[6, 6, 6], [0, 6, 6]]
+
+
+class TestRecords:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def clients(cls, tmp_path_factory):
+        root = tmp_path_factory.mktemp("flis")
+        run = config({"name": "flis-dc", "beta": 0.3}, split=REFERENCES, participation=0.5)
+        play(run, root)
+        return rows(run, root, "clients")
+
+    def test_members_are_those_that_took_part_with_oneself(self, clients):
+        for number in (1, 2, 3):
+            asked = {row["client"]: row["members"] for row in clients if row["round"] == number}
+            trained = {client for client, members in asked.items() if members is not None}
+            assert len(trained) == 3
+            for client in trained:
+                assert client in asked[client]
+                assert set(asked[client]) <= trained
+
+    def test_everybody_is_tested(self, clients):
+        assert all(row["cluster_own_accuracy"] is not None for row in clients)
+
+
+def test_predictions_are_the_servers_own_work_and_cost_no_bytes(tmp_path):
+    sent = []
+    for name in ("fedavg", "flis-dc"):
+        run = config(name, split=REFERENCES, training={"rounds": 1})
+        play(run, tmp_path)
+        sent.append([(row["bytes_down"], row["bytes_up"]) for row in rows(run, tmp_path, "rounds")])
+    assert sent[0] == sent[1]

@@ -1,0 +1,189 @@
+"""LG-FedAvg: Liang et al. 2020; last layers shared, the others personal."""
+
+import numpy as np
+import pytest
+
+from fedgrid.algorithms.contract.local_rule import PLAIN
+from fedgrid.algorithms.contract.orders import Adaptation, Presence, Traffic
+from fedgrid.algorithms.personalised.lg_fedavg import personal_ranges
+from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.engine.federation.clients.messages import EvaluateTask
+from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.training.confusion import scores
+from fedgrid.engine.runtime.run import checkpoint
+from fedgrid.engine.runtime.run.prepare import prepare
+from tests.helpers.small_cases import rng
+from tests.helpers.small_runs import CLIENTS, NOWHERE, Counting, config, numbers, play, rows
+
+LENET5 = {"conv1": (6, 3, 5, 5), "conv2": (16, 6, 5, 5), "fc1": (120, 400), "fc2": (84, 120), "fc3": (10, 84)}
+NORMALISED = Layout(
+    ("0.weight", "1.weight", "1.bias", "2.weight", "2.bias", "1.mean", "1.variance", "1.batches"),
+    ((4, 2), (4,), (4,), (3, 4), (3,), (4,), (4,), ()),
+    31,
+)
+"""A layer without bias, BatchNorm, a layer: 8, 8 and 15 parameters, then nine buffers of BatchNorm."""
+MODEL, HEAD = 21674, 96 * 10 + 10
+"""Entries of digitnet, and of its last layer."""
+
+
+def lenet5():
+    names = [f"{layer}.{part}" for layer in LENET5 for part in ("weight", "bias")]
+    shapes = [shape for kernel in LENET5.values() for shape in (kernel, kernel[:1])]
+    return Layout(tuple(names), tuple(shapes), sum(int(np.prod(shape)) for shape in shapes))
+
+
+def test_last_two_layers_of_lenet5_are_the_11014_parameters_that_flis_shares():
+    assert lenet5().size == 62_006
+    assert personal_ranges(lenet5(), 2) == [(0, 62_006 - 11_014)]
+
+
+@pytest.mark.parametrize(
+    ("shared", "expected"),
+    [(0, [(0, 40)]), (1, [(0, 16), (31, 40)]), (2, [(0, 8)]), (3, []), (9, [])],
+)
+def test_buffers_stay_with_the_layer_that_they_belong_to(shared, expected):
+    assert personal_ranges(NORMALISED, shared) == expected
+
+
+def run(shared=1, rounds=3, **given):
+    training = {"rounds": rounds, **given.pop("training", {})}
+    return config(
+        {"name": "lg-fedavg", "shared": shared, **given.pop("settings", {})}, training=training, **given
+    )
+
+
+def columns(run, root, *names):
+    return {name: [row[name] for row in rows(run, root, "clients")] for name in names}
+
+
+def model_of(folder, round_number):
+    """Return the server's only model."""
+    return checkpoint.load(folder, round_number).state.models[0]
+
+
+TESTED = ("train_loss", "local_own_loss", "local_own_accuracy", "cluster_own_loss", "cluster_own_accuracy")
+
+
+@pytest.mark.parametrize("participation", [1.0, 0.5])
+def test_with_nothing_shared_every_client_has_the_numbers_of_solo(participation, tmp_path):
+    """Up to rounding: SOLO adds an update to a model, LG-FedAvg remembers what it has trained."""
+    ours, solo = run(0, participation=participation), config("solo", participation=participation)
+    for each in (ours, solo):
+        play(each, tmp_path)
+    expected, found = (columns(each, tmp_path, *TESTED) for each in (solo, ours))
+    for name in TESTED:
+        np.testing.assert_allclose(
+            np.array(found[name], float), np.array(expected[name], float), rtol=1e-4, atol=1e-6
+        )
+    assert {row["bytes_up"] for row in rows(ours, tmp_path, "rounds")} == {0}
+    assert set(columns(ours, tmp_path, "update_norm")["update_norm"]) <= {0.0, None}
+
+
+def test_with_everything_shared_a_run_has_the_bytes_of_fedavg(tmp_path):
+    plain, ours = config("fedavg"), run(3)
+    folders = [play(each, tmp_path) for each in (plain, ours)]
+    models = [model_of(folder, 3).tobytes() for folder in folders]
+    records = [
+        [(folder / f"{name}.parquet").read_bytes() for name in ("rounds", "clients")] for folder in folders
+    ]
+    assert models[0] == models[1]
+    assert records[0] == records[1]
+    assert not list(folders[1].glob("state-client-*"))
+
+
+def test_more_layers_than_the_model_has_share_all_and_say_so(tmp_path):
+    """digitnet has three."""
+    more = run(4, rounds=1)
+    folder = play(more, tmp_path)
+    assert "shared = 4, but the model has 3 layers: this is FedAvg" in (folder / "log.txt").read_text()
+    assert columns(more, tmp_path, *TESTED) == columns_of_first_round(tmp_path)
+
+
+def columns_of_first_round(root):
+    plain = config("fedavg", training={"rounds": 1})
+    play(plain, root)
+    return columns(plain, root, *TESTED)
+
+
+def test_only_the_shared_entries_travel(tmp_path):
+    ours = run(1)
+    play(ours, tmp_path)
+    for row in rows(ours, tmp_path, "rounds"):
+        assert row["bytes_down"] == row["bytes_up"] == CLIENTS * 4 * HEAD
+
+
+def test_clients_are_tested_with_the_shared_layer_over_their_own_lower_ones(tmp_path):
+    """Put together here from the state and the clients' memories; the server alone has no whole model."""
+    ours = run(1)
+    folder = play(ours, tmp_path)
+    model = model_of(folder, 3)
+    setup, _ = prepare(ours, NOWHERE)
+    initial = initial_vector(ours.model, (1, 8, 8), 10, ours.root_seed, 0)
+    assert model[:-HEAD].tolist() == initial[:-HEAD].tolist()
+    assert not np.isclose(model[-HEAD:], initial[-HEAD:]).all()
+    memories = checkpoint.load(folder, 3).memories
+    last = [row for row in rows(ours, tmp_path, "clients") if row["round"] == 3]
+    for client, row in enumerate(last):
+        whole = np.concatenate([memories[client]["personal"], model[-HEAD:]])
+        [report] = ClientWorker(setup).evaluate([EvaluateTask(client, 0)], [whole])
+        assert scores([report.own])[0].loss == row["cluster_own_loss"]
+        assert row["cluster_server_loss"] is None
+
+
+def test_newcomer_is_served_the_shared_head_over_the_initial_lower_layers(tmp_path):
+    """Client 5 joins in round 2 of 2, but drops out of none: before it trains, nobody tests it."""
+    ours = run(1, rounds=2, joins={5: 2})
+    play(ours, tmp_path)
+    own = [row["cluster_own_loss"] for row in rows(ours, tmp_path, "clients") if row["client"] == 5]
+    assert own[0] is None
+    assert np.isfinite(own[1])
+
+
+def test_warm_up_is_fedavg_and_shares_its_rounds(tmp_path):
+    plain, ours = config("fedavg"), run(1, settings={"warmup_rounds": 2})
+    play(plain, tmp_path)
+    pool = Counting()
+    play(ours, tmp_path, pool)
+    assert {number for number, _ in pool.trained} == {3}
+    down = [row["bytes_down"] for row in rows(ours, tmp_path, "rounds")]
+    assert down == [CLIENTS * 4 * MODEL] * 2 + [CLIENTS * 4 * HEAD]
+
+
+def test_orders_and_served_models_change_with_the_end_of_the_warm_up():
+    algorithm = create("lg-fedavg", {"shared": 1, "warmup_rounds": 1})
+    state = algorithm.init(NORMALISED, 2, lambda number: np.zeros(40, np.float32), rng())
+    everybody = Presence((0, 1), (0, 1))
+    assert [order.rule for order in algorithm.orders(state, 0, everybody, rng())] == [PLAIN, PLAIN]
+    assert algorithm.served(state).adaptation is None
+    state = state.keep(rounds_done=np.array([1]))
+    [order, _] = algorithm.orders(state, 1, everybody, rng())
+    assert order.rule.personal == ((0, 16), (31, 40))
+    assert algorithm.served(state).adaptation == Adaptation(order.rule, 0)
+    assert algorithm.traffic(order, NORMALISED) == Traffic(down=4 * 15), "what is shared; up is measured"
+
+
+def test_interrupted_run_ends_with_the_same_bytes_and_a_second_one_trains_nobody(tmp_path):
+    ours = run(1, participation=0.5)
+    whole = numbers(play(ours, tmp_path / "whole"))
+    play(ours, tmp_path / "cut", cache=None, until=1)
+    assert numbers(play(ours, tmp_path / "cut", cache=None)) == whole
+    pool = Counting()
+    play(run(1, rounds=2, participation=0.5), tmp_path / "whole", pool)
+    assert pool.trained == []
+
+
+def test_settings_out_of_range_are_refused_in_one_line():
+    for settings in ({"shared": -1}, {"shared": 1.5}, {"warmup_rounds": -2}):
+        with pytest.raises(ConfigError, match=next(iter(settings))):
+            run(settings=settings)
+
+
+def test_fine_tuning_changes_what_clients_are_tested_with_and_not_the_training(tmp_path):
+    plain, tuned = run(2), run(2, settings={"fine_tune": 4})
+    folders = [play(each, tmp_path) for each in (plain, tuned)]
+    assert model_of(folders[0], 3).tobytes() == model_of(folders[1], 3).tobytes()
+    before, after = (columns(each, tmp_path, "cluster_own_loss") for each in (plain, tuned))
+    assert before != after

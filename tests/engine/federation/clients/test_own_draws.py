@@ -1,0 +1,81 @@
+"""Models that draw random numbers as they train: seeded by client and round, whatever was drawn before."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.execution.run_events import run_to_end
+from tests.engine.federation.clients.test_worker import CLIENTS, comparable, host, initial, task
+from tests.helpers.plugin_files import DROPOUT
+
+NAMES = ["dropout-layer", "dropout-function"]
+
+
+@pytest.fixture(autouse=True)
+def models(tmp_path):
+    (tmp_path / "own.py").write_text(DROPOUT)
+    active.use([tmp_path / "own.py"])
+    yield
+    active.use()
+
+
+def updates(worker, model, clients, round_index=0):
+    tasks = [task(client, round_index=round_index) for client in clients]
+    found = worker.train(tasks, [initial(model)], {})
+    return {reply.report.client: comparable(reply)[2] for reply in found}
+
+
+@pytest.mark.parametrize("model", NAMES)
+def test_updates_do_not_depend_on_what_was_drawn_before_nor_on_who_trains_where(model):
+    together = updates(host(model=model), model, range(4))
+    torch.manual_seed(7)
+    apart = {}
+    for client in (3, 1, 0, 2):
+        torch.rand(5)
+        apart |= updates(host([CLIENTS[client]], model), model, [client])
+    assert apart == together
+
+
+@pytest.mark.parametrize("model", NAMES)
+def test_stacked_clients_have_the_same_bytes(model):
+    alone = updates(host(model=model), model, range(4))
+    assert updates(host(model=model, stacked=3), model, range(4)) == alone
+
+
+@pytest.mark.parametrize("model", NAMES)
+def test_each_round_draws_its_own(model):
+    """One batch of all images: but for dropout, the rounds would differ in the last bits only."""
+    worker = host(model=model, batch_size=9, local_epochs=1)
+    first, second = (np.frombuffer(updates(worker, model, [0], number)[0], np.float32) for number in range(2))
+    assert np.abs(first - second).max() > 1e-4
+
+
+def test_torch_is_left_as_it_was():
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    for model in ("digitnet", *NAMES):
+        updates(host(model=model, stacked=2), model, range(2))
+        updates(host(model=model), model, range(2))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_two_runs_of_one_id_have_the_same_models(tmp_path):
+    given = {"clients": 3, "algorithm": "fedavg", "model": "dropout-function", "training": {"rounds": 2}}
+    config = complete(given, tmp_path)
+    states = []
+    for number in range(2):
+        torch.manual_seed(number)
+        storage = Storage(tmp_path / str(number))
+        session = Session(InProcessPool(), tmp_path)
+        for _ in run_to_end(session, config, storage, lambda: False):
+            pass
+        folder = folder_of(storage.root, config)
+        states.append({each.name: each.read_bytes() for each in folder.rglob("*") if "state" in each.name})
+    assert states[0] == states[1]
+    assert states[0]

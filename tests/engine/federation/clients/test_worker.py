@@ -1,0 +1,328 @@
+import warnings
+from dataclasses import replace
+from math import sqrt
+from zlib import crc32
+
+import numpy as np
+import pytest
+import torch
+
+from fedgrid.algorithms.averaging.fedprox import ProximalRule
+from fedgrid.algorithms.contract.local_rule import LocalRule
+from fedgrid.algorithms.contract.orders import Adaptation, Order
+from fedgrid.engine.federation.clients import worker as worker_module
+from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
+from fedgrid.engine.federation.clients.peak_memory import PeakMemory
+from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.training import local
+from fedgrid.engine.federation.training.settings import Training
+from fedgrid.engine.runtime.clients.gpu_errors import is_out_of_memory
+
+SHAPE, CLASSES, SEED = (1, 8, 8), 3, 11
+
+
+def image_set(seed, num_images):
+    rng = np.random.default_rng(seed)
+    images = rng.integers(0, 256, (num_images, *SHAPE)).astype(np.uint8)
+    return ImageSet(images, rng.integers(0, CLASSES, num_images))
+
+
+CLIENTS = [ClientData(client, image_set(client, 9), image_set(100 + client, 4)) for client in range(4)]
+SERVER = image_set(1000, 10)
+PARTS = {0: slice(0, 3), 1: slice(3, 6), 2: slice(6, 8), 3: slice(8, 10)}
+
+
+def training(**changes):
+    settings = {"rounds": 1, "local_epochs": 2, "batch_size": 4, "optimizer": "sgd", "learning_rate": 0.1}
+    return Training(**{**settings, **changes}).local
+
+
+def setup(clients=CLIENTS, server_parts=PARTS, **changes):
+    base = Setup("digitnet", CLASSES, training(), SEED, tuple(clients), SERVER, server_parts)
+    return replace(base, **changes)
+
+
+def host(clients=CLIENTS, model="digitnet", seed=SEED, **changes):
+    return ClientWorker(setup(clients, PARTS, model=model, seed=seed, training=training(**changes)))
+
+
+def initial(model="digitnet", seed=SEED):
+    vector = initial_vector(model, SHAPE, CLASSES, seed)
+    vector.setflags(write=False)
+    return vector
+
+
+def task(client, candidates=(0,), round_index=0, evaluate=False, local_server=False):
+    return TrainTask(Order(client, candidates), round_index, evaluate, local_server)
+
+
+def comparable(result):
+    """Return all of a result but the clock reading."""
+    report, memory = result.report, result.memory
+    counts = [
+        None if c is None else (c.confusion.tolist(), c.loss_sum) for c in (report.local, report.local_server)
+    ]
+    numbers = replace(
+        report, seconds=0.0, epoch_seconds=0.0, peak_memory=PeakMemory("", 0.0), local=None, local_server=None
+    )
+    kept = {name: array.tobytes() for name, array in memory.items()}
+    return numbers, counts, result.update.tobytes(), kept
+
+
+@pytest.mark.parametrize(
+    ("model", "precision"), [("digitnet", "float32"), ("tinyvgg", "float32"), ("tinyvgg", "bfloat16")]
+)
+def test_one_worker_of_four_clients_gives_the_bits_of_four_workers_of_one(model, precision):
+    models = [initial(model)]
+    tasks = [task(client, evaluate=True) for client in range(4)]
+    options = {"momentum": 0.9, "keep_optimizer_state": True, "precision": precision}
+    together = host(model=model, **options).train(tasks, models, {})
+    apart = [
+        host([CLIENTS[client]], model, **options).train([tasks[client]], models, {})[0]
+        for client in (3, 1, 0, 2)
+    ]
+    assert [comparable(result) for result in together] == [comparable(apart[i]) for i in (2, 1, 3, 0)]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_stacked_clients_give_the_same_bits_in_any_worker_and_nearly_those_of_one_by_one(precision):
+    """Three slots: clients 0, 1 and 2, then client 3; the second time each is the only one of its worker."""
+    models, options = [initial(), initial(seed=12)], {"momentum": 0.9, "keep_optimizer_state": True}
+    tasks = [replace(task(client, (client % 2,), evaluate=True), local_server=True) for client in range(4)]
+    tasks[1] = replace(tasks[1], untrained=True)
+    stacked = host(stacked=3, precision=precision, **options).train(tasks[::-1], models, {})[::-1]
+    apart = [
+        host([CLIENTS[client]], stacked=3, precision=precision, **options).train([each], models, {})[0]
+        for client, each in enumerate(tasks)
+    ]
+    assert [comparable(reply) for reply in stacked] == [comparable(reply) for reply in apart]
+    tolerance = 1e-6 if precision == "float32" else 0.01
+    one_by_one = host(precision=precision, **options).train(tasks, models, {})
+    for reply, alone in zip(stacked, one_by_one, strict=True):
+        np.testing.assert_allclose(reply.update, alone.update, atol=tolerance)
+        np.testing.assert_allclose(reply.memory["optimizer"], alone.memory["optimizer"], atol=20 * tolerance)
+        assert (reply.report.steps, reply.report.images) == (alone.report.steps, alone.report.images)
+        for test in ("local", "local_server"):
+            found, expected = getattr(reply.report, test), getattr(alone.report, test)
+            assert found.loss_sum == pytest.approx(expected.loss_sum, rel=max(tolerance, 1e-3))
+
+
+def test_stacked_client_with_a_rule_is_refused():
+    order = Order(0, (0,), rule=ProximalRule(mu=0.1))
+    with pytest.raises(RunError, match=r"client 0, round 1: training.stacked = 2: .*set training.stacked=1"):
+        host(stacked=2).train([TrainTask(order, 0, evaluate=False)], [initial()], {})
+
+
+@pytest.mark.parametrize("stacked", [1, 2])
+def test_error_of_a_client_has_what_torch_raised_among_its_causes(stacked, monkeypatch):
+    """Where a GPU's memory is measured, it says that a workload does not fit."""
+
+    def no_memory(*given, **options):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    worker = host(stacked=stacked)
+    monkeypatch.setattr("fedgrid.engine.federation.clients.stacks.train_together", no_memory)
+    monkeypatch.setattr(local, "train", no_memory)
+    with pytest.raises(RunError, match="client 0, round 1: OutOfMemoryError: CUDA out of memory") as caught:
+        worker.train([task(0)], [initial()], {})
+    assert is_out_of_memory(caught.value)
+    adapted = EvaluateTask(0, 0, Adaptation(ProximalRule(mu=0.1), 1))
+    with pytest.raises(RunError) as caught:
+        worker.evaluate([adapted], [initial()])
+    assert is_out_of_memory(caught.value)
+
+
+def test_worker_keeps_nothing_between_calls():
+    used, models = host(), [initial()]
+    used.train([task(2)], models, {})
+    used.evaluate([EvaluateTask(1, 0)], models)
+    again = used.train([task(0)], models, {})
+    assert comparable(again[0]) == comparable(host().train([task(0)], models, {})[0])
+
+
+def test_clients_and_rounds_see_different_batches():
+    """With the same images, only the generator's client and round differ."""
+    twins = [replace(CLIENTS[0], client=client) for client in (0, 1)]
+    results = host(twins).train([task(0), task(1), task(0, round_index=1)], [initial()], {})
+    assert len({result.update.tobytes() for result in results}) == 3
+
+
+def test_the_update_is_the_trained_model_minus_the_one_that_was_sent():
+    held, model = host(), initial()
+    (reply,) = held.train([task(0, evaluate=True, local_server=True)], [model], {})
+    report, update = reply.report, reply.update
+    assert update.dtype == np.float32
+    assert update.shape == model.shape
+    assert reply.memory == reply.outputs == {}
+    assert report.update_norm == pytest.approx(sqrt(np.square(update, dtype=np.float64).sum()))
+    assert report.usable
+    assert (report.client, report.chosen) == (0, 0)
+    assert (report.images, report.steps) == (9, 6), "two epochs of nine images in batches of four"
+    assert report.bytes_up == update.nbytes
+    tested = held.evaluate([EvaluateTask(0, 0)], [model + update])[0]
+    assert tested.own.confusion.tolist() == report.local.confusion.tolist()
+    assert tested.own.loss_sum == pytest.approx(report.local.loss_sum, rel=1e-5)
+    assert report.local_server.confusion.sum() == len(SERVER)
+
+
+def test_the_trained_model_is_tested_on_the_servers_set_only_if_asked():
+    held = host()
+    [with_it], [without] = (
+        held.train([task(0, evaluate=True, local_server=asked)], [initial()], {}) for asked in (True, False)
+    )
+    assert with_it.report.local_server.confusion.sum() == len(SERVER)
+    assert without.report.local_server is None
+    assert without.report.local.loss_sum == with_it.report.local.loss_sum
+
+
+def test_in_the_authors_first_round_the_servers_set_tests_the_model_before_training():
+    """All clients then have the same row, that of the initial model; all else is as without it."""
+    held, model = host(), initial()
+    tasks = [task(client, evaluate=True, local_server=True) for client in (0, 1)]
+    before = held.train([replace(each, untrained=True) for each in tasks], [model], {})
+    served = held.evaluate([EvaluateTask(client, None) for client in PARTS], [model])
+    whole = sum(report.server_parts[0].confusion for report in served).tolist()
+    assert [reply.report.local_server.confusion.tolist() for reply in before] == [whole, whole]
+    after = held.train(tasks, [model], {})
+    assert after[0].report.local_server.loss_sum != before[0].report.local_server.loss_sum
+    for one, other in zip(before, after, strict=True):
+        assert one.update.tobytes() == other.update.tobytes()
+        assert one.report.local.loss_sum == other.report.local.loss_sum
+        assert one.report.train_loss == other.report.train_loss
+
+
+def test_a_served_model_is_tested_on_the_own_test_set_only_if_asked():
+    (report,) = host().evaluate([EvaluateTask(0, None)], [initial()])
+    assert report.own is None
+    assert len(report.server_parts) == 1
+
+
+@pytest.mark.parametrize(("tf32", "precision"), [(False, "ieee"), (True, "tf32")])
+def test_clients_train_with_tf32_as_configured(tf32, precision, monkeypatch):
+    seen, train = [], worker_module.local.train
+
+    def noting(*arguments, **options):
+        seen.append((torch.backends.cudnn.conv.fp32_precision, torch.backends.cuda.matmul.fp32_precision))
+        return train(*arguments, **options)
+
+    monkeypatch.setattr(worker_module.local, "train", noting)
+    host(tf32=tf32).train([task(0)], [initial()], {})
+    assert seen == [(precision, precision)]
+
+
+def test_the_checksum_of_an_update_is_of_its_bytes():
+    [reply] = host().train([task(0)], [initial()], {})
+    assert reply.report.checksum == crc32(reply.update.tobytes())
+
+
+def test_the_trained_model_is_tested_only_if_asked():
+    (reply,) = host().train([task(0)], [initial()], {})
+    assert reply.report.local is None
+    assert reply.report.local_server is None
+
+
+def test_models_are_only_read_and_copying_them_warns_of_nothing():
+    model = initial()
+    bits = model.tobytes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        host().train([task(0, (0, 1))], [model, model], {})
+        host().evaluate([EvaluateTask(0, 0)], [model])
+    assert model.tobytes() == bits
+
+
+def test_of_several_candidates_the_best_on_the_training_data_is_trained():
+    model = initial()
+    (trained,) = host().train([task(0)], [model], {})
+    better = model + trained.update
+    choosing, alone = host().train([task(0, (0, 2, 1)), task(0, (2,))], [model, model, better], {})
+    assert choosing.report.chosen == alone.report.chosen == 2
+    assert choosing.update.tobytes() == alone.update.tobytes()
+
+
+@pytest.mark.parametrize(("candidates", "chosen"), [((1, 0), 1), ((0, 1), 0), ((2, 1), 1), ((2, 2), 2)])
+def test_tie_goes_to_the_first_candidate_and_nan_never_wins(candidates, chosen):
+    model = initial()
+    models = [model, model, np.full_like(model, np.nan)]
+    (reply,) = host().train([task(0, candidates)], models, {})
+    assert reply.report.chosen == chosen
+
+
+@pytest.mark.parametrize("spoilt", [np.nan, np.inf])
+def test_an_update_with_an_entry_that_is_not_finite_is_unusable(spoilt):
+    model = initial().copy()
+    model[-1] = spoilt
+    (reply,) = host().train([task(0)], [model], {})
+    assert not reply.report.usable
+    assert not np.isfinite(reply.update).all()
+
+
+@pytest.mark.parametrize("spoilt", [0.5, np.nan])
+def test_personal_entries_are_zero_in_the_update_and_broken_ones_make_it_unusable(spoilt):
+    model, size = initial(), len(initial())
+    rule = LocalRule(personal=((0, 10), (size - 5, size)))
+    memories = {0: {"personal": np.full(15, spoilt, np.float32)}}
+    (reply,) = host().train([TrainTask(Order(0, (0,), rule=rule), 0, False)], [model], memories)
+    assert not reply.update[:10].any()
+    assert not reply.update[-5:].any()
+    assert reply.update[10:-5].any()
+    assert reply.report.usable == np.isfinite(spoilt)
+    assert reply.memory["personal"].shape == (15,)
+
+
+def test_a_finite_update_whose_squared_norm_float32_cannot_hold_is_unusable():
+    """One step with learning rate 1e21 moves some weight by more than 1.8e19, whose square is 3.4e38."""
+    one_step = host(learning_rate=1e21, local_epochs=1, batch_size=16)
+    (reply,) = one_step.train([task(0)], [initial()], {})
+    assert not reply.report.usable
+    assert np.isfinite(reply.update).all()
+    assert 1.8e19 < reply.report.update_norm < np.inf
+
+
+def test_memories_are_handed_on_by_client():
+    held = host(momentum=0.9, keep_optimizer_state=True)
+    model = initial()
+    memory = held.train([task(1)], [model], {})[0].memory
+    assert list(memory) == ["optimizer"]
+    fresh, continued, alone = (
+        held.train([task(1, round_index=1)], [model], memories)[0].update.tobytes()
+        for memories in ({0: memory}, {1: memory}, {})
+    )
+    assert fresh == alone != continued
+
+
+def test_aggregated_models_are_tested_on_the_own_test_set_and_on_parts_that_tile_the_servers():
+    models = [initial(), initial(seed=12)]
+    tasks = [EvaluateTask(client, client % 2) for client in (2, 0, 3, 1)]
+    reports = host().evaluate(tasks, models)
+    whole = {0: slice(0, 10)}
+    alone = ClientWorker(setup(CLIENTS[:1], whole)).evaluate([EvaluateTask(0, 1)], models)[0]
+    assert [report.client for report in reports] == [2, 0, 3, 1]
+    for position in range(2):
+        total = sum(report.server_parts[position].confusion for report in reports)
+        assert total.tolist() == alone.server_parts[position].confusion.tolist()
+    assert [int(report.own.confusion.sum()) for report in reports] == [4] * 4
+    own = {report.client: report.own for report in host().evaluate([EvaluateTask(1, 0)], models[1:])}
+    assert reports[3].own.loss_sum == own[1].loss_sum
+
+
+def test_an_empty_part_of_the_servers_test_set_counts_nothing():
+    empty = ClientWorker(setup(CLIENTS[:1], {0: slice(10, 10)}))
+    (report,) = empty.evaluate([EvaluateTask(0, 0)], [initial()])
+    assert not report.server_parts[0].confusion.any()
+
+
+def test_the_processs_number_of_threads_neither_matters_nor_changes():
+    before = torch.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            results.append(host(model="tinyvgg").train([task(0)], [initial("tinyvgg")], {})[0])
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert comparable(results[0]) == comparable(results[1])

@@ -1,0 +1,154 @@
+"""Reading npz files with MedMNIST's keys, and the one-line errors for unsuitable ones."""
+
+import io
+
+import numpy as np
+import pytest
+
+from fedgrid.engine.federation.data import npz_files
+from fedgrid.engine.federation.errors import DataError
+
+PARTS = ("train", "val", "test")
+
+
+@pytest.fixture
+def save_npz(tmp_path):
+    def save(**changes):
+        """Two 2x2 colour training images, one val and one test image; a change of None leaves a key out."""
+        arrays = {
+            "train_images": np.arange(24, dtype=np.uint8).reshape(2, 2, 2, 3),
+            "train_labels": np.array([[0], [1]], np.uint8),
+            "val_images": np.full((1, 2, 2, 3), 7, np.uint8),
+            "val_labels": np.array([[1]], np.uint8),
+            "test_images": np.zeros((1, 2, 2, 3), np.uint8),
+            "test_labels": np.array([[0]], np.uint8),
+            **changes,
+        }
+        path = tmp_path / "own.npz"
+        np.savez_compressed(path, **{key: array for key, array in arrays.items() if array is not None})
+        return path
+
+    return save
+
+
+class TestNpz:
+    def test_the_pool_is_train_and_val(self, save_npz):
+        pool, server = npz_files.read_images(save_npz())
+        assert pool.images.shape == (3, 3, 2, 2)
+        assert pool.images[0, 0].tolist() == [[0, 3], [6, 9]], "channel 0 of the first image"
+        assert pool.images[2].tolist() == np.full((3, 2, 2), 7).tolist()
+        assert pool.labels.tolist() == [0, 1, 1]
+        assert server.labels.tolist() == [0]
+
+    def test_val_is_optional_and_labels_may_be_flat(self, save_npz):
+        pool, _ = npz_files.read_images(
+            save_npz(val_images=None, val_labels=None, train_labels=np.array([1, 0]))
+        )
+        assert pool.labels.tolist() == [1, 0]
+
+    def test_grey_images_have_one_channel(self, save_npz):
+        grey = {
+            f"{part}_images": np.zeros((n, 4, 5), np.uint8)
+            for part, n in (("train", 2), ("val", 1), ("test", 1))
+        }
+        path = save_npz(**grey)
+        assert npz_files.read_images(path)[0].images.shape == (3, 1, 4, 5)
+        assert npz_files.facts(path) == (2, (1, 4, 5), 3, None)
+
+    def test_facts_are_classes_shape_and_pool_size(self, save_npz):
+        assert npz_files.facts(save_npz()) == (2, (3, 2, 2), 3, None)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"test_labels": None}, "has no 'test_labels'; expected train_images, train_labels"),
+            ({"val_labels": None}, "has no 'val_labels'"),
+            ({"train_images": np.zeros((2, 2, 2, 3))}, "train_images is float64; save images as uint8"),
+            (
+                {"train_images": np.zeros((2, 2, 2, 2, 3), np.uint8)},
+                r"of shape \(2, 2, 2, 2, 3\) are not images",
+            ),
+            (
+                {"val_images": np.zeros((1, 5, 2, 3), np.uint8)},
+                r"different sizes: \(3, 2, 2\) and \(3, 5, 2\)",
+            ),
+            ({"train_labels": np.array([0.0, 1.0])}, "train_labels is float64 .* expected one whole number"),
+            ({"train_labels": np.zeros((2, 3), int)}, r"train_labels is int64 of shape \(2, 3\)"),
+            ({"train_labels": np.array([0])}, "1 labels for 2 images"),
+            ({"train_labels": np.array([0, {}], object)}, "cannot be read as an npz file of plain arrays"),
+        ],
+    )
+    def test_unsuitable_arrays_are_refused(self, save_npz, changes, message):
+        with pytest.raises(DataError, match=message):
+            npz_files.read_images(save_npz(**changes))
+
+    @pytest.mark.parametrize(
+        ("train", "val", "test"),
+        [([7, 30], [7], [30]), (["f0_1", "f2_9"], ["f0_1"], ["f2_9"])],
+    )
+    def test_groups_are_numbered_in_the_order_of_their_numbers_or_names(self, save_npz, train, val, test):
+        groups = {
+            f"{part}_group": np.array(group) for part, group in zip(PARTS, (train, val, test), strict=True)
+        }
+        path = save_npz(**groups)
+        pool, server = npz_files.read_images(path)
+        assert pool.groups.tolist() == [0, 1, 0]
+        assert server.groups.tolist() == [1]
+        assert npz_files.facts(path) == (2, (3, 2, 2), 3, 2)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"test_group": None}, "has no 'test_group'; give each image a group: train_group, val_group"),
+            (
+                {"train_group": np.array([0])},
+                r"train_group is int64 of shape \(1,\); expected a whole number",
+            ),
+            ({"train_group": np.array([0.5, 1])}, "train_group is float64"),
+            ({"test_group": np.array([5])}, "group '5' of test_group has no training images"),
+        ],
+    )
+    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.facts])
+    def test_unsuitable_groups_are_refused(self, save_npz, look, changes, message):
+        groups = {"train_group": np.array([0, 1]), "val_group": np.array([1]), "test_group": np.array([0])}
+        with pytest.raises(DataError, match=message):
+            look(save_npz(**(groups | changes)))
+
+    @pytest.mark.parametrize("label", [-1, 1_000_000_000])
+    def test_labels_out_of_range_are_refused(self, save_npz, label):
+        with pytest.raises(DataError, match=f"label {label} found; number the classes 0, 1, 2"):
+            npz_files.facts(save_npz(train_labels=np.array([0, label])))
+
+    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.facts])
+    def test_truncated_file_is_refused(self, save_npz, look):
+        path = save_npz()
+        path.write_bytes(path.read_bytes()[:-50])
+        with pytest.raises(DataError, match=r"own\.npz is not a complete npz file"):
+            look(path)
+
+    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.facts])
+    def test_flipped_bytes_are_reported_as_damaged(self, save_npz, look):
+        path = save_npz()
+        data = bytearray(path.read_bytes())
+        for position in range(data.index(b"train_labels.npy") + 40, len(data) // 2):
+            data[position] ^= 0xFF
+        path.write_bytes(data)
+        with pytest.raises(DataError, match=r"own\.npz is damaged or incomplete"):
+            look(path)
+
+    @pytest.mark.parametrize("content", [b"", b"hello", b"\x93NUMPY"])
+    def test_file_of_another_format_is_refused_without_a_word_of_damage(self, tmp_path, content):
+        (tmp_path / "x.npz").write_bytes(content)
+        with pytest.raises(DataError, match=r"x\.npz is not a complete npz file"):
+            npz_files.read_images(tmp_path / "x.npz")
+
+    def test_npy_file_is_refused(self, tmp_path):
+        buffer = io.BytesIO()
+        np.save(buffer, np.zeros(3))
+        (tmp_path / "x.npz").write_bytes(buffer.getvalue())
+        with pytest.raises(DataError, match=r"x\.npz is not a complete npz file"):
+            npz_files.read_images(tmp_path / "x.npz")
+
+    def test_missing_file_is_named(self, tmp_path):
+        with pytest.raises(DataError, match=r"x\.npz is missing"):
+            npz_files.read_images(tmp_path / "x.npz")

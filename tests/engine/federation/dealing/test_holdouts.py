@@ -1,0 +1,86 @@
+"""Training, test and validation images of clients."""
+
+import numpy as np
+import pytest
+
+from fedgrid.engine.federation.dealing.holdouts import common_test, cut, share_of
+from fedgrid.engine.federation.dealing.split import split_pool
+from fedgrid.engine.federation.partition.settings import Split
+
+LABELS = np.repeat(np.arange(10), 60)
+KINDS = [("overlapping-balanced", "published"), ("overlapping-balanced", "none"), ("majority", "published")]
+EVERYWHERE = pytest.mark.parametrize(("split", "test_leakage"), KINDS)
+
+
+def deal(split, scored_on, test_leakage, seed=0):
+    options = {"num_clusters": 2, "scored_on": scored_on, "test_leakage": test_leakage}
+    return split_pool(
+        LABELS,
+        dataset="digits",
+        num_classes=10,
+        num_clients=10,
+        split=Split(kind=split, **options),
+        seed=seed,
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "share", "expected"), [(10, 0.3, 3), (11, 0.3, 4), (30, 0.1, 3), (1, 0.3, 1)]
+)
+def test_the_test_share_is_rounded_up_as_a_decimal(count, share, expected):
+    assert share_of(count, share) == expected
+
+
+def test_cut_separates_train_and_test():
+    held = np.arange(100, 111)
+    train, test = cut(np.random.default_rng(0), held, 0.3)
+    assert (len(train), len(test)) == (7, 4)
+    assert sorted([*train, *test]) == held.tolist()
+
+
+def test_common_test_never_takes_a_whole_class():
+    """30 % rounded up of 10, 3 and 1 images would be 3, 1 and 1; the single image stays for training."""
+    positions = [np.arange(10), np.arange(10, 13), np.array([13])]
+    is_test = common_test(positions, 0.3, np.random.default_rng(0))
+    assert [is_test[part].sum() for part in positions] == [3, 1, 0]
+
+
+@EVERYWHERE
+def test_validation_is_cut_from_the_training_images_of_the_run(split, test_leakage):
+    """A search holds the same images as the run, and does not use the clients' own test images."""
+    for run, search in zip(
+        deal(split, "test", test_leakage), deal(split, "validation", test_leakage), strict=True
+    ):
+        assert (search.client, search.cluster) == (run.client, run.cluster)
+        assert sorted([*search.train, *search.test]) == run.train.tolist()
+        assert search.train.dtype == search.test.dtype == np.int64
+
+
+@EVERYWHERE
+def test_validation_has_the_same_share_as_test(split, test_leakage):
+    """Exactly 30 %, rounded up, of each client; if cut by image, 30 % in expectation, within 3 sd."""
+    run, search = (deal(split, scored_on, test_leakage) for scored_on in ("test", "validation"))
+    if test_leakage == "none":
+        of_all = sum(len(part.train) for part in run)
+        wide = 3 * np.sqrt(of_all * 0.3 * 0.7)
+        assert sum(len(part.test) for part in search) == pytest.approx(0.3 * of_all, abs=wide)
+    else:
+        assert [len(part.test) for part in search] == [share_of(len(part.train), 0.3) for part in run]
+
+
+@pytest.mark.parametrize(("split", "test_leakage"), KINDS[1:])
+def test_without_leakage_validation_uses_no_test_image_of_any_client(split, test_leakage):
+    """No client trains on an image that any client is scored on."""
+    run, search = (deal(split, scored_on, test_leakage) for scored_on in ("test", "validation"))
+    tested, trained, scored = (
+        {int(position) for part in parts for position in getattr(part, name)}
+        for parts, name in ((run, "test"), (search, "train"), (search, "test"))
+    )
+    assert not tested & (trained | scored)
+    assert not trained & scored
+
+
+def test_validation_cut_depends_only_on_the_seed():
+    first, again, other = (deal("majority", "validation", "published", seed) for seed in (1, 1, 2))
+    assert [part.test.tolist() for part in first] == [part.test.tolist() for part in again]
+    assert [part.test.tolist() for part in first] != [part.test.tolist() for part in other]

@@ -1,0 +1,107 @@
+"""Encoders: sizes of the paper's, codes and images as decoded."""
+
+import numpy as np
+import pytest
+
+from fedgrid.algorithms.contract.encoder import EncoderSettings, kind_of
+from fedgrid.engine.federation.encoders.encoder import (
+    COMPONENTS,
+    MEAN,
+    STATE,
+    Encoder,
+    decode,
+    encode,
+    model_of,
+    principal,
+)
+from fedgrid.engine.federation.models import registry
+from fedgrid.engine.federation.models.flat_vectors import layout_of
+from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+
+GREY, COLOUR, DIGIT = (1, 28, 28), (3, 32, 32), (1, 8, 8)
+
+
+def images_of(shape, count=5):
+    return np.random.default_rng(0).integers(0, 256, (count, *shape), np.uint8)
+
+
+def drawn(kind, shape):
+    """Return an encoder that is not trained."""
+    return Encoder(kind, shape, {STATE: initial_vector(model_of(kind), shape, 1, seed=0)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "parameters"),
+    [
+        ("dense", GREY, 81_304),  # 784-50-20-50-784: 785 * 50 + 51 * 20 + 21 * 50 + 51 * 784
+        ("convolutional", COLOUR, 47_601),
+        ("dense", DIGIT, 65 * 50 + 51 * 20 + 21 * 50 + 51 * 64),
+    ],
+)
+def test_number_of_parameters_is_the_papers(kind, shape, parameters):
+    assert layout_of(blank(model_of(kind), shape, 1)).num_parameters == parameters
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "size"),
+    [
+        ("dense", GREY, 20),
+        ("convolutional", COLOUR, 768),
+        ("convolutional", (3, 64, 64), 3072),
+        ("convolutional", GREY, 768),  # padded to 32 x 32
+        ("convolutional", DIGIT, 48),
+    ],
+)
+def test_codes_have_the_papers_size_and_decode_to_the_images_shape(kind, shape, size):
+    encoder = drawn(kind, shape)
+    codes = encode(encoder, images_of(shape))
+    assert codes.shape == (5, size)
+    assert encoder.code_size == size
+    decoded = decode(encoder, codes)
+    assert decoded.shape == (5, *shape)
+    assert ((decoded >= 0) & (decoded <= 1)).all()
+
+
+def test_clients_need_the_encoder_alone():
+    # 785 * 50 + 51 * 20; weights, biases, and BatchNorm's four numbers a channel with a counter a layer
+    assert drawn("dense", GREY).num_bytes == 4 * 40_270
+    kernels = 16 * (3 * 12 + 12 * 24 + 24 * 48)
+    assert drawn("convolutional", COLOUR).num_bytes == 4 * (kernels + 84 + 4 * 84 + 3)
+
+
+def test_grey_images_have_the_dense_encoder_by_default():
+    settings = EncoderSettings(federated=1)
+    assert kind_of(settings, GREY) == "dense"
+    assert kind_of(settings, COLOUR) == "convolutional"
+    assert kind_of(EncoderSettings(name="pixels"), COLOUR) == "pixels"
+
+
+def test_codes_do_not_depend_on_the_images_beside():
+    encoder, images = drawn("convolutional", DIGIT), images_of(DIGIT)
+    together, alone = encode(encoder, images), encode(encoder, images[2:3])
+    np.testing.assert_allclose(together[2:3], alone, atol=1e-6)
+
+
+def test_pixels_are_their_own_codes():
+    encoder, images = Encoder("pixels", DIGIT, {}), images_of(DIGIT)
+    codes = encode(encoder, images)
+    np.testing.assert_array_equal(codes, (images / np.float32(255)).reshape(5, 64))
+    np.testing.assert_array_equal(decode(encoder, codes), images / np.float32(255))
+    assert encoder.num_bytes == 0
+
+
+def test_principal_components_are_scikit_learns():
+    from sklearn.decomposition import PCA
+
+    images = images_of(DIGIT, 30)
+    arrays = principal(images, 4)
+    reference = PCA(4, svd_solver="full").fit(images.reshape(30, -1) / 255)
+    signs = np.sign((reference.components_ * arrays[COMPONENTS]).sum(axis=1))
+    np.testing.assert_allclose(arrays[COMPONENTS], reference.components_ * signs[:, None], atol=1e-5)
+    np.testing.assert_allclose(arrays[MEAN], reference.mean_, atol=1e-6)
+    encoder = Encoder("pca", DIGIT, principal(images, 29))
+    np.testing.assert_allclose(decode(encoder, encode(encoder, images)), images / 255, atol=1e-4)
+
+
+def test_a_runs_own_model_cannot_be_an_autoencoder():
+    assert not {*registry.AUTOENCODERS} & {*registry.MODELS}

@@ -1,0 +1,106 @@
+"""Models that normalise their images: `training.normalise`."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.federation.clients.messages import EvaluateTask, TrainTask
+from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.data.pixel_statistics import PixelStatistics
+from fedgrid.engine.federation.models import flat_vectors
+from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.models.normalisation import Normalised
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data.datasets import load
+from fedgrid.engine.runtime.run.prepare import prepare
+
+NOWHERE = Path("no-data-needed")
+
+
+def test_channels_get_mean_zero_and_deviation_one():
+    images = torch.rand(50, 2, 6, 6, generator=torch.Generator().manual_seed(0))
+    images[:, 1] *= 0.1
+    deviations, means = (each.tolist() for each in torch.std_mean(images, dim=(0, 2, 3), correction=0))
+    shown = Normalised(nn.Identity(), means, deviations, "cpu")(images)
+    assert shown.mean(dim=(0, 2, 3)).tolist() == pytest.approx([0, 0], abs=1e-5)
+    assert shown.std(dim=(0, 2, 3), correction=0).tolist() == pytest.approx([1, 1], abs=1e-5)
+
+
+def test_channel_that_is_the_same_everywhere_becomes_zero():
+    shown = Normalised(nn.Identity(), [0.25], [0.0], "cpu")(torch.full((2, 1, 2, 2), 0.25))
+    assert not shown.any()
+
+
+def test_state_is_that_of_the_model_itself():
+    module = blank("lenet5", (1, 28, 28), 10)
+    wrapped = Normalised(blank("lenet5", (1, 28, 28), 10), [0.1], [0.3], "cpu")
+    assert flat_vectors.layout_of(wrapped).shapes == flat_vectors.layout_of(module).shapes
+    vector = initial_vector("lenet5", (1, 28, 28), 10, seed=0)
+    flat_vectors.write(wrapped, vector)
+    assert flat_vectors.read_vector(wrapped).tobytes() == vector.tobytes()
+
+
+def setup(normalise="dataset", model="digitnet"):
+    """Three clients of digits with 40 draws each."""
+    given = {"clients": 3, "model": model, "split": {"draws": 40}, "training": {"normalise": normalise}}
+    return prepare(complete(given, NOWHERE), NOWHERE)[0]
+
+
+def test_clients_are_told_the_statistics_of_the_pool_only_if_they_normalise():
+    pool, _ = load("digits", NOWHERE)
+    assert setup().normalised_by == PixelStatistics.of(pool.images)
+    assert setup("none").normalised_by is None
+
+
+def outcome(given):
+    """Return the update of a client, and how its model does on its test set."""
+    worker = ClientWorker(given)
+    start = initial_vector(given.model, (1, 8, 8), given.num_classes, given.seed)
+    [reply] = worker.train([TrainTask(Order(0, (0,)), 0, evaluate=True)], [start], {})
+    [report] = worker.evaluate([EvaluateTask(0, 0)], [start + reply.update])
+    return reply.update, reply.report.local, report.own
+
+
+def dimmed(held):
+    """Even pixels, halved."""
+    return ImageSet(held.images // 2, held.labels)
+
+
+def bright(held):
+    return ImageSet(held.images // 2 * 2, held.labels)
+
+
+def with_images(given, change):
+    """Return the setup with other images, and their statistics if it has any."""
+    clients = tuple(
+        replace(client, train=change(client.train), test=change(client.test)) for client in given.clients
+    )
+    shown = np.concatenate([client.train.images for client in clients])
+    by = None if given.normalised_by is None else PixelStatistics.of(shown)
+    return replace(given, clients=clients, server_set=change(given.server_set), normalised_by=by)
+
+
+def test_half_the_brightness_changes_nothing_in_training_and_tests_if_normalised():
+    first, second = (outcome(with_images(setup(), change)) for change in (bright, dimmed))
+    assert first[0] == pytest.approx(second[0], abs=1e-4)
+    for one, other in zip(first[1:], second[1:], strict=True):
+        assert one.confusion.tolist() == other.confusion.tolist()
+        assert one.loss_sum == pytest.approx(other.loss_sum, rel=1e-3)
+
+
+def test_half_the_brightness_changes_training_if_not_normalised():
+    first, second = (outcome(with_images(setup("none"), change)) for change in (bright, dimmed))
+    assert np.abs(first[0] - second[0]).max() > 1e-3
+
+
+def test_the_locally_tested_model_scores_as_the_served_one():
+    """Both tests normalise: a client's own model, sent back to it, does exactly as it did."""
+    _, local, served = outcome(setup())
+    assert local.confusion.tolist() == served.confusion.tolist()
+    assert local.loss_sum == pytest.approx(served.loss_sum, rel=1e-5)

@@ -1,0 +1,80 @@
+"""Class sets and sizes of the OCFL scenarios' hidden groups: facts/OCFL.md section 1."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition.groups import class_sets, cluster_sizes
+
+
+class TestClassSets:
+    def test_class_sets_of_ten_classes_are_the_published_ones(self):
+        assert class_sets(10, 3, "nonoverlapping") == ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9))
+        assert class_sets(10, 3, "overlapping") == (
+            (0, 1, 2, 3, 8, 9),
+            (4, 5, 6, 7, 8, 9),
+            (0, 1, 2, 3, 4, 5),
+        )
+
+    def test_class_sets_of_nine_classes_are_the_published_ones(self):
+        assert class_sets(9, 3, "nonoverlapping") == ((0, 1, 2), (3, 4, 5), (6, 7, 8))
+        assert class_sets(9, 3, "overlapping") == ((0, 1, 2, 7, 8), (4, 5, 6, 7, 8), (0, 1, 2, 3, 4, 5))
+
+    def test_class_sets_of_eight_classes_are_the_published_ones(self):
+        assert class_sets(8, 3, "nonoverlapping") == ((0, 1), (2, 3, 4), (5, 6, 7))
+        assert class_sets(8, 3, "overlapping") == ((0, 1, 2, 6, 7), (3, 4, 5, 6, 7), (0, 1, 2, 3, 4))
+
+    def test_one_cluster_holds_every_class(self):
+        assert class_sets(4, 1, "overlapping") == class_sets(4, 1, "nonoverlapping") == ((0, 1, 2, 3),)
+
+    @given(st.data())
+    def test_class_sets_for_any_number_of_clusters_and_classes(self, data):
+        num_classes = data.draw(st.integers(3, 120))
+        num_clusters = data.draw(st.integers(2, num_classes))
+        tiles = class_sets(num_classes, num_clusters, "nonoverlapping")
+        assert sum(tiles, ()) == tuple(range(num_classes))
+        assert max(map(len, tiles)) - min(map(len, tiles)) <= 1
+        arcs = [set(labels) for labels in class_sets(num_classes, num_clusters, "overlapping")]
+        assert set.union(*arcs) == set(range(num_classes))
+        for arc in arcs:
+            others = [other for other in arcs if other is not arc]
+            assert any(arc & other for other in others), "every set shares a class with another"
+            assert not any(arc <= other for other in others), "no set lies inside another"
+
+    def test_more_clusters_than_classes_are_refused(self):
+        with pytest.raises(ConfigError, match="4 clusters need at least 4 classes, the data set has 3"):
+            class_sets(3, 4, "overlapping")
+
+    def test_two_clusters_of_two_classes_cannot_overlap(self):
+        with pytest.raises(ConfigError, match="cannot overlap on 2 classes"):
+            class_sets(2, 2, "overlapping")
+
+
+class TestClusterSizes:
+    @pytest.mark.parametrize(
+        ("clients", "balance", "sizes"),
+        [
+            (15, "balanced", (5, 5, 5)),
+            (30, "balanced", (10, 10, 10)),
+            (15, "imbalanced", (3, 7, 5)),
+            (30, "imbalanced", (7, 14, 9)),
+            (16, "balanced", (6, 5, 5)),
+            (3, "imbalanced", (1, 1, 1)),
+            (100, "imbalanced", (22, 47, 31)),
+        ],
+    )
+    def test_sizes_of_three_clusters(self, clients, balance, sizes):
+        assert cluster_sizes(clients, 3, balance) == sizes
+
+    @given(st.integers(1, 80), st.integers(1, 80), st.sampled_from(["balanced", "imbalanced"]))
+    def test_every_client_is_in_a_cluster_and_no_cluster_is_empty(self, one, other, balance):
+        clients, clusters = max(one, other), min(one, other)
+        sizes = cluster_sizes(clients, clusters, balance)
+        assert len(sizes) == clusters
+        assert sum(sizes) == clients
+        assert min(sizes) >= 1
+
+    def test_more_clusters_than_clients_are_refused(self):
+        with pytest.raises(ConfigError, match="3 clusters need at least 3 clients, not 2"):
+            cluster_sizes(2, 3, "balanced")

@@ -1,0 +1,104 @@
+"""Label skew: facts/BASELINES.md section 10 (FLIS)."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedgrid.engine.federation.dealing.split import leakage, split_pool
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition.label_skew import labels_per_client, owned_labels
+from fedgrid.engine.federation.partition.settings import Split
+
+
+def deal(labels, clients, share=0.2, *, seed=0, **options):
+    return split_pool(
+        labels,
+        dataset="digits",
+        num_classes=int(labels.max()) + 1,
+        num_clients=clients,
+        split=Split(kind="label-skew", labels_share=share, **options),
+        seed=seed,
+    )
+
+
+def held(part):
+    return np.sort(np.concatenate([part.train, part.test]))
+
+
+def test_labels_per_client_are_a_share_of_the_classes():
+    """FLIS: 20 and 30 % are 2 and 3 of 10 labels, 20 and 30 of 100."""
+    assert [labels_per_client(10, share) for share in (0.2, 0.3, 1.0)] == [2, 3, 10]
+    assert [labels_per_client(100, share) for share in (0.2, 0.3, 0.1)] == [20, 30, 10]
+
+
+def test_a_share_of_less_than_one_label_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"split.labels_share = 0.01: of 10 classes .* at least 0.1"
+    ) as raised:
+        labels_per_client(10, 0.01)
+    assert raised.value.key == ("split", "labels_share")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(30, 60), min_size=2, max_size=8),
+    st.integers(1, 14),
+    st.floats(0.15, 1),
+    st.integers(0, 99),
+)
+def test_every_owned_label_is_dealt_out_evenly_to_its_owners_and_to_nobody_else(sizes, clients, share, seed):
+    """Client i owns label i mod L, and q labels in all; parts of a label differ by at most one image."""
+    num_classes = len(sizes)
+    if round(share * num_classes) == 0:
+        share = 1.0
+    labels = np.repeat(np.arange(num_classes), sizes)
+    parts = deal(labels, clients, share, seed=seed)
+    together = np.concatenate([held(part) for part in parts])
+    assert len(np.unique(together)) == len(together)
+    counts_KL = np.stack([np.bincount(labels[held(part)], minlength=num_classes) for part in parts])
+    for client, counts_L in enumerate(counts_KL):
+        assert (counts_L > 0).sum() == labels_per_client(num_classes, share)
+        assert counts_L[client % num_classes] > 0
+    for label, counts_K in enumerate(counts_KL.T):
+        owned = counts_K[counts_K > 0]
+        assert len(owned) == 0 or (owned.sum() == sizes[label] and np.ptp(owned) <= 1)
+    assert [part.cluster for part in parts] == [client % num_classes for client in range(clients)]
+    assert leakage(parts) == 0
+
+
+def test_a_hundred_clients_of_cifar100_own_ten_labels_each():
+    """FLIS's code deals labels 0 to 9 out to everybody when a client owns ten labels."""
+    labels = np.repeat(np.arange(100), 500)
+    parts = deal(labels, 100, 0.1)
+    owners_L = Counter(label for part in parts for label in set(labels[held(part)].tolist()))
+    assert sum(owners_L.values()) == 1000
+    assert len(owners_L) == 100
+    assert max(owners_L.values()) < 30
+    assert sum(len(held(part)) for part in parts) == len(labels)
+
+
+def test_other_labels_are_drawn_without_repetition_and_alike_for_a_seed():
+    rngs = [[np.random.default_rng([seed, client]) for client in range(12)] for seed in (0, 0, 1)]
+    first, again, other = (owned_labels(10, 3, each) for each in rngs)
+    assert first == again != other
+    assert {len(owned) for owned in first} == {3}
+
+
+def test_all_labels_for_all_clients_are_equal_shares():
+    labels = np.repeat(np.arange(4), 20)
+    counts = [np.bincount(labels[held(part)]).tolist() for part in deal(labels, 5, 1.0)]
+    assert counts == [[4, 4, 4, 4]] * 5
+
+
+def test_more_owners_than_images_of_a_label_are_refused():
+    with pytest.raises(ConfigError, match="5 of them own label 0, which has 4 images; take fewer clients"):
+        deal(np.repeat([0, 1], 4), 5, 1.0)
+
+
+def test_hidden_groups_are_refused():
+    labels = np.repeat(np.arange(4), 20)
+    with pytest.raises(ConfigError, match="split.num_clusters = 5 has no effect with split label-skew"):
+        deal(labels, 4, 0.5, num_clusters=5)

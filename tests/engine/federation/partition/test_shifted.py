@@ -1,0 +1,213 @@
+"""Rotated, flipped and swapped groups: facts/BASELINES.md sections 1.3 and 10."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedgrid.engine.federation.before_training.deal import deal
+from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition.scenarios import Facts, Scenario
+from fedgrid.engine.federation.partition.settings import Split
+from fedgrid.engine.federation.partition.shifted import (
+    DIMMED,
+    FLIPPED,
+    NOISY,
+    ROTATED,
+    SWAPPED,
+    add_noise,
+    dim,
+    flip,
+    rotate,
+    swap,
+)
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data.datasets import load
+from fedgrid.engine.runtime.run.prepare import prepare
+
+NOWHERE = Path("no-data-needed")
+KINDS = {"rotated": ROTATED, "flipped": FLIPPED, "swapped": SWAPPED, "dimmed": DIMMED, "noisy": NOISY}
+
+CORNER = ImageSet(np.array([[[[1, 2], [3, 4]]]], np.uint8), np.array([1]))
+"""One image with 1 in its upper left corner."""
+NUM_CLASSES = 10
+TEN = ImageSet(np.arange(10, dtype=np.uint8).reshape(10, 1, 1, 1), np.arange(10))
+"""One image of each of ten classes."""
+
+
+def run(kind, *, clients=6, **split):
+    return complete({"split": {"kind": kind, **split}, "clients": clients, "algorithm": "fedavg"}, NOWHERE)
+
+
+def test_groups_turn_images_anticlockwise():
+    turned = [rotate(CORNER, group, 4, 10).images[0, 0].tolist() for group in range(4)]
+    assert turned == [[[1, 2], [3, 4]], [[2, 4], [1, 3]], [[4, 3], [2, 1]], [[3, 1], [4, 2]]]
+    assert [rotate(CORNER, group, 2, 10).images[0, 0].tolist() for group in range(2)] == turned[::2]
+
+
+def test_four_rotations_are_none():
+    images = np.random.default_rng(0).integers(0, 256, (5, 3, 6, 6), dtype=np.uint8)
+    held = ImageSet(images, np.arange(5))
+    for _ in range(4):
+        held = rotate(held, 1, 4, 10)
+    assert np.array_equal(held.images, images)
+    assert held.images.flags.c_contiguous
+
+
+def test_groups_flip_labels_round_the_ring_of_classes():
+    """Prigent: label <- (label - s) mod 10 for group s."""
+    assert flip(TEN, 0, 4, 10).labels.tolist() == list(range(10))
+    assert flip(TEN, 3, 4, 10).labels.tolist() == [7, 8, 9, 0, 1, 2, 3, 4, 5, 6]
+
+
+def test_each_group_exchanges_two_labels_of_its_own():
+    assert [swap(TEN, group, 2, 10).labels.tolist()[:4] for group in range(2)] == [[1, 0, 2, 3], [0, 1, 3, 2]]
+    for group in range(5):
+        twice = swap(swap(TEN, group, 5, 10), group, 5, 10)
+        assert np.array_equal(twice.labels, TEN.labels)
+
+
+def test_groups_dim_their_images():
+    assert [dim(CORNER, group, 4, 10).images.ravel().tolist() for group in range(4)] == [
+        [1, 2, 3, 4],
+        [1, 2, 2, 3],
+        [0, 1, 2, 2],
+        [0, 0, 1, 1],
+    ]
+
+
+def test_noise_has_the_groups_deviation_and_depends_on_the_image_alone():
+    """255 g / 2 G: of two groups the second has 63.75; far from 0 and 255 nothing is cut off."""
+    images = np.full((200, 1, 30, 30), 127, np.uint8)
+    images[:, 0, 0, 0] = np.arange(200)
+    held = ImageSet(images, np.zeros(200, np.int64))
+    assert add_noise(held, 0, 2, 10) is held
+    noisy = add_noise(held, 1, 4, 10)
+    added = noisy.images[:, 0, 1:].astype(float) - 127
+    assert added.std() == pytest.approx(255 / 8, rel=0.01)
+    assert abs(added.mean()) < 0.5
+    assert len(np.unique(noisy.images.reshape(200, -1), axis=0)) == 200
+    some = add_noise(held.take(np.array([7, 3])), 1, 4, 10)
+    assert np.array_equal(some.images, noisy.images[[7, 3]])
+    assert add_noise(held.take(slice(0, 0)), 1, 4, 10).images.shape == (0, 1, 30, 30)
+
+
+def test_three_groups_are_turned_by_whole_quarters():
+    turned = [rotate(CORNER, group, 3, 10).images[0, 0].tolist() for group in range(3)]
+    assert turned == [np.rot90(CORNER.images[0, 0], quarters).tolist() for quarters in range(3)]
+
+
+@pytest.mark.parametrize("split", KINDS)
+def test_groups_of_given_sizes_are_the_first_clients_and_the_next(split):
+    pool, server = load("digits", NOWHERE)
+    parts = deal(run(split, sizes=[3, 1, 1, 1]), (pool, server), NUM_CLASSES)
+    assert [part.cluster for part in parts] == [0, 0, 0, 1, 2, 3]
+    in_turn = deal(run(split), (pool, server), NUM_CLASSES)
+    assert all(np.array_equal(one.train, two.train) for one, two in zip(parts, in_turn, strict=True))
+
+
+@pytest.mark.parametrize("split", KINDS)
+def test_clients_are_in_groups_in_turn_and_hold_every_image_once(split):
+    pool, server = load("digits", NOWHERE)
+    parts = deal(run(split), (pool, server), NUM_CLASSES)
+    assert [part.cluster for part in parts] == [0, 1, 2, 3, 0, 1]
+    held = np.concatenate([np.concatenate([part.train, part.test]) for part in parts])
+    assert np.array_equal(np.sort(held), np.arange(len(pool)))
+
+
+@pytest.mark.parametrize("split", KINDS)
+@pytest.mark.parametrize("tested_on", ["own", "official"])
+def test_training_and_test_images_have_their_groups_transform(split, tested_on):
+    config = run(split, tested_on=tested_on)
+    pool, server = load("digits", NOWHERE)
+    setup, groups_K = prepare(config, NOWHERE)
+    for part, client in zip(deal(config, (pool, server), NUM_CLASSES), setup.clients, strict=True):
+        tested = (server if tested_on == "official" else pool).take(part.test)
+        for before, after in ((pool.take(part.train), client.train), (tested, client.test)):
+            expected = KINDS[split].TRANSFORM(before, int(groups_K[part.client]), 4, 10)
+            assert np.array_equal(after.images, expected.images)
+            assert np.array_equal(after.labels, expected.labels)
+
+
+@pytest.mark.parametrize("split", KINDS)
+def test_the_server_holds_an_equal_share_of_each_groups_images(split):
+    """Each image as one of the groups has it; which, is seeded."""
+    _, server = load("digits", NOWHERE)
+    config = run(split, num_clusters=2)
+    mixture = prepare(config, NOWHERE)[0].server_set
+    as_group = [KINDS[split].TRANSFORM(server, group, 2, 10) for group in range(2)]
+    is_as_NG = np.stack(
+        [
+            (mixture.images == each.images).all(axis=(1, 2, 3)) & (mixture.labels == each.labels)
+            for each in as_group
+        ],
+        axis=1,
+    )
+    assert is_as_NG.any(axis=1).all()
+    only_N = is_as_NG[is_as_NG.sum(axis=1) == 1]
+    assert len(only_N) > 50
+    assert abs(int(only_N[:, 0].sum()) - int(only_N[:, 1].sum())) < 0.2 * len(only_N)
+    again = prepare(config, NOWHERE)[0].server_set
+    assert np.array_equal(mixture.images, again.images)
+    assert np.array_equal(mixture.labels, again.labels)
+
+
+def test_a_single_group_is_the_data_set_itself():
+    for split in ("rotated", "flipped"):
+        setup, groups_K = prepare(run(split, num_clusters=1), NOWHERE)
+        _, server = load("digits", NOWHERE)
+        assert set(groups_K.tolist()) == {0}
+        assert np.array_equal(setup.server_set.images, server.images)
+        assert np.array_equal(setup.server_set.labels, server.labels)
+
+
+def test_reference_images_are_a_mixture_and_in_no_test_set():
+    """Labels apart, flipped images are as they are, so that they can be told by their pixels."""
+    config = run("flipped", tested_on="official", reference_images=40)
+    setup, _ = prepare(config, NOWHERE)
+    _, server = load("digits", NOWHERE)
+    reference = {image.tobytes() for image in setup.reference_set.images}
+    tests = {image.tobytes() for client in setup.clients for image in client.test.images}
+    tests |= {image.tobytes() for image in setup.server_set.images}
+    assert len(setup.reference_set) == 40
+    assert len({image.tobytes() for image in server.images}) == len(server), (
+        "else images cannot be told apart"
+    )
+    assert not reference & tests
+    assert len(reference | tests) == len(server)
+
+
+@pytest.mark.parametrize(
+    ("split", "groups", "says"),
+    [
+        ("rotated", 5, "turns by quarters .* take at most 4"),
+        ("flipped", 11, ".* take at most 10"),
+        ("swapped", 6, ".* take at most 5"),
+    ],
+)
+def test_impossible_numbers_of_groups_are_refused(split, groups, says):
+    with pytest.raises(ConfigError, match=f"split.num_clusters = {groups}: split {split} {says}") as raised:
+        KINDS[split].check(Scenario("digits", split, 20), Facts(10, 1000), Split(num_clusters=groups), 0)
+    assert raised.value.key == ("split", "num_clusters")
+
+
+def test_images_that_are_not_square_cannot_be_turned_by_90_degrees():
+    scenario, facts = Scenario("folder", "rotated", 4), Facts(10, 1000, (3, 28, 32))
+    with pytest.raises(ConfigError, match="turns images by 90 degrees, these are 3x28x32; make them square"):
+        ROTATED.check(scenario, facts, Split(num_clusters=3), 0)
+    ROTATED.check(scenario, facts, Split(num_clusters=2), 0)
+
+
+@pytest.mark.parametrize("split", KINDS)
+def test_fewer_clients_than_groups_are_refused(split):
+    with pytest.raises(ConfigError, match="clients = 3: .* has 4 hidden groups; take at least 4"):
+        prepare(run(split, clients=3), NOWHERE)
+
+
+def test_alpha_makes_clients_differ():
+    sizes = [
+        [len(client.train) for client in prepare(run("rotated", **split), NOWHERE)[0].clients]
+        for split in ({}, {"alpha": 1.0})
+    ]
+    assert np.ptp(sizes[0]) <= 2 < np.ptp(sizes[1])

@@ -1,0 +1,125 @@
+import warnings
+from math import isnan, log
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import balanced_accuracy_score, f1_score, recall_score
+from torch import nn
+
+from fedgrid.engine.federation.training import evaluation
+from fedgrid.engine.federation.training.confusion import Counts
+from fedgrid.engine.federation.training.confusion import scores as confusion_scores
+
+
+class PixelLogits(nn.Module):
+    """Takes the three pixels of a 1x1x3 image for the logits of three classes."""
+
+    def forward(self, images):
+        return images.flatten(1)
+
+
+def test_counts_and_loss_of_two_images_by_hand():
+    """Pixels 255, 0, 0 are logits 1, 0, 0: cross-entropy log(e + 2) - 1 of class 0, log(e + 2) of class 2."""
+    images = torch.tensor([[[[255, 0, 0]]], [[[255, 0, 0]]]], dtype=torch.uint8)
+    counts = evaluation.test(PixelLogits(), images, torch.tensor([0, 2]), 3, 1)
+    assert counts.confusion.tolist() == [[1, 0, 0], [0, 0, 0], [1, 0, 0]]
+    assert counts.loss_sum == pytest.approx(2 * log(np.e + 2) - 1)
+
+
+def test_counts_of_parts_add_up_to_those_of_the_whole():
+    rng = np.random.default_rng(0)
+    images = torch.from_numpy(rng.integers(0, 256, (10, 1, 1, 3)).astype(np.uint8))
+    labels = torch.from_numpy(rng.integers(0, 3, 10))
+    whole = evaluation.test(PixelLogits(), images, labels, 3, 4)
+    parts = [evaluation.test(PixelLogits(), images[i], labels[i], 3, 4) for i in (slice(3), slice(3, None))]
+    total = parts[0] + parts[1]
+    assert total.confusion.tolist() == whole.confusion.tolist()
+    assert total.loss_sum == pytest.approx(whole.loss_sum)
+
+
+def test_a_test_leaves_batch_norm_statistics_alone():
+    module = nn.Sequential(nn.BatchNorm2d(1), nn.Flatten())
+    evaluation.test(
+        module, torch.ones(4, 1, 1, 3, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64), 3, 2
+    )
+    assert module[0].num_batches_tracked == 0
+    assert module[0].running_mean == 0
+
+
+def test_a_model_of_nans_has_a_nan_loss_and_raises_nothing():
+    class Nans(nn.Module):
+        def forward(self, images):
+            return images.flatten(1) * float("nan")
+
+    images, labels = torch.zeros(2, 1, 1, 3, dtype=torch.uint8), torch.tensor([0, 1])
+    counts = evaluation.test(Nans(), images, labels, 3, 2)
+    assert isnan(counts.loss_sum)
+    assert counts.confusion.sum() == 2
+
+
+def test_no_images_give_empty_counts_and_nan_scores_in_silence():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        images, labels = torch.zeros(0, 1, 1, 3, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64)
+        counts = evaluation.test(PixelLogits(), images, labels, 3, 2)
+        [scores] = confusion_scores([counts])
+    assert not counts.confusion.any()
+    assert counts.loss_sum == 0
+    numbers = [scores.loss, scores.accuracy, scores.f1_union, scores.f1_own, scores.balanced_accuracy]
+    assert np.isnan([*numbers, *scores.recall_L]).all()
+
+
+def test_mode_is_set_by_a_model_of_its_own_and_in_all_parts():
+    class Frozen(nn.Linear):
+        def train(self, mode=True):
+            return super().train(False)
+
+    plain, own = nn.Sequential(nn.Sequential(nn.ReLU())), nn.Sequential(Frozen(1, 1), nn.ReLU())
+    for model in (plain, own):
+        evaluation.set_mode(model, training=False)
+        assert not any(part.training for part in model.modules())
+        evaluation.set_mode(model, training=True)
+    assert all(part.training for part in plain.modules())
+    assert [part.training for part in own.modules()] == [True, False, True]
+
+
+def test_tests_that_are_scored_together_have_the_scores_that_they_have_alone():
+    tests = [Counts(np.array([[2, 1], [0, size]]), float(size)) for size in (0, 1, 5)]
+    together = confusion_scores([Counts(np.zeros((2, 2), np.int64), 0.0), *tests])[1:]
+    for counts, found in zip(tests, together, strict=True):
+        [alone] = confusion_scores([counts])
+        assert repr(found) == repr(alone)
+    assert confusion_scores([]) == []
+
+
+def test_one_prediction_outside_the_own_classes_halves_f1_over_the_union_only():
+    """Three of four images of class 0 right, one taken for class 1: F1 of class 0 is 2 * 3 / (4 + 3)."""
+    [scores] = confusion_scores([Counts(np.array([[3, 1, 0], [0, 0, 0], [0, 0, 0]]), 2.0)])
+    assert scores.f1_own == pytest.approx(6 / 7)
+    assert scores.f1_union == pytest.approx(3 / 7)
+    assert scores.accuracy == scores.balanced_accuracy == scores.recall_L[0] == 0.75
+    assert np.isnan(scores.recall_L[1:]).all()
+    assert scores.loss == 0.5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_scores_are_those_of_scikit_learn(seed):
+    rng = np.random.default_rng(seed)
+    own = rng.choice(6, rng.integers(1, 4), replace=False)
+    true, predicted = rng.choice(own, 30), rng.choice(rng.choice(6, 4, replace=False), 30)
+    confusion = np.zeros((6, 6), np.int64)
+    np.add.at(confusion, (true, predicted), 1)
+    [scores] = confusion_scores([Counts(confusion, 0.0)])
+    present = np.unique(true)
+    assert scores.f1_union == pytest.approx(f1_score(true, predicted, average="macro", zero_division=0))
+    assert scores.f1_own == pytest.approx(
+        f1_score(true, predicted, labels=present, average="macro", zero_division=0)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert scores.balanced_accuracy == pytest.approx(balanced_accuracy_score(true, predicted))
+    assert scores.recall_L[present] == pytest.approx(
+        recall_score(true, predicted, labels=present, average=None)
+    )
+    assert np.isnan(np.delete(scores.recall_L, present)).all()

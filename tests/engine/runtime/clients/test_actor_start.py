@@ -1,0 +1,110 @@
+"""A client actor that cannot start says why, at once; one whose process died is replaced."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from ray.exceptions import ActorDiedError
+
+from fedgrid.engine.federation.errors import FinalError, RunError, is_final
+from fedgrid.engine.runtime.clients import ray_pool
+from fedgrid.engine.runtime.clients.actor import Client, death_of
+from fedgrid.engine.runtime.clients.placement import Placement
+from fedgrid.engine.runtime.clients.ray_pool import RayPool
+from tests.helpers.client_actors import client_actors
+
+OLD_DRIVER = (
+    "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU "
+    "driver by downloading and installing a new version."
+)
+NO_MEMORY = """RuntimeError: CUDA error: out of memory
+CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be
+For debugging consider passing CUDA_LAUNCH_BLOCKING=1
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."""
+
+
+def failed_start(cause):
+    """Return Ray's error of an actor whose `__init__` raised, as Ray 2.60 words it."""
+    error = ActorDiedError()
+    error._actor_init_failed = True
+    error.error_msg = (
+        "The actor died because of an error raised in its creation task, ray::Client.__init__() (pid=1)\n"
+        '  File "actor.py", line 70, in __init__\n'
+        "    torch.cuda.set_per_process_memory_fraction(gpu_share)\n"
+        f"{cause}"
+    )
+    return error
+
+
+def test_old_driver_is_named_and_is_final():
+    with pytest.raises(FinalError, match="driver on your system is too old .found version 11040.$") as raised:
+        death_of(failed_start(OLD_DRIVER))
+    assert is_final(raised.value)
+
+
+@pytest.mark.parametrize(
+    "cause", [NO_MEMORY, "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable"]
+)
+def test_gpu_that_others_use_is_named_and_the_run_may_be_retried(cause):
+    with pytest.raises(RunError, match="(out of memory|busy or unavailable); .*nvidia-smi") as raised:
+        death_of(failed_start(cause))
+    assert not is_final(raised.value)
+    assert "DSA" not in str(raised.value)
+
+
+def test_death_of_a_process_says_how_it_ended():
+    error = ActorDiedError()
+    error.error_msg = (
+        "The actor died unexpectedly before finishing this task.\n\tclass_name: Client\n"
+        "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit "
+        "detail: killed. Some common causes include: (1) the OOM killer"
+    )
+    assert death_of(error) == (
+        "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit "
+        "detail: killed."
+    )
+
+
+def test_actor_that_cannot_start_is_not_started_again(monkeypatch):
+    started = []
+
+    def get(refs, timeout):
+        raise failed_start(OLD_DRIVER)
+
+    monkeypatch.setattr(ray_pool, "ray", SimpleNamespace(get=get, kill=started.append))
+    monkeypatch.setattr(RayPool, "_start", lambda self, index: started.append(index))
+    pool = RayPool(None, Placement(2, 1.0, 0.5))
+    with pytest.raises(FinalError, match="driver on your system is too old"):
+        pool._each(range(2), lambda index: [index], "machine", "before round 1")
+    assert started == [0, 1]
+
+
+@pytest.mark.ray
+def test_actor_whose_gpu_is_not_there_shows_torchs_own_cause(ray_session, monkeypatch):
+    """Its share of a GPU is not reserved, and its environment hides any GPU that is here."""
+
+    def start(self, index):
+        hidden = {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}
+        return Client.options(num_cpus=0.1, runtime_env=hidden).remote(0.5, "Client actor 1 of 1")
+
+    monkeypatch.setattr(RayPool, "_start", start)
+    with client_actors(1) as pool, pytest.raises(FinalError, match="did not start: .*(CUDA|NVIDIA)"):
+        pool.machines()
+
+
+def test_whole_gpu_may_be_a_whole_number(monkeypatch):
+    """torch takes no int for the limit of an actor's memory."""
+    limits = []
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", limits.append)
+    Client.__ray_metadata__.modified_class(1)
+    assert [type(limit) for limit in limits] == [float]
+
+
+@pytest.mark.parametrize(("room", "limit"), [(0.0, 0.25), (1e9, 0.125), (4e9, 0.25)])
+def test_memory_is_limited_to_a_share_of_what_is_free_so_that_all_shares_are_there(room, limit, monkeypatch):
+    """A quarter of 8 GB of which 4 GB are free; never more than of the whole GPU."""
+    limits = []
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", limits.append)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=8e9))
+    Client.__ray_metadata__.modified_class(0.25, gpu_room=room)
+    assert limits == [limit]

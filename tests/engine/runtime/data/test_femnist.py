@@ -1,0 +1,208 @@
+"""FEMNIST from LEAF's json files and from Parquet files, and what a run makes of it."""
+
+import json
+import random
+from dataclasses import replace
+from io import BytesIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from fedgrid.engine.federation.data.registry import DATASETS
+from fedgrid.engine.federation.errors import DataError, StorageError
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data.datasets import find, load
+from fedgrid.engine.runtime.data.femnist import Converted, convert
+from fedgrid.engine.runtime.run.prepare import prepare
+from tests.helpers.command_line import fedgrid
+
+WRITERS = [f"f{number:04}_00" for number in range(62)]
+
+
+def written(writer, count=10):
+    """Return what writer k writes: only class k, its image i with the grey value k + i everywhere."""
+    number = WRITERS.index(writer)
+    return [(number, number + place) for place in range(count)]
+
+
+def leaf(writers, skip=0, count=10):
+    """Return the content of one of LEAF's files."""
+    data = {
+        writer: {
+            "x": [[grey / 255] * 784 for _, grey in written(writer, count)[skip:]],
+            "y": [label for label, _ in written(writer, count)[skip:]],
+        }
+        for writer in writers
+    }
+    samples = [len(each["y"]) for each in data.values()]
+    return json.dumps({"users": list(writers), "num_samples": samples, "user_data": data})
+
+
+def png(grey, side=28):
+    file = BytesIO()
+    Image.new("L", (side, side), grey).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.fixture
+def source(tmp_path):
+    """LEAF's files of 62 writers with ten images each, in an order that is not the writers'."""
+    folder = tmp_path / "all_data"
+    folder.mkdir()
+    mixed = random.Random(0).sample(WRITERS, 62)
+    (folder / "all_data_0.json").write_text(leaf(mixed[:40]))
+    (folder / "all_data_1.json").write_text(leaf(mixed[40:]))
+    return folder
+
+
+def check(data_dir):
+    """Check that the file of a data folder holds all that the 62 writers have written."""
+    pool, server = load("femnist", data_dir)
+    assert pool.images.shape == (558, 1, 28, 28)
+    assert pool.labels.tolist() == [label for label in range(62) for _ in range(9)]
+    assert pool.groups.tolist() == pool.labels.tolist()
+    assert pool.images[:, 0, 27, 3].tolist() == [k + i for k in range(62) for i in range(9)]
+    assert server.labels.tolist() == server.groups.tolist() == list(range(62))
+    assert server.images[:, 0, 0, 0].tolist() == [k + 9 for k in range(62)]
+
+
+class TestLeaf:
+    def test_every_tenth_image_of_a_writer_is_the_servers(self, source, tmp_path):
+        assert convert(source, tmp_path / "data" / "femnist.npz") == Converted(62, 558, 62)
+        check(tmp_path / "data")
+
+    def test_train_and_test_folders_of_leaf_count_together(self, tmp_path):
+        for part, values in (("train", leaf(WRITERS, count=8)), ("test", leaf(WRITERS, skip=8))):
+            (tmp_path / part).mkdir()
+            (tmp_path / part / "some.json").write_text(values)
+        convert(tmp_path, tmp_path / "femnist.npz")
+        check(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("content", "cause"),
+        [
+            ("{", "is not one of LEAF's files"),
+            ("[]", "is not one of LEAF's files"),
+            ('{"users": []}', "'user_data' is missing"),
+            ('{"user_data": {"a": {"x": [[0.5]], "y": [1]}}}', "cannot reshape"),
+            ('{"user_data": {"a": {"x": [[1.5' + ", 0" * 783 + ']], "y": [1]}}}', "outside 0 to 1"),
+            ('{"user_data": {"a": {"x": [[1.0' + ", 0" * 783 + ']], "y": [62]}}}', "label 62 of writer a"),
+            ('{"user_data": {"a": {"x": [[1.0' + ", 0" * 783 + ']], "y": []}}}', "0 labels for 1 images"),
+        ],
+    )
+    def test_other_json_is_refused_with_the_file_and_the_cause(self, tmp_path, content, cause):
+        (tmp_path / "all_data_0.json").write_text(content)
+        with pytest.raises(DataError) as refused:
+            convert(tmp_path, tmp_path / "femnist.npz")
+        message = str(refused.value)
+        assert str(tmp_path / "all_data_0.json") in message
+        assert cause in message
+        assert "\n" not in message
+        assert not (tmp_path / "femnist.npz").exists()
+
+
+class TestParquet:
+    @pytest.mark.parametrize("kind", ["png", "mapping", "values"])
+    def test_images_by_writer_and_label(self, tmp_path, kind):
+        rows = [(writer, *image) for writer in WRITERS for image in written(writer)]
+        shown = {
+            "png": lambda grey: png(grey),
+            "mapping": lambda grey: {"bytes": png(grey), "path": None},
+            "values": lambda grey: [grey] * 784,
+        }[kind]
+        names = ("writer_id", "character") if kind == "mapping" else ("writer", "label")
+        columns = [[row[0] for row in rows], [row[1] for row in rows], [shown(row[2]) for row in rows]]
+        table = pa.table(dict(zip((*names, "image"), columns, strict=True)))
+        pq.write_table(table.slice(0, 300), tmp_path / "train-0.parquet")
+        pq.write_table(table.slice(300), tmp_path / "train-1.parquet")
+        convert(tmp_path, tmp_path / "femnist.npz")
+        check(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("columns", "cause"),
+        [
+            ({"writer": ["a"], "image": [png(0)]}, "no column label or character, but writer, image"),
+            ({"writer": ["a"], "label": [0], "image": [png(0, side=32)]}, "32x32 pixels"),
+            ({"writer": ["a"], "label": [0], "image": [b"nothing"]}, "cannot identify"),
+            ({"writer": ["a"], "label": [0], "image": [png(0)[:50]]}, "is not a Parquet file of FEMNIST"),
+            ({"writer": ["a"], "label": [0], "image": [[256] * 784]}, "not a whole number from 0 to 255"),
+            ({"writer": ["a"], "label": ["0"], "image": [png(0)]}, "label '0' of writer a is not a class"),
+        ],
+    )
+    def test_other_columns_are_refused(self, tmp_path, columns, cause):
+        pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+        with pytest.raises(DataError, match=cause) as refused:
+            convert(tmp_path / "a.parquet", tmp_path / "femnist.npz")
+        assert str(tmp_path / "a.parquet") in str(refused.value)
+
+    def test_file_that_is_no_parquet_is_refused(self, tmp_path):
+        (tmp_path / "a.parquet").write_bytes(b"text")
+        with pytest.raises(DataError, match="a.parquet is not a Parquet file of FEMNIST"):
+            convert(tmp_path / "a.parquet", tmp_path / "femnist.npz")
+
+
+class TestSource:
+    @pytest.mark.parametrize("name", ["missing", "empty", "images.csv"])
+    def test_source_without_images_is_refused_with_what_is_expected(self, tmp_path, name):
+        (tmp_path / "empty").mkdir()
+        (tmp_path / "images.csv").write_text("a,b")
+        with pytest.raises(DataError, match=f"{name} has no images of FEMNIST; expected .*LEAF.*parquet"):
+            convert(tmp_path / name, tmp_path / "femnist.npz")
+
+    def test_class_without_an_image_of_the_server_is_refused(self, tmp_path):
+        (tmp_path / "a.json").write_text(leaf(WRITERS, count=9))
+        with pytest.raises(DataError, match="has 0 test images, and none of class 0; take more writers"):
+            convert(tmp_path, tmp_path / "femnist.npz")
+
+    def test_target_that_cannot_be_written_is_named(self, source, tmp_path):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(StorageError, match="file"):
+            convert(source, tmp_path / "file" / "femnist.npz")
+
+
+class TestCommand:
+    def test_command_says_what_it_has_written(self, source, tmp_path):
+        result = fedgrid("convert", "femnist", source, "--data-dir", tmp_path / "data")
+        assert result.code == 0, result.err
+        assert result.out.startswith("62 writers, 558 training images and 62 for the server: ")
+        assert result.out.rstrip().endswith("data/femnist.npz")
+        check(tmp_path / "data")
+
+
+class TestRuns:
+    def test_missing_file_names_the_command_that_makes_it(self, tmp_path):
+        with pytest.raises(DataError, match="femnist.npz is missing; .* `fedgrid convert femnist SOURCE`"):
+            load("femnist", tmp_path)
+        assert find("femnist", tmp_path) == DATASETS["femnist"]
+
+    def test_sizes_are_those_of_the_file(self, source, tmp_path):
+        convert(source, tmp_path / "femnist.npz")
+        found = find("femnist", tmp_path)
+        assert (found.pool_size, found.num_groups, found.num_classes) == (558, 62, 62)
+
+    def test_each_writer_is_a_client(self, source, tmp_path):
+        convert(source, tmp_path / "femnist.npz")
+        run = complete({"dataset": "femnist", "split": "natural", "clients": 62}, tmp_path)
+        assert run.model == "lenet5-tanh"
+        setup, truth = prepare(run, tmp_path)
+        assert truth.tolist() == list(range(62))
+        assert all(set(client.train.labels) == {client.client} for client in setup.clients)
+        assert len(setup.server_set) == 62
+
+
+def test_sizes_are_read_once_and_again_when_the_file_is_replaced(source, tmp_path, monkeypatch):
+    """A grid asks for them for each of its runs, and the real file takes a fifth of a second."""
+    asked = []
+    entry = DATASETS["femnist"]
+    counting = replace(entry, facts=lambda path: asked.append(path) or entry.facts(path))
+    monkeypatch.setitem(DATASETS, "femnist", counting)
+    convert(source, tmp_path / "femnist.npz")
+    assert [find("femnist", tmp_path).pool_size for _ in range(3)] == [558] * 3
+    assert len(asked) == 1
+    (tmp_path / "femnist.npz").unlink()
+    (tmp_path / "one.json").write_text(leaf(WRITERS, count=20))
+    convert(tmp_path / "one.json", tmp_path / "femnist.npz")
+    assert find("femnist", tmp_path).pool_size == 62 * 18
+    assert len(asked) == 2

@@ -1,0 +1,520 @@
+"""Leases on parts of one storage: taking, renewing and losing them, beside other drivers."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from platform import node
+from threading import Barrier
+
+import pytest
+
+from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.runtime.leases import held_file
+from fedgrid.engine.runtime.leases.claims import NONE, Claims
+from fedgrid.engine.runtime.leases.driver import EXPIRES_AFTER, LATE, check_driver, driver_of, drivers
+from fedgrid.engine.runtime.leases.lease import LOOK_EVERY, SOON, Lease
+from fedgrid.engine.runtime.leases.processes import user_name
+from fedgrid.engine.runtime.storage.clock import Clock
+from fedgrid.engine.runtime.storage.remote import connect
+from fedgrid.engine.runtime.storage.storage import Storage
+from tests.chaos.s3_server import Content, serving
+from tests.helpers.time import Time
+
+LONG_AGO = "00000000000.000000"
+OTHER = "drivers/00000000000000aa.json"
+"""Of another driver; its token is less than most."""
+LAST = "drivers/ffffffffffffffff.json"
+RUN = Claims({"run-1": "digits-fedavg-s0"})
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return Storage.of(tmp_path / "runs")
+
+
+@pytest.fixture
+def time():
+    return Time()
+
+
+def lease(storage, what="paper", time=None, claims=RUN):
+    return Lease(storage, what, claims, clock=(time or Time()).clock)
+
+
+def names(storage):
+    root = storage.root
+    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+
+
+def read(storage, name=None):
+    """Return what the file of a driver says; of the only one, without a name."""
+    if name is None:
+        [name] = [name for name in names(storage) if name.startswith("drivers/")]
+    return json.loads((storage.root / name).read_text())
+
+
+def mine(storage, **changes):
+    """Return what a lease of this process contains, with changes."""
+    with lease(storage):
+        return {**read(storage), **changes}
+
+
+def put(storage, content, name=OTHER):
+    path = storage.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def elsewhere(storage, **changes):
+    """Return the lease of another machine."""
+    return mine(storage, **{"token": "00000000000000aa", "host": "far", "machine": "boot", **changes})
+
+
+def ended_process():
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    return process.pid
+
+
+def test_lease_names_holder_user_start_and_claims(storage):
+    with lease(storage, "paper") as held:
+        found = read(storage, f"drivers/{held.token}.json")
+        assert names(storage) == [f"drivers/{held.token}.json"]
+    assert (found["pid"], found["what"], found["user"]) == (os.getpid(), "paper", user_name())
+    assert found["since"].endswith(" UTC")
+    assert found["claims"] == {"changes": ["grid paper", "run-1"], "needs": [], "deletes": []}
+
+
+def test_released_lease_leaves_no_file(storage):
+    with lease(storage):
+        pass
+    with pytest.raises(ZeroDivisionError), lease(storage):
+        _ = 1 / 0
+    assert names(storage) == []
+
+
+def test_drivers_of_other_runs_go_side_by_side(storage):
+    with Lease(storage, "one", Claims({"a": "a"}, {"c": "c"})) as first:
+        with Lease(storage, "two", Claims({"b": "b"}, {"c": "c"})) as second:
+            assert [found.what for found in first.others()] == ["two"]
+            assert first.renew()
+            assert second.renew()
+            assert driver_of(storage, "two").token == second.token
+        assert first.others() == []
+        assert names(storage) == [f"drivers/{first.token}.json"], "the first one is there still"
+    assert names(storage) == []
+
+
+def test_driver_of_a_run_that_another_trains_is_refused(storage, time):
+    with lease(storage, "paper", time):
+        before = read(storage)
+        with pytest.raises(ConfigError) as error, lease(storage, "other", time):
+            pass
+        assert read(storage) == before, "and leaves no file"
+    message = str(error.value)
+    assert message.startswith(f"{storage.root} is in use: ")
+    holder = (f"grid paper of {before['user']}", f"process {os.getpid()} on {before['host']}")
+    for part in (
+        *holder,
+        before["since"],
+        "works on digits-fedavg-s0;",
+        "`fedgrid stop paper --storage ",
+        "--storage",
+    ):
+        assert part in message
+    assert time.pauses == []
+
+
+def test_second_driver_of_one_grid_is_refused(storage):
+    with (
+        lease(storage, "paper", claims=Claims({"a": "a"})),
+        pytest.raises(ConfigError, match="is in use: grid paper of .* UTC; wait"),
+        lease(storage, "paper", claims=Claims({"b": "b"})),
+    ):
+        pass
+
+
+def test_grid_of_another_user_is_not_offered_to_be_stopped(storage):
+    put(storage, mine(storage, user="alice"))
+    with pytest.raises(ConfigError, match="of alice") as error, lease(storage):
+        pass
+    assert "fedgrid stop" not in str(error.value)
+
+
+class TestStartAtTheSameMoment:
+    def test_the_one_with_the_greater_token_withdraws(self, storage, time):
+        put(storage, mine(storage, settled=False))
+        with pytest.raises(ConfigError, match="is in use"), lease(storage, time=time):
+            pass
+        assert names(storage) == [OTHER]
+
+    def test_the_one_with_the_smaller_token_waits_for_that(self, storage, time):
+        put(storage, mine(storage, settled=False), LAST)
+        time.during_pause = (storage.root / LAST).unlink
+        with lease(storage, time=time):
+            assert read(storage)["settled"] is True
+        assert time.pauses == [SOON]
+
+    def test_one_that_has_settled_meanwhile_goes_on(self, storage, time):
+        other = mine(storage, settled=False)
+        put(storage, other, LAST)
+        time.during_pause = lambda: put(storage, {**other, "settled": True}, LAST)
+        with pytest.raises(ConfigError, match="is in use"), lease(storage, time=time):
+            pass
+
+
+class TestGrowth:
+    def test_grid_that_grows_to_a_run_of_another_driver_ends(self, storage):
+        with (
+            lease(storage, "search", claims=NONE) as held,
+            lease(storage, "paper", claims=RUN),
+            pytest.raises(ConfigError, match="works on digits-fedavg-s0"),
+        ):
+            held.extend(RUN)
+
+    def test_grown_claims_keep_others_out(self, storage):
+        with lease(storage, "search", claims=NONE) as held:
+            held.extend(RUN)
+            held.renew()
+            with pytest.raises(ConfigError, match="grid search .* works on digits-fedavg-s0"), lease(storage):
+                pass
+
+
+FAR_CLOCKS = {
+    "an hour behind": {"since": "2001-01-01 00:00:00 UTC", "renewed": LONG_AGO},
+    "an hour ahead": {"since": "2101-01-01 00:00:00 UTC", "renewed": "99999999999.000000"},
+}
+
+
+@pytest.mark.parametrize("clock", FAR_CLOCKS.values(), ids=FAR_CLOCKS)
+class TestHolderOnAnotherMachine:
+    def test_dead_holder_is_replaced_after_a_minute_without_a_change(self, storage, time, clock):
+        put(storage, elsewhere(storage, **clock))
+        told = []
+        with Lease(storage, "mine", RUN, told.append, time.clock):
+            assert read(storage)["what"] == "mine"
+        assert EXPIRES_AFTER < sum(time.pauses) <= EXPIRES_AFTER + LOOK_EVERY
+        [line] = told
+        for part in (f"{storage} may be in use: grid paper", "process", " on far", "60 s"):
+            assert part in line
+        assert names(storage) == []
+
+    def test_living_holder_is_respected_whatever_its_clock_says(self, storage, time, clock):
+        other = elsewhere(storage, **clock)
+        put(storage, other)
+        renewals = iter(range(1, 100))
+
+        def renew_every_15_seconds():
+            if time.seconds // 15 != (time.seconds - LOOK_EVERY) // 15:
+                put(storage, {**other, "renewed": f"{next(renewals):020.6f}"})
+
+        time.during_pause = renew_every_15_seconds
+        with pytest.raises(ConfigError, match="is in use: grid paper .* on far"), lease(storage, time=time):
+            pass
+        assert sum(time.pauses) <= 15 + LOOK_EVERY
+        assert names(storage) == [OTHER]
+
+
+def test_lease_with_a_wait_is_as_new_as_one_without(storage, time):
+    """The driver after next looks at once: it must not see the time at which the wait began."""
+    put(storage, elsewhere(storage))
+    with lease(storage, "mine", time):
+        assert float(read(storage)["renewed"]) == time.seconds
+        with pytest.raises(ConfigError, match="in use: grid mine"), lease(storage, "other", time):
+            pass
+
+
+GONE = {
+    "ended": lambda: {"pid": ended_process()},
+    "another process has its number": lambda: {"started": "1"},
+    "hangs for more than a minute": lambda: {"renewed": f"{1000 - EXPIRES_AFTER - 1:020.6f}"},
+}
+
+
+@pytest.mark.parametrize("how", GONE.values(), ids=GONE)
+def test_lease_of_a_local_process_that_is_gone_is_taken_over_at_once(storage, time, how):
+    put(storage, mine(storage, **how()))
+    assert how is GONE["hangs for more than a minute"] or drivers(storage) == []
+    with lease(storage, time=time):
+        assert OTHER not in names(storage)
+    assert time.pauses == []
+    assert names(storage) == []
+
+
+def test_local_process_that_was_silent_for_a_minute_at_most_keeps_its_lease(storage, time):
+    put(storage, mine(storage, renewed=f"{1000 - EXPIRES_AFTER:020.6f}"))
+    with pytest.raises(ConfigError, match="is in use"), lease(storage, time=time):
+        pass
+
+
+def test_lease_of_a_zombie_is_taken_over(storage):
+    """A zombie has its number still."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        with open(f"/proc/{process.pid}/stat") as file:
+            started = file.read().rpartition(")")[2].split()[19]
+        put(storage, mine(storage, pid=process.pid, started=started))
+        with pytest.raises(ConfigError, match="is in use"), lease(storage):
+            pass
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        with lease(storage):
+            pass
+
+
+DAMAGED = {"empty after a power cut": "", "half": '{"token": "ot', "no object": "[]", "zeros": "\0" * 200}
+
+
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
+def test_damaged_lease_expires_after_a_minute(storage, time, text):
+    put(storage, text)
+    with lease(storage, time=time):
+        assert read(storage)["pid"] == os.getpid()
+    assert EXPIRES_AFTER < sum(time.pauses) <= EXPIRES_AFTER + LOOK_EVERY
+    assert names(storage) == []
+
+
+def test_lease_of_a_newer_version_has_the_storage_alone(storage):
+    put(storage, mine(storage, format=FORMAT + 1, what="newer"))
+    with (
+        pytest.raises(ConfigError, match="grid newer .* is of another version"),
+        lease(storage, claims=NONE),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("content", ["", {"format": FORMAT + 1}], ids=["damaged", "newer"])
+def test_driver_goes_on_beside_a_file_that_it_cannot_read(storage, content):
+    with lease(storage) as held:
+        put(storage, content)
+        assert held.renew()
+
+
+@pytest.mark.parametrize("start", ["free", "expired"])
+@pytest.mark.parametrize("has_links", [True, False])
+def test_exactly_one_of_many_drivers_of_one_run_goes_on(storage, monkeypatch, start, has_links):
+    if not has_links:
+
+        def refused(source, target):
+            raise PermissionError("no hard links here")
+
+        monkeypatch.setattr(held_file.os, "link", refused)
+    old = mine(storage, renewed=LONG_AGO)
+    if start != "free":
+        put(storage, {**old, "token": "old"}, OTHER)
+    drivers, together, tried = 8, Barrier(8), Barrier(8)
+    clock = Clock(lambda: 1000.0, lambda seconds: os.sched_yield())
+
+    def drive(number):
+        together.wait()
+        try:
+            with Lease(storage, f"grid-{number}", RUN, clock=clock):
+                tried.wait()
+                return True
+        except ConfigError:
+            tried.wait()
+            return False
+
+    with ThreadPoolExecutor(drivers) as threads:
+        assert sum(threads.map(drive, range(drivers))) == 1
+    assert names(storage) == []
+
+
+@pytest.mark.parametrize("name", ["push", "sizes"])
+def test_lease_that_was_taken_before_an_error_is_given_back(storage, monkeypatch, name):
+    """Else the same process, and for a minute every other machine, takes it for a living driver's."""
+    real = getattr(Storage, name)
+
+    def fails(self, *paths):
+        if list(self.root.glob("drivers/*.json")):
+            monkeypatch.setattr(Storage, name, real)
+            raise RunError("the storage is away")
+        return real(self, *paths)
+
+    monkeypatch.setattr(Storage, name, fails)
+    with pytest.raises(RunError, match="away"), lease(storage):
+        pass
+    assert names(storage) == []
+
+
+def test_driver_that_is_gone_is_deleted_by_the_next_renewal_of_another(storage, time):
+    with lease(storage, "one", time, NONE) as held:
+        put(storage, elsewhere(Storage.of(storage.root.parent / "aside")))
+        for _ in range(5):
+            assert held.renew()
+            time.seconds += 15
+            there = OTHER in names(storage)
+        assert there, "it was seen for a minute, not for more"
+        held.renew()
+        assert OTHER not in names(storage)
+        assert not held.lost.is_set()
+
+
+def test_renewal_writes_the_time_and_nothing_else(storage, time):
+    with lease(storage, time=time) as held:
+        before = read(storage)
+        file = storage.root / f"drivers/{held.token}.json"
+        size = file.stat().st_size
+        time.seconds += 100_000
+        held.renew()
+        assert read(storage) == {**before, "renewed": f"{time.seconds:020.6f}"}
+        assert file.stat().st_size == size
+        assert not held.lost.is_set()
+
+
+def test_driver_that_lost_its_lease_leaves_the_new_one_alone(storage, time):
+    """As after it was stopped for a minute."""
+    with lease(storage, time=time) as held:
+        time.seconds += EXPIRES_AFTER + 1
+        with lease(storage, "follower", time):
+            follower = read(storage)
+            assert not held.lost.is_set()
+            held.renew()
+            assert held.lost.is_set()
+            assert read(storage) == follower
+            held.__exit__(None, None, None)
+            assert read(storage) == follower
+
+
+def test_driver_that_was_stopped_as_it_settled_looks_again(storage, time, monkeypatch):
+    """Another one may have taken it for dead."""
+    held = lease(storage, time=time)
+    look = held._is_free
+
+    def stopped():
+        is_free = look()
+        time.seconds += EXPIRES_AFTER
+        put(storage, mine(Storage.of(storage.root.parent / "aside")))
+        return is_free
+
+    monkeypatch.setattr(held, "_is_free", stopped)
+    with pytest.raises(ConfigError, match="is in use"), held:
+        pass
+
+
+def test_deleted_lease_is_lost(storage):
+    with lease(storage) as held:
+        (storage.root / f"drivers/{held.token}.json").unlink()
+        held.renew()
+        assert held.lost.is_set()
+    assert names(storage) == []
+
+
+class TestOtherMachineOfTheGrid:
+    def test_machine_that_sees_the_drivers_lease_may_write(self, storage, time):
+        with lease(storage) as held:
+            check_driver(storage, held.token, time.clock)
+        assert time.pauses == []
+
+    def test_lease_that_shows_late_is_waited_for(self, storage, time):
+        content = mine(storage)
+        time.during_pause = lambda: time.seconds == 1000 + LATE and put(storage, content)
+        check_driver(storage, "00000000000000aa", time.clock)
+
+    @pytest.mark.parametrize("exists", [True, False])
+    def test_machine_without_the_share_is_named_with_the_path(self, storage, time, exists):
+        if exists:
+            storage.root.mkdir()
+        with pytest.raises(RunError) as error:
+            check_driver(storage, "driver", time.clock)
+        message = str(error.value)
+        for part in (f"node {node()}", str(storage.root), "mount", "s3://"):
+            assert part in message
+        assert time.seconds == 1000 + LATE
+        assert storage.root.exists() == exists, "nothing is written"
+
+    def test_storage_that_another_driver_has_taken_is_left_alone(self, storage, time):
+        with lease(storage, "theirs"), pytest.raises(RunError, match="taken over from driver"):
+            check_driver(storage, "driver", time.clock)
+
+
+class TestUri:
+    @pytest.fixture
+    def machine(self, tmp_path, monkeypatch):
+        """Return the storage as a machine of that name sees it."""
+
+        def storage(name):
+            monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
+            return Storage.of(f"local://{tmp_path / 'bucket'}")
+
+        return storage
+
+    @pytest.fixture
+    def bucket(self, tmp_path):
+        return Storage(tmp_path / "bucket")
+
+    def test_lease_excludes_other_machines_from_its_runs_only(self, machine, bucket):
+        here, there = machine("here"), machine("there")
+        with lease(here) as held:
+            with pytest.raises(ConfigError, match="is in use: grid paper"), lease(there, "other"):
+                pass
+            with lease(there, "other", claims=NONE):
+                assert held.renew()
+                assert [found.what for found in held.others()] == ["other"]
+            there.remove(f"drivers/{held.token}.json")
+            held.renew()
+            assert held.lost.is_set()
+        assert names(bucket) == []
+
+    def test_of_two_drivers_that_start_together_one_goes_on(self, machine, bucket, monkeypatch):
+        """The second starts after the first has written, and before that has looked."""
+        both = [lease(machine(name), name) for name in ("here", "there")]
+        first, second = sorted(both, key=lambda held: held.token)
+        is_free, refused = Lease._is_free, []
+
+        def start_second(held, **settled):
+            monkeypatch.setattr(Lease, "_is_free", is_free)
+            try:
+                second.__enter__()
+            except ConfigError as error:
+                refused.append(error)
+            return is_free(held, **settled)
+
+        monkeypatch.setattr(Lease, "_is_free", start_second)
+        with first:
+            first.confirm()
+            assert len(refused) == 1
+            assert read(bucket)["token"] == first.token
+        assert names(bucket) == []
+
+    def test_pyarrow_sends_s3_no_condition_on_a_write(self):
+        """The server would refuse the second write. Once this fails, a lease there can be exclusive."""
+        with serving(Content()) as uri:
+            remote, path = connect(uri)
+            for text in (b"first", b"second"):
+                with remote.open_output_stream(f"{path}/x", metadata={"If-None-Match": "*"}) as file:
+                    file.write(text)
+            with remote.open_input_stream(f"{path}/x") as file:
+                assert file.read() == b"second"
+
+    def test_exiting_driver_leaves_the_lease_of_its_successor(self, machine, bucket, time):
+        """The first has not looked since the second took over."""
+        here, there = machine("here"), machine("there")
+        with lease(here, "first", time):
+            time.seconds += EXPIRES_AFTER + 1
+            second = lease(there, "second", time)
+            second.__enter__()
+        assert read(bucket)["what"] == "second"
+        second.__exit__(None, None, None)
+        assert names(bucket) == []
+
+    def test_driver_stopped_during_a_renewal_does_not_push_over_its_successor(
+        self, machine, bucket, time, monkeypatch
+    ):
+        here = machine("here")
+        with lease(here, "first", time) as held:
+            extend = held._extend
+
+            def stopped(file):
+                extend(file)
+                time.seconds += EXPIRES_AFTER + 1
+                bucket_file = bucket.root / f"drivers/{held.token}.json"
+                bucket_file.unlink()
+                put(bucket, elsewhere(Storage.of(bucket.root.parent / "aside"), what="second"))
+
+            monkeypatch.setattr(held, "_extend", stopped)
+            assert not held.renew()
+            assert held.lost.is_set()
+            assert read(bucket)["what"] == "second"

@@ -1,0 +1,304 @@
+"""Plugins in one process: what is loaded and refused, which runs have their digests, and what follows."""
+
+import pickle
+import sys
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedgrid.algorithms.clustering.clusterers import CLUSTERERS
+from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.models.registry import MODELS
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.engine.runtime.plugins.installed import installed
+from fedgrid.engine.runtime.plugins.source import PluginSource, read_source
+from fedgrid.engine.runtime.round_cache.key import of_setup
+from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.execution.run_events import run_to_end
+from fedgrid.grids.presets.load import load_grid
+from tests.helpers.plugin_files import ALGORITHM, CLUSTERER, MODEL, renamed
+
+NOWHERE = Path("unused")
+BUILT_IN = {name: dict(registry) for name, registry in (("a", ALGORITHMS), ("c", CLUSTERERS), ("m", MODELS))}
+
+
+@pytest.fixture(autouse=True)
+def no_plugins_after():
+    yield
+    active.use()
+
+
+@pytest.fixture
+def write(tmp_path):
+    def plugin(text, name="mine.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return plugin
+
+
+def digest(path):
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def config(**values):
+    given = {"clients": 3, "training": {"rounds": 2}, "algorithm": "fedavg", **values}
+    return complete(given, NOWHERE)
+
+
+class TestLoading:
+    def test_plugin_adds_to_the_registries_and_use_without_it_removes_that(self, write):
+        active.use([write(ALGORITHM), write(CLUSTERER, "two.py"), write(MODEL, "three.py")])
+        assert ALGORITHMS["own"].title == "OWN"
+        assert create("ocfl-halves", {"clusterer": {"first": 1}}).settings.clusterer.first == 1
+        assert MODELS["own-model"].description == "one linear layer"
+        active.use()
+        assert {"a": ALGORITHMS, "c": CLUSTERERS, "m": MODELS} == BUILT_IN
+
+    def test_same_bytes_under_two_names_are_one_plugin(self, write):
+        active.use([write(ALGORITHM), write(ALGORITHM, "copy.py")])
+        assert "own" in ALGORITHMS
+
+    def test_changed_file_is_loaded_again(self, write):
+        active.use([write(ALGORITHM)])
+        active.use([write(ALGORITHM.replace("OWN", "NEW"))])
+        assert ALGORITHMS["own"].title == "NEW"
+
+    def test_class_of_a_plugin_is_pickled_by_its_digest(self, write):
+        path = write(CLUSTERER)
+        active.use([path])
+        settings = ALGORITHMS["ocfl-halves"].settings
+        assert type(settings.clusterer).__module__ == f"fedgrid_plugin_{digest(path)[:16]}"
+        assert pickle.loads(pickle.dumps(settings)) == settings
+
+    @pytest.mark.parametrize(
+        ("text", "named"),
+        [
+            ("import nothing_like_this\n", ("mine.py, line 1", "ModuleNotFoundError", "nothing_like_this")),
+            ("x = 1\n\ndef f(:\n", ("mine.py, line 3", "SyntaxError")),
+            ("x = 1\n", ("mine.py", "ALGORITHMS", "CLUSTERERS", "MODELS")),
+            ("ALGORITHMS = {}\n", ("mine.py", "ALGORITHMS", "dict", "list")),
+            ("ALGORITHMS = ['fedavg']\n", ("mine.py", "ALGORITHMS", "'fedavg'", "AlgorithmEntry")),
+            ("CLUSTERERS = [int]\n", ("mine.py", "CLUSTERERS", "int", "Clusterer")),
+            (MODEL.replace(", build=build", ""), ("mine.py, line", "ModelEntry", "build")),
+            (MODEL.replace("build=build", "build=3"), ("mine.py", "MODELS", "own-model", "build")),
+            (ALGORITHM.replace('"own"', '"My Own"'), ("mine.py", "algorithm", "'My Own'", "letters")),
+        ],
+    )
+    def test_refused_file_is_named_with_what_is_wrong(self, write, text, named):
+        with pytest.raises(ConfigError) as caught:
+            active.use([write(text)])
+        assert [part for part in named if part not in str(caught.value)] == []
+
+    @pytest.mark.parametrize("title", ["", " ", "a\nb", "\x1b[2J", "x" * 61, None])
+    def test_title_that_cannot_be_shown_is_refused(self, write, title):
+        with pytest.raises(ConfigError) as caught:
+            active.use([write(ALGORITHM.replace('"OWN"', repr(title)))])
+        for part in ("mine.py", "'own'", repr(title), "60"):
+            assert part in str(caught.value)
+
+    def test_title_with_brackets_is_accepted(self, write):
+        active.use([write(ALGORITHM.replace("OWN", "OWN [v2] $\\\\alpha$"))])
+        assert ALGORITHMS["own"].title == "OWN [v2] $\\alpha$"
+
+    def test_missing_file_is_named(self):
+        with pytest.raises(ConfigError, match=r"nowhere\.py"):
+            active.use(["nowhere.py"])
+
+    @pytest.mark.parametrize(
+        ("text", "taken", "kind"),
+        [
+            (ALGORITHM, '"own"', "algorithm 'fedavg'"),
+            (MODEL, '"own-model"', "model 'fedavg'"),
+            (CLUSTERER, '"halves"', "clusterer 'fedavg'"),
+        ],
+    )
+    def test_name_of_the_package_is_refused(self, write, text, taken, kind):
+        name = {"a": "fedavg", "m": "tinyvgg", "c": "kmeans"}[kind[0]]
+        with pytest.raises(ConfigError) as caught:
+            active.use([write(text.replace(taken, f'"{name}"'))])
+        for part in (kind.replace("fedavg", name), "mine.py", "fedgrid"):
+            assert part in str(caught.value)
+
+    def test_name_of_another_plugin_is_refused_and_both_are_named(self, write):
+        with pytest.raises(ConfigError) as caught:
+            active.use([write(ALGORITHM, "one.py"), write(renamed(ALGORITHM), "two.py")])
+        for part in ("algorithm 'own'", "one.py", "two.py"):
+            assert part in str(caught.value)
+
+
+class TestRuns:
+    def test_runs_with_nothing_from_a_plugin_keep_their_ids(self, write):
+        before = [run.run_id for run in load_grid("quickstart", {}, [], NOWHERE).runs]
+        active.use([write(ALGORITHM), write(CLUSTERER, "two.py"), write(MODEL, "three.py")])
+        assert [run.run_id for run in load_grid("quickstart", {}, [], NOWHERE).runs] == before
+        assert before[0] == "acce5a83554f"
+
+    def test_ids_of_paper_digits_are_what_they_were(self):
+        ids = " ".join(run.run_id for run in load_grid("paper-digits", {}, [], NOWHERE).runs)
+        assert sha256(ids.encode()).hexdigest()[:16] == "a864c7867ce20927"
+
+    def test_run_names_the_plugins_that_its_parts_come_from(self, write):
+        own, halves, model = paths = [
+            write(ALGORITHM),
+            write(CLUSTERER, "two.py"),
+            write(MODEL, "three.py"),
+        ]
+        active.use(paths)
+        assert config().plugin_digests == ()
+        assert config(algorithm="own").plugin_digests == (digest(own),)
+        assert config(algorithm="ocfl-halves").plugin_digests == (digest(halves),)
+        assert config(model="own-model").plugin_digests == (digest(model),)
+        both = config(algorithm="own", model="own-model")
+        assert both.plugin_digests == tuple(sorted((digest(own), digest(model))))
+        assert RunConfig.model_validate_json(both.canonical_json()) == both
+
+    def test_clusterer_of_one_plugin_in_the_algorithm_of_another_counts(self, write):
+        entry = CLUSTERER[CLUSTERER.index("ALGORITHMS") :]
+        clusterer = write(CLUSTERER.replace(entry, ""), "clusterer.py")
+        using = write(
+            "from fedgrid import AlgorithmEntry, Ocfl, OcflSettings\n"
+            "settings = OcflSettings(clusterer={'name': 'halves'})\n"
+            "ALGORITHMS = [AlgorithmEntry('using', 'U', 'halves', 'ours', Ocfl, settings)]\n",
+            "using.py",
+        )
+        active.use([clusterer, using])
+        assert set(config(algorithm="using").plugin_digests) == {digest(clusterer), digest(using)}
+
+    def test_changed_source_is_another_run_with_rounds_of_its_own(self, write):
+        active.use([write(MODEL)])
+        before = config(model="own-model")
+        active.use([write(renamed(MODEL))])
+        after = config(model="own-model")
+        assert before.run_id != after.run_id
+        assert before.shared_prefix != after.shared_prefix
+        keys = {of_setup(prepare(run, NOWHERE)[0], "cpu") for run in (before, after)}
+        assert len(keys) == 2
+
+    def test_key_of_rounds_has_the_digest_and_not_the_name(self, write):
+        active.use([write(MODEL)])
+        run = config(model="own-model")
+        setup, _ = prepare(run, NOWHERE)
+        assert setup.plugins == run.plugin_digests
+        changed = replace(setup, plugins=("0" * 64,))
+        assert of_setup(setup, "cpu") != of_setup(changed, "cpu")
+
+    def test_run_gets_the_version_that_it_names_whatever_was_loaded_last(self, write):
+        active.use([write(ALGORITHM)])
+        old = config(algorithm="own")
+        active.use([write(ALGORITHM.replace("FedOpt)", "FedOpt, metaclass=type(FedOpt))"))])
+        new = config(algorithm="own")
+        assert type(algorithm_of(old)).__module__ != type(algorithm_of(new)).__module__
+        assert type(algorithm_of(old)).__module__.endswith(old.plugin_digests[0][:16])
+
+    def test_unknown_digest_is_refused_with_what_to_do(self):
+        run = config().model_copy(update={"plugin_digests": ("0" * 64,)})
+        with pytest.raises(ConfigError, match=r"000000000000.*--plugin"):
+            algorithm_of(run)
+
+    def test_digests_cannot_be_given(self):
+        with pytest.raises(ConfigError, match="plugin_digests"):
+            config(plugin_digests=["0" * 64])
+
+    def test_run_with_a_model_of_its_own_resumes_with_either_version(self, write, tmp_path):
+        """The layout is kept from run to run, and differs between the versions."""
+        wider = MODEL.replace(
+            "nn.Linear(channels * height * width, num_classes)",
+            "nn.Linear(channels * height * width, 7), nn.Linear(7, num_classes)",
+        )
+        session, storage = Session(InProcessPool(), NOWHERE), Storage(tmp_path / "runs")
+        sizes = []
+        for text in (MODEL, wider, MODEL):
+            active.use([write(text)])
+            run = config(model="own-model")
+            for _ in run_to_end(session, run, storage, lambda: False):
+                pass
+            sizes.append(np.size(session._run.run_state.state.models[0]))
+        assert sizes == [64 * 10 + 10, 64 * 7 + 7 + 7 * 10 + 10, 64 * 10 + 10]
+
+
+PACKAGE = {
+    "own_package/__init__.py": "",
+    "own_package/algorithms.py": ALGORITHM,
+    "own_package-1.2.dist-info/METADATA": "Metadata-Version: 2.1\nName: own-package\nVersion: 1.2\n",
+    "own_package-1.2.dist-info/entry_points.txt": (
+        "[fedgrid.algorithms]\nown = own_package.algorithms:ALGORITHMS\n"
+    ),
+}
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Install a package of these files, as if by pip."""
+    monkeypatch.syspath_prepend(tmp_path / "site")
+
+    def install(files):
+        for name, text in files.items():
+            path = tmp_path / "site" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        _forget_package()
+
+    yield install
+    _forget_package()
+
+
+def _forget_package():
+    for name in [name for name in sys.modules if name.startswith("own_package")]:
+        del sys.modules[name]
+    installed.cache_clear()
+
+
+@pytest.mark.filterwarnings("ignore")
+class TestInstalled:
+    def test_entry_points_are_in_use_without_being_named(self, install):
+        install(PACKAGE)
+        active.use()
+        assert ALGORITHMS["own"].title == "OWN"
+        [source] = active.sources(config(algorithm="own").plugin_digests)
+        assert (source.name, source.code) == ("own-package 1.2", None)
+
+    @pytest.mark.parametrize("changed", ["own_package/__init__.py", "own_package-1.2.dist-info/METADATA"])
+    def test_changed_module_or_version_is_another_run(self, install, changed):
+        ids = set()
+        for files in (PACKAGE, {changed: PACKAGE[changed].replace("1.2", "1.3") + "\n"}):
+            install(files)
+            active.use()
+            ids.add(config(algorithm="own").run_id)
+        assert len(ids) == 2
+
+    def test_package_and_file_with_one_name_are_refused_and_both_named(self, install, write):
+        install(PACKAGE)
+        with pytest.raises(ConfigError) as caught:
+            active.use([write(ALGORITHM)])
+        assert "own-package 1.2" in str(caught.value)
+        assert "mine.py" in str(caught.value)
+
+    def test_package_that_cannot_be_imported_is_named(self, install):
+        install({**PACKAGE, "own_package/algorithms.py": "import nothing_like_this\n"})
+        with pytest.raises(ConfigError, match=r"own-package 1\.2.*nothing_like_this"):
+            active.use()
+        installed.cache_clear()
+        install(PACKAGE)
+
+    def test_machine_without_the_package_says_so(self):
+        active.know([PluginSource("own-package 1.2", "1" * 64, None)])
+        with pytest.raises(ConfigError, match=r"own-package 1\.2"):
+            active.activate(["1" * 64])
+
+
+def test_source_is_read_and_not_executed(write):
+    path = write("raise SystemExit\n")
+    assert read_source(path) == PluginSource(str(path), digest(path), b"raise SystemExit\n")

@@ -1,0 +1,56 @@
+"""Every column of the Parquet files is declared with its meaning, and what is declared is written."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.records.schemas import EVERY_COLUMN
+from fedgrid.grids.archive import explanation_records as archived
+from fedgrid.grids.explain.explanations import records as explanations
+from tests.helpers.small_runs import NOWHERE, config, early, play
+
+FEW = {"rounds": 1}
+RUNS = (
+    config(
+        training=FEW,
+        evaluation={"global_model": True},
+        uplink=[{"clip": 1.0}, {"noise": 1.0}],
+        faults={"sign_flip": [0]},
+    ),
+    early("ifca", training=FEW),
+    early("embeddings", training=FEW),
+    early("flis-dc", training=FEW),
+    complete({"clients": 1, "split": "centralised", "algorithm": "fedavg", "training": FEW}, NOWHERE),
+)
+"""Together they have every column that some run has."""
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str, pa.DataType]]:
+    """Return file -> name and type of each column that one of the runs has written."""
+    root = tmp_path_factory.mktemp("columns")
+    found: dict[str, dict[str, pa.DataType]] = {}
+    for run in RUNS:
+        for path in sorted(Path(play(run, root, cache=None)).glob("*.parquet")):
+            found.setdefault(path.stem, {}).update((each.name, each.type) for each in pq.read_schema(path))
+    return found
+
+
+def test_columns_that_runs_write_are_those_that_are_declared(written):
+    assert written.keys() == EVERY_COLUMN.keys()
+    for file, columns in EVERY_COLUMN.items():
+        assert written[file] == {column.name: column.type for column in columns}
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [*EVERY_COLUMN.values(), explanations.COLUMNS, archived.COLUMNS],
+    ids=[*EVERY_COLUMN, "explanations", "archive"],
+)
+def test_every_column_has_one_declaration_and_a_sentence(columns):
+    assert len({column.name for column in columns}) == len(columns)
+    assert [column.name for column in columns if not column.meaning.endswith(".")] == []

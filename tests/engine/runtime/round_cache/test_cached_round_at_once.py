@@ -1,0 +1,272 @@
+"""Runs that need the same rounds at the same time: one does a round, the others wait, none for ever."""
+
+from multiprocessing import get_context
+from threading import Barrier, Event, Thread
+from time import perf_counter
+from time import sleep as pause
+from types import SimpleNamespace
+
+import pytest
+
+from fedgrid.engine.federation.clients import stopwatch
+from fedgrid.engine.federation.errors import FinalError
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.round_cache import cached_round
+from fedgrid.engine.runtime.storage import atomic as writing
+from tests.helpers.small_runs import (
+    CLIENTS,
+    ROUNDS,
+    Arithmetic,
+    config,
+    differing,
+    files,
+    locks,
+    play,
+    rows,
+    trained,
+)
+
+HOUR = 3600.0
+PATIENCE = 60
+"""Seconds after which something that should have ended is taken to hang."""
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch):
+    """No power cut is tested here."""
+    monkeypatch.setattr(writing, "flush", lambda path: None)
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """Is set once a run of this process has looked for another's round in vain."""
+    event = Event()
+
+    def sleep(seconds):
+        event.set()
+        pause(0.001)
+
+    monkeypatch.setattr(cached_round, "time", SimpleNamespace(sleep=sleep))
+    return event
+
+
+def at_once(*functions):
+    """Call functions, each in a thread; return what each one has returned or raised."""
+    results = [None] * len(functions)
+
+    def call(place, function):
+        try:
+            results[place] = function()
+        except Exception as error:
+            results[place] = error
+
+    threads = [Thread(target=call, args=each, daemon=True) for each in enumerate(functions)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), "hangs"
+    return results
+
+
+class Awaited(InProcessPool):
+    """Trains no sooner than another run waits for it."""
+
+    def __init__(self, waits):
+        super().__init__()
+        self._waits = waits
+
+    def train(self, tasks, models, memories):
+        assert self._waits.wait(PATIENCE)
+        return super().train(tasks, models, memories)
+
+
+class Doomed(Awaited):
+    """Fails once another run waits."""
+
+    def train(self, tasks, models, memories):
+        assert self._waits.wait(PATIENCE)
+        raise ZeroDivisionError
+
+
+class TestInThreads:
+    def test_no_round_is_trained_twice(self, tmp_path, waits):
+        """Three runs whose first rounds, which are all there are, are the same."""
+        runs = [config(algorithm) for algorithm in ("fedavg", "sattler", "briggs")]
+        at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
+        for run in runs:
+            assert differing(run, tmp_path) == []
+        by_round = list(zip(*(trained(run, tmp_path) for run in runs), strict=True))
+        assert [sorted(numbers) for numbers in by_round] == [[0, 0, CLIENTS]] * ROUNDS
+        assert locks(tmp_path) == []
+
+    def test_waiting_is_recorded_apart_from_the_work(self, tmp_path, monkeypatch):
+        """By a clock on which each look at the other's claim takes an hour."""
+        waits, hours = Event(), []
+
+        def sleep(seconds):
+            hours.append(HOUR)
+            waits.set()
+            pause(0.001)
+
+        monkeypatch.setattr(cached_round, "time", SimpleNamespace(sleep=sleep))
+        monkeypatch.setattr(stopwatch, "perf_counter", lambda: perf_counter() + sum(hours))
+        runs = [config(algorithm, training={"rounds": 1}) for algorithm in ("fedavg", "sattler")]
+        at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
+        (did, waited) = sorted(
+            (rows(run, tmp_path)[0] for run in runs), key=lambda row: -row["trained_clients"]
+        )
+        assert did["waited_seconds"] == 0
+        assert waited["waited_seconds"] >= HOUR
+        for name in ("seconds", "cluster_seconds", "evaluate_seconds", "train_seconds"):
+            assert 0 <= waited[name] < HOUR
+        assert waited["computed_by"] == did["computed_by"]
+        assert [run.run_id for run in runs if trained(run, tmp_path) == [CLIENTS]] == [did["computed_by"]]
+
+    def test_deviating_runs_train_their_own_rounds(self, tmp_path):
+        """In round 2 at most twice, once for the plain model, once for the clusters, in whatever order."""
+        runs = [config(algorithm) for algorithm in ("fedavg", "ocfl-kmeans", "ocfl-affinity")]
+        begin = Barrier(len(runs))
+
+        def start(run):
+            begin.wait(PATIENCE)
+            return play(run, tmp_path, Arithmetic())
+
+        at_once(*(lambda run=run: start(run) for run in runs))
+        for run in runs:
+            assert differing(run, tmp_path, Arithmetic) == []
+        once, departure, apart = (
+            sum(each) for each in zip(*(trained(run, tmp_path) for run in runs), strict=True)
+        )
+        assert (once, apart) == (CLIENTS, 2 * CLIENTS)
+        assert departure in (CLIENTS, 2 * CLIENTS)
+
+    def test_failed_round_is_trained_by_the_waiting_run(self, tmp_path, waits):
+        """And what failed goes on from there."""
+        runs = [config("fedavg"), config("sattler")]
+        begun = Event()
+
+        class First(Doomed):
+            def train(self, tasks, models, memories):
+                begun.set()
+                return super().train(tasks, models, memories)
+
+        def second():
+            assert begun.wait(PATIENCE)
+            return play(runs[1], tmp_path)
+
+        error, _ = at_once(lambda: play(runs[0], tmp_path, First(waits)), second)
+        assert isinstance(error, ZeroDivisionError)
+        assert trained(runs[1], tmp_path) == [CLIENTS] * ROUNDS
+        play(runs[0], tmp_path)
+        assert trained(runs[0], tmp_path) == [0] * ROUNDS
+        for run in runs:
+            assert differing(run, tmp_path) == []
+
+    def test_round_with_only_unusable_updates_fails_the_trainer_and_the_waiter(self, tmp_path, waits):
+        runs = [config(algorithm, training={"learning_rate": 1e30}) for algorithm in ("fedavg", "sattler")]
+        errors = at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
+        assert [type(error) for error in errors] == [FinalError, FinalError]
+        assert str(errors[0]) == str(errors[1])
+        assert locks(tmp_path) == []
+
+
+class Stuck(InProcessPool):
+    """Gets stuck in the midst of training in round 2, and says so."""
+
+    def __init__(self, connection):
+        super().__init__()
+        self._connection = connection
+
+    def train(self, tasks, models, memories):
+        results = super().train(tasks, models, memories)
+        if tasks[0].round_index == 1:
+            self._connection.send("stuck")
+            self._connection.recv()
+        return results
+
+
+def listen(connection):
+    """Play the runs that come, one after the other."""
+    connection.send("there")
+    while True:
+        run, root, gets_stuck = connection.recv()
+        play(run, root, Stuck(connection) if gets_stuck else InProcessPool())
+        connection.send("finished")
+
+
+class Other:
+    """Another process, which plays runs when told to."""
+
+    def __init__(self):
+        spawn = get_context("spawn")
+        self._connection, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=listen, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+        assert self.says() == "there"
+
+    @property
+    def is_alive(self):
+        return self._process.is_alive()
+
+    def play(self, run, root, gets_stuck=False):
+        self._connection.send((run, root, gets_stuck))
+
+    def says(self):
+        assert self._connection.poll(PATIENCE), "hangs"
+        return self._connection.recv()
+
+    def kill(self):
+        self._process.kill()
+        self._process.join(PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def others():
+    """Those that were started: each costs seconds."""
+    started = []
+    yield started
+    for other in started:
+        other.kill()
+
+
+@pytest.fixture
+def other(others):
+    others[:] = [other for other in others if other.is_alive] or [Other()]
+    return others[0]
+
+
+class TestInProcesses:
+    def test_two_processes_share_all_rounds(self, tmp_path, other):
+        runs = [config(algorithm) for algorithm in ("fedavg", "sattler")]
+        other.play(runs[0], tmp_path)
+        play(runs[1], tmp_path)
+        assert other.says() == "finished"
+        for run in runs:
+            assert differing(run, tmp_path) == []
+        by_round = zip(*(trained(run, tmp_path) for run in runs), strict=True)
+        assert [sorted(numbers) for numbers in by_round] == [[0, CLIENTS]] * ROUNDS
+        assert locks(tmp_path) == []
+
+    def test_waiting_process_goes_on_after_the_trainer_is_killed(self, tmp_path, other, waits):
+        """The kill comes when the other one has looked in vain; the dead one's round 1 is taken."""
+        killed, run = config(), config("sattler")
+        other.play(killed, tmp_path, gets_stuck=True)
+        assert other.says() == "stuck"
+        (lock,) = locks(tmp_path)
+        assert lock.name.startswith("000002-")
+        assert files(tmp_path, "000002-*") == []
+
+        def kill():
+            assert waits.wait(PATIENCE)
+            other.kill()
+
+        assert at_once(lambda: play(run, tmp_path), kill)[1] is None
+        assert differing(run, tmp_path) == []
+        assert trained(run, tmp_path) == [0, CLIENTS, CLIENTS]
+        assert rows(run, tmp_path)[1]["waited_seconds"] > 0
+        assert locks(tmp_path) == []
+        play(killed, tmp_path)
+        assert differing(killed, tmp_path) == []
+        assert trained(killed, tmp_path) == [CLIENTS, 0, 0]

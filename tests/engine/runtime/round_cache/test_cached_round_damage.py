@@ -1,0 +1,198 @@
+"""A round cache with missing or damaged files costs time and changes no number."""
+
+from pathlib import Path
+from random import Random
+from shutil import copyfile, rmtree
+
+import pytest
+
+from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
+from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheFiles
+from fedgrid.engine.runtime.storage import atomic as writing
+from tests.helpers.small_runs import (
+    CLIENTS,
+    ROUNDS,
+    Arithmetic,
+    Untouchable,
+    config,
+    differing,
+    files,
+    locks,
+    play,
+    trained,
+    warnings,
+)
+
+KEPT = {"training": {"keep_optimizer_state": True}}
+"""With a memory for each client and round in the cache."""
+ALGORITHMS = ("fedavg", "ocfl-kmeans", "ocfl-hdbscan")
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch):
+    """No power cut is tested here."""
+    monkeypatch.setattr(writing, "flush", lambda path: None)
+
+
+def vanish(file, others):
+    file.unlink()
+
+
+def empty(file, others):
+    file.write_bytes(b"")
+
+
+def cut(file, others):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def flip(file, others):
+    """One bit amid the numbers, which are the last part."""
+    data = bytearray(file.read_bytes())
+    data[-2] ^= 4
+    file.write_bytes(data)
+
+
+def flip_in_the_header(file, others):
+    data = bytearray(file.read_bytes())
+    data[len(data) // 100 + 8] ^= 1
+    file.write_bytes(data)
+
+
+def become_another(file, others):
+    """The entry of another name, whole as it is."""
+    copyfile(others[0], file)
+
+
+def become_text(file, others):
+    file.write_text("hello")
+
+
+DAMAGES = (empty, cut, flip, become_another, flip_in_the_header, become_text)
+
+
+def of_the_same_kind(file):
+    """Return the other entries of the same kind: their arrays have the same names."""
+    kind = file.stem.split("-")[2]
+    return [other for other in file.parent.glob(f"*-{kind}*.safetensors") if other != file]
+
+
+class TestOneFile:
+    @pytest.mark.parametrize(
+        ("name", "damage"),
+        [
+            *(("reports", damage) for damage in DAMAGES),
+            *((name, become_another) for name in ("products", "mean", "tests", "memory")),
+        ],
+    )
+    def test_damaged_entry_is_named_in_a_warning_and_computed_again(self, tmp_path, name, damage):
+        play(config(**KEPT), tmp_path, Arithmetic())
+        file = files(tmp_path, f"000002-*-{name}*")[0]
+        whole = file.read_bytes()
+        damage(file, of_the_same_kind(file))
+        assert file.read_bytes() != whole
+        run = config("sattler", **KEPT)
+        play(run, tmp_path, Arithmetic())
+        (warning,) = warnings(run, tmp_path)
+        assert warning.startswith(f"warning: {file} is damaged")
+        assert differing(run, tmp_path, Arithmetic) == []
+        play(config("briggs", **KEPT), tmp_path, Untouchable())
+        assert warnings(config("briggs", **KEPT), tmp_path) == []
+
+    @pytest.mark.parametrize(
+        ("name", "again"),
+        [("reports", CLIENTS), ("products", CLIENTS), ("mean", CLIENTS), ("tests", 0), ("memory", 1)],
+    )
+    def test_missing_entry_costs_only_what_it_takes_to_compute_it(self, tmp_path, name, again):
+        """A memory costs the training of its client, a test costs no training."""
+        play(config(**KEPT), tmp_path, Arithmetic())
+        files(tmp_path, f"000002-*-{name}*")[0].unlink()
+        run = config("sattler", **KEPT)
+        play(run, tmp_path, Arithmetic())
+        assert trained(run, tmp_path) == [0, again, 0]
+        assert warnings(run, tmp_path) == []
+        assert differing(run, tmp_path, Arithmetic) == []
+
+    def test_folder_in_place_of_an_entry_is_warned_of(self, tmp_path):
+        play(config(), tmp_path, Arithmetic())
+        file = files(tmp_path, "000002-*-mean*")[0]
+        file.unlink()
+        file.mkdir()
+        run = config("sattler")
+        play(run, tmp_path, Arithmetic())
+        (told,) = warnings(run, tmp_path)
+        assert told.startswith(f"warning: {file} cannot be read (")
+        assert differing(run, tmp_path, Arithmetic) == []
+
+
+def harm(root, random, share=0.5):
+    """Damage or delete a share of the cache's files."""
+    every = files(root)
+    for file in random.sample(every, round(share * len(every))):
+        others = [other for other in every if other.exists()]
+        damage = random.choice((vanish, *DAMAGES))
+        if file.exists() and file.stat().st_size > 100:
+            damage(file, [random.choice(others)] if others[0] == file else others)
+
+
+def test_damage_between_rounds_changes_no_number(tmp_path):
+    """Whatever half of the files it is."""
+    random = Random(0)
+    for attempt in range(2):
+        root = tmp_path / str(attempt)
+        for algorithm in ALGORITHMS:
+            for number in range(1, ROUNDS + 1):
+                play(config(algorithm, **KEPT), root, Arithmetic(), until=number)
+                harm(root, random)
+            assert differing(config(algorithm, **KEPT), root, Arithmetic) == []
+
+
+def test_damage_before_each_lookup_changes_no_number(tmp_path, monkeypatch):
+    """A little each time, in the midst of a round's work."""
+    random, read = Random(1), CacheFiles.read
+
+    def harmed(files, name):
+        if random.random() < 0.5:
+            harm(tmp_path, random, 0.1)
+        return read(files, name)
+
+    monkeypatch.setattr(CacheFiles, "read", harmed)
+    told = []
+    for algorithm in ALGORITHMS * 2:
+        rmtree(play(config(algorithm, **KEPT), tmp_path, Arithmetic(), until=1))
+        play(config(algorithm, **KEPT), tmp_path, Arithmetic())
+        assert differing(config(algorithm, **KEPT), tmp_path, Arithmetic) == []
+        told += warnings(config(algorithm, **KEPT), tmp_path)
+    assert told
+    for line in told:
+        file, _, _ = line.removeprefix("warning: ").partition(" is damaged")
+        assert Path(file).parent.parent == tmp_path / FOLDER
+
+
+def test_deleted_cache_before_each_lookup_changes_no_number(tmp_path, monkeypatch):
+    """With all claims: the whole folder."""
+    cached = CachedRound.cached
+
+    def swept(work, wanted, compute):
+        rmtree(tmp_path / FOLDER, ignore_errors=True)
+        return cached(work, wanted, compute)
+
+    monkeypatch.setattr(CachedRound, "cached", swept)
+    for algorithm in ALGORITHMS:
+        play(config(algorithm, **KEPT), tmp_path, Arithmetic())
+        assert differing(config(algorithm, **KEPT), tmp_path, Arithmetic) == []
+        assert warnings(config(algorithm, **KEPT), tmp_path) == []
+    assert locks(tmp_path) == []
+
+
+@pytest.mark.parametrize("depth", [1, 2], ids=["the cache", "a shared prefix"])
+def test_a_file_in_the_place_of_a_folder_is_warned_of(tmp_path, depth):
+    run = config()
+    place = tmp_path / FOLDER / (run.shared_prefix if depth == 2 else "")
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("no folder")
+    play(run, tmp_path, Arithmetic())
+    assert differing(run, tmp_path, Arithmetic) == []
+    assert warnings(run, tmp_path)
+    assert all(line.startswith(f"warning: {place}/") for line in warnings(run, tmp_path))
+    assert place.read_text() == "no folder"

@@ -1,0 +1,552 @@
+"""The round cache: what one run has worked out another takes, and nothing wrong with it stops a run."""
+
+import json
+import os
+import shutil
+from errno import EDQUOT, ENOSPC
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.runtime.round_cache import files as module
+from fedgrid.engine.runtime.round_cache.entry import CacheEntry, encode
+from fedgrid.engine.runtime.round_cache.files import (
+    FOLDER,
+    CacheFiles,
+    CacheOptions,
+    StoredFile,
+    drop,
+    kept,
+    make_room,
+)
+from fedgrid.engine.runtime.storage.atomic import PARTIAL
+from fedgrid.engine.runtime.storage.storage import Storage
+
+SHARED_PREFIX = "digits-15-nonoverlapping-balanced-s0-1f3870be274f"
+NAME = "000003-ab12-reports"
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return Storage.of(tmp_path / "runs")
+
+
+def cache(storage, run_id="one", shared_prefix=SHARED_PREFIX, limit=None):
+    return CacheFiles(storage, shared_prefix, run_id, CacheOptions(limit))
+
+
+def entry(*values, run_id="one", cost=1.0):
+    return CacheEntry({"values": np.array(values or (1.0, 2.0), np.float32)}, run_id, 0.5, cost)
+
+
+def path_of(storage, name=NAME, shared_prefix=SHARED_PREFIX):
+    return storage.root / FOLDER / shared_prefix / f"{name}.safetensors"
+
+
+def names(storage):
+    """Return the names of the entries that are kept."""
+    return {one.file.rsplit("/", 1)[1].removesuffix(".safetensors") for one in kept(storage)}
+
+
+def total(storage):
+    return sum(one.size for one in kept(storage))
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """Return a disk of 2 MB that is empty; the test says how much of it is free."""
+    disk = SimpleNamespace(total=2_000_000, free=2_000_000)
+    monkeypatch.setattr(module, "disk_usage", lambda _: disk)
+    return disk
+
+
+def files(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+class TestSharing:
+    def test_what_one_run_writes_another_reads(self, storage):
+        cache(storage, "one").write(NAME, entry(1.0, np.nan, -0.0, run_id="one", cost=7.5))
+        reader = cache(storage, "two")
+        found = reader.read(NAME)
+        assert found.arrays["values"].tobytes() == np.float32([1.0, np.nan, -0.0]).tobytes()
+        assert (found.computed_by, found.seconds, found.cost) == ("one", 0.5, 7.5)
+        assert reader.warnings == []
+
+    def test_a_file_an_entry_and_nothing_else(self, storage):
+        cache(storage).write(NAME, entry())
+        assert files(storage.root) == [f"cache/{SHARED_PREFIX}/{NAME}.safetensors"]
+        assert path_of(storage).read_bytes()[:8] == encode(entry(), "name")[:8]
+
+    def test_what_nobody_has_written_is_nothing(self, storage):
+        run = cache(storage)
+        assert run.read(NAME) is None
+        run.write(NAME, entry())
+        for other in ("000003-ab12-products", "000003-ab13-reports", "000004-ab12-reports"):
+            assert run.read(other) is None
+        assert run.warnings == []
+
+    def test_other_shared_prefixes_are_not_seen(self, storage):
+        cache(storage, shared_prefix="mnist-s0").write(NAME, entry())
+        for shared_prefix in ("mnist-s1", "mnist-s", "mnist-s00"):
+            other = cache(storage, shared_prefix=shared_prefix)
+            assert other.read(NAME) is None
+            assert other.warnings == []
+
+    def test_of_two_that_write_the_last_is_kept(self, storage):
+        cache(storage, "one").write(NAME, entry(1.0))
+        cache(storage, "two").write(NAME, entry(2.0, 3.0, run_id="two"))
+        found = cache(storage).read(NAME)
+        assert found.arrays["values"].tolist() == [2.0, 3.0]
+        assert found.computed_by == "two"
+        assert len(kept(storage)) == 1
+
+    def test_a_round_is_claimed_by_one_run_at_a_time(self, storage):
+        first, second = (cache(storage, run).lock("000003-ab12") for run in ("one", "two"))
+        other_shared_prefix = cache(storage, shared_prefix="mnist-s0").lock("000003-ab12")
+        assert first.take()
+        assert not second.take()
+        assert other_shared_prefix.take()
+        first.release()
+        assert second.take()
+        for claim in (second, other_shared_prefix):
+            claim.release()
+        assert files(storage.root) == []
+
+
+class TestWhatCanBeWrong:
+    @pytest.mark.parametrize(
+        "harm",
+        [lambda data: b"", lambda data: data[:-1], lambda data: data[:-1] + b"\xff", lambda data: b"x" * 99],
+    )
+    def test_a_damaged_entry_is_told_once_and_written_anew(self, storage, harm):
+        run, path = cache(storage), path_of(storage)
+        run.write(NAME, entry())
+        path.write_bytes(harm(path.read_bytes()))
+        assert run.read(NAME) is None
+        assert run.read(NAME) is None
+        assert not path.exists()
+        (warning,) = run.warnings
+        assert str(path) in warning
+        assert "damaged" in warning
+        run.write(NAME, entry(5.0))
+        assert run.read(NAME).arrays["values"].tolist() == [5.0]
+
+    def test_what_is_told_is_told_once(self, storage):
+        run = cache(storage)
+        path_of(storage).parent.mkdir(parents=True)
+        path_of(storage).write_bytes(b"damaged")
+        run.read(NAME)
+        assert len(run.take_warnings()) == 1
+        assert run.take_warnings() == []
+
+    def test_a_folder_that_somebody_deletes_is_made_again(self, storage):
+        run = cache(storage)
+        for folder in (path_of(storage).parent, storage.root / FOLDER, storage.root):
+            run.write(NAME, entry())
+            shutil.rmtree(folder)
+            assert run.read(NAME) is None
+            run.write(NAME, entry())
+            assert run.read(NAME) is not None
+        assert run.warnings == []
+
+    @pytest.mark.parametrize("blocked", ["cache", f"cache/{SHARED_PREFIX}"])
+    def test_where_nothing_can_be_kept_the_run_goes_on(self, storage, blocked):
+        """A file is where a folder should be."""
+        storage.root.mkdir()
+        (storage.root / blocked).parent.mkdir(exist_ok=True)
+        (storage.root / blocked).write_text("a file")
+        run = cache(storage)
+        run.write(NAME, entry())
+        assert run.read(NAME) is None
+        claim = run.lock("000003-ab12")
+        assert claim.take()
+        claim.release()
+        assert run.warnings
+        assert all(str(path_of(storage)) in warning for warning in run.warnings)
+        assert (storage.root / blocked).read_text() == "a file"
+
+    def test_a_folder_in_place_of_an_entry_stops_nobody(self, storage):
+        run, path = cache(storage), path_of(storage)
+        path.mkdir(parents=True)
+        run.write(NAME, entry())
+        assert run.read(NAME) is None
+        assert [str(path) in warning for warning in run.warnings] == [True]
+        assert files(storage.root) == []
+
+    def test_a_full_disk_leaves_nothing_half_written(self, storage, monkeypatch):
+        def full(path, data):
+            with path.open("wb") as file:
+                file.write(data[:10])
+            raise OSError(28, "No space left on device")
+
+        run, path = cache(storage), path_of(storage)
+        monkeypatch.setattr(type(path), "write_bytes", full)
+        run.write(NAME, entry())
+        (warning,) = run.warnings
+        assert str(path) in warning
+        assert "No space left on device" in warning
+        assert files(storage.root) == []
+
+    def test_nor_does_an_interruption(self, storage, monkeypatch):
+        def interrupted(path, target):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(type(storage.root), "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cache(storage).write(NAME, entry())
+        assert files(storage.root) == []
+
+    def test_what_a_killed_writer_left_is_neither_read_nor_counted(self, storage):
+        run, path = cache(storage, limit=10_000), path_of(storage)
+        path.parent.mkdir(parents=True)
+        path.with_name(f"{path.name}{PARTIAL}12ab34cd").write_bytes(encode(entry(), "name") + bytes(20_000))
+        assert run.read(NAME) is None
+        assert kept(storage) == []
+        run.write(NAME, entry())
+        assert names(storage) == {NAME}
+        assert run.warnings == []
+
+
+class TestKept:
+    def test_a_file_says_what_it_is(self):
+        one = StoredFile(f"cache/{SHARED_PREFIX}/000012-ab12cd-products-parameters-1f38.safetensors", 100)
+        assert (one.shared_prefix, one.round, one.key, one.is_state) == (SHARED_PREFIX, 12, "ab12cd", False)
+
+    @pytest.mark.parametrize(
+        ("name", "is_state"),
+        [
+            ("mean-1f3870be274f", True),
+            ("memory-000003", True),
+            ("reports", False),
+            ("tests-1f38", False),
+            ("products-state-1f38", False),
+            ("manhattan-parameters-1f38", False),
+        ],
+    )
+    def test_means_and_memories_are_as_large_as_a_model(self, name, is_state):
+        one = StoredFile(f"cache/{SHARED_PREFIX}/1234567-ab12-{name}.safetensors", 100)
+        assert one.is_state == is_state
+        assert one.round == 1234567
+
+    def test_all_entries_are_listed_or_those_of_a_shared_prefix(self, storage):
+        for shared_prefix in ("mnist-s1", "mnist-s10"):
+            for number in (1, 2):
+                cache(storage, shared_prefix=shared_prefix).write(f"00000{number}-ab-reports", entry())
+        assert {(one.shared_prefix, one.round) for one in kept(storage)} == {
+            (shared_prefix, number) for shared_prefix in ("mnist-s1", "mnist-s10") for number in (1, 2)
+        }
+        assert {one.shared_prefix for one in kept(storage, "mnist-s1")} == {"mnist-s1"}
+        assert kept(storage, "mnist-s") == []
+
+    def test_with_their_sizes(self, storage):
+        cache(storage).write(NAME, entry(*range(100)))
+        (one,) = kept(storage)
+        assert one == StoredFile(f"cache/{SHARED_PREFIX}/{NAME}.safetensors", path_of(storage).stat().st_size)
+
+    def test_of_nothing_there_is_nothing(self, storage):
+        assert kept(storage) == kept(storage, SHARED_PREFIX) == []
+        drop(storage, [])
+        assert make_room(storage, 0)[0]
+
+    def test_what_is_no_entry_is_not_listed(self, storage):
+        run = cache(storage)
+        run.write(NAME, entry())
+        claim = run.lock("000003-ab12")
+        claim.take()
+        folder = path_of(storage).parent
+        for other in (
+            "notes.txt",
+            "mine.safetensors",
+            "000001.safetensors",
+            "1-a.safetensors",
+            "x-a-b.safetensors",
+        ):
+            (folder / other).write_text("")
+        (folder.parent / "000001-ab-reports.safetensors").write_text("")
+        (storage.root / "run" / SHARED_PREFIX).mkdir(parents=True)
+        (storage.root / "run" / SHARED_PREFIX / f"{NAME}.safetensors").write_text("")
+        assert names(storage) == {NAME}
+        claim.release()
+
+    def test_what_is_dropped_is_gone_and_the_rest_stays(self, storage):
+        run = cache(storage)
+        for name in ("000001-ab-reports", "000001-ab-mean-1f", "000002-cd-reports"):
+            run.write(name, entry())
+        drop(storage, [one for one in kept(storage) if one.is_state])
+        assert names(storage) == {"000001-ab-reports", "000002-cd-reports"}
+        assert run.read("000001-ab-mean-1f") is None
+
+    def test_what_is_gone_already_can_be_dropped(self, storage):
+        cache(storage).write(NAME, entry())
+        listed = kept(storage)
+        drop(storage, listed)
+        drop(storage, listed)
+        assert names(storage) == set()
+        shutil.rmtree(storage.root)
+        drop(storage, listed)
+        assert not storage.root.exists()
+
+    def test_what_cannot_be_dropped_is_told_in_one_line(self, storage):
+        path_of(storage).mkdir(parents=True)
+        with pytest.raises(RunError, match="cannot be written") as error:
+            drop(storage, [StoredFile(f"cache/{SHARED_PREFIX}/{NAME}.safetensors", 1)])
+        assert "\n" not in str(error.value)
+
+
+def keep(run, costs, size=1000):
+    """Write one entry a cost, `size` bytes of values each, as rounds 1, 2, ..."""
+    for number, cost in enumerate(costs, 1):
+        run.write(f"{number:06d}-ab-reports", entry(*np.zeros(size // 4), cost=cost))
+
+
+def limit_writes(monkeypatch, storage, quota, number):
+    """Let writes of entries fail where all of them together would take more than `quota` bytes."""
+    real = Path.write_bytes
+
+    def write_bytes(path, data):
+        if total(storage) + len(data) > quota:
+            raise OSError(number, os.strerror(number))
+        return real(path, data)
+
+    monkeypatch.setattr(type(storage.root), "write_bytes", write_bytes)
+
+
+def rounds(storage):
+    return {one.round for one in kept(storage)}
+
+
+class TestLimit:
+    def test_it_is_never_passed(self, storage):
+        run = cache(storage, limit=10_000)
+        random = np.random.default_rng(0)
+        for number in range(1, 60):
+            size, cost = int(random.integers(1, 1500)), float(random.uniform(0, 10))
+            run.write(f"{number:06d}-ab-reports", entry(*np.zeros(size), cost=cost))
+            assert total(storage) <= 10_000
+            assert number in rounds(storage)
+        assert run.warnings == []
+
+    def test_none_is_none(self, storage):
+        keep(cache(storage), [1.0] * 20)
+        assert rounds(storage) == set(range(1, 21))
+
+    def test_the_cache_is_listed_once_a_share_of_the_room_is_used_up(self, storage, monkeypatch):
+        """With 398, 385 and 372 entries of room, 12, 12 and 11 more are written before the next listing."""
+        keep(cache(storage), [1.0])
+        listed = []
+        monkeypatch.setattr(module, "kept", lambda *given: listed.append(given) or kept(*given))
+        run = cache(storage, limit=400 * total(storage))
+        for number in range(2, 42):
+            run.write(f"{number:06d}-ab-reports", entry(*np.zeros(250), cost=1.0))
+        assert len(rounds(storage)) == 41
+        assert len(listed) == 4
+
+    def test_where_it_is_enough_nothing_goes(self, storage):
+        keep(cache(storage), [1.0] * 10)
+        exactly = total(storage)
+        drop(storage, kept(storage))
+        keep(cache(storage, limit=exactly), [1.0] * 10)
+        assert rounds(storage) == set(range(1, 11))
+        assert make_room(storage, exactly)[0]
+        assert rounds(storage) == set(range(1, 11))
+
+    def test_what_is_cheapest_to_have_again_goes_first(self, storage):
+        """Five alike, no room for a sixth: it needs the place of one, and a tenth is freed beyond that."""
+        keep(cache(storage), [5.0, 1.0, 4.0, 2.0, 3.0])
+        run = cache(storage, limit=total(storage))
+        run.write("000006-ab-reports", entry(*np.zeros(250), cost=9.0))
+        assert rounds(storage) == {1, 3, 5, 6}
+
+    def test_by_the_byte(self, storage):
+        """3 seconds for 10,000 bytes are cheaper than 1 second for 1,000."""
+        run = cache(storage)
+        run.write("000001-ab-reports", entry(*np.zeros(250), cost=1.0))
+        run.write("000002-ab-reports", entry(*np.zeros(2500), cost=3.0))
+        run.write("000003-ab-reports", entry(*np.zeros(250), cost=1.0))
+        limited = cache(storage, limit=total(storage))
+        limited.write("000004-ab-reports", entry(*np.zeros(250), cost=1.0))
+        assert rounds(storage) == {1, 3, 4}
+
+    def test_whatever_shared_prefix_they_are_of(self, storage):
+        for shared_prefix, cost in (("mnist-s0", 2.0), ("mnist-s1", 1.0)):
+            cache(storage, shared_prefix=shared_prefix).write(NAME, entry(*np.zeros(1000), cost=cost))
+        cache(storage, shared_prefix="mnist-s2", limit=total(storage)).write(NAME, entry(cost=0.5))
+        assert {one.shared_prefix for one in kept(storage)} == {"mnist-s0", "mnist-s2"}
+
+    def test_what_is_larger_than_it_is_not_kept_and_drops_nothing(self, storage):
+        keep(cache(storage), [1.0, 2.0])
+        run = cache(storage, limit=total(storage))
+        run.write(NAME, entry(*np.zeros(5000), cost=100.0))
+        assert names(storage) == {"000001-ab-reports", "000002-ab-reports"}
+        assert run.read(NAME) is None
+        assert run.warnings == []
+
+    def test_cache_leaves_the_last_bytes_of_the_disk_to_the_runs(self, storage, disk):
+        """A twentieth of the disk stays free: 100 kB of 2 MB."""
+        run = cache(storage)
+        keep(run, [1.0])
+        disk.free = disk.total // 20 + 100
+        run.write("000002-ab-reports", entry(*np.zeros(1000)))
+        assert rounds(storage) == {1}, "nothing is evicted for an entry that does not fit"
+        disk.free = disk.total
+        run.write("000002-ab-reports", entry(*np.zeros(1000)))
+        assert rounds(storage) == {1, 2}
+        assert run.warnings == []
+
+    def test_cache_evicts_the_cheapest_where_the_disk_fills(self, storage, disk):
+        run = cache(storage)
+        keep(run, [5.0, 1.0])
+        [size, _] = [one.size for one in kept(storage)]
+        disk.free = disk.total // 20
+        run.write("000003-ab-reports", entry(*np.zeros(250), cost=2.0))
+        assert rounds(storage) == {1, 3}
+        disk.free = disk.total // 20 - size
+        run.free_disk()
+        assert rounds(storage) == {1}
+
+    def test_run_takes_the_whole_cache_where_its_disk_is_full(self, storage, disk):
+        run = cache(storage)
+        keep(run, [5.0, 1.0])
+        disk.free = 0
+        run.free_disk()
+        assert rounds(storage) == set()
+
+    @pytest.mark.parametrize("number", [ENOSPC, EDQUOT])
+    def test_entry_takes_the_place_of_cheaper_ones_at_a_quota(self, storage, monkeypatch, number):
+        """Three entries fit into the quota, of which no look at the disk knows."""
+        run = cache(storage)
+        keep(run, [5.0, 1.0, 3.0])
+        limit_writes(monkeypatch, storage, total(storage) + 100, number)
+        run.write("000004-ab-reports", entry(*np.zeros(250), cost=2.0))
+        assert rounds(storage) == {1, 4}, "the cheapest goes, and a tenth of the cache beyond it"
+        assert run.warnings == []
+
+    def test_entry_larger_than_a_quota_is_warned_of(self, storage, monkeypatch):
+        run = cache(storage)
+        keep(run, [5.0])
+        limit_writes(monkeypatch, storage, total(storage), EDQUOT)
+        run.write("000002-ab-reports", entry(*np.zeros(5000)))
+        assert ["Disk quota exceeded" in warning for warning in run.warnings] == [True]
+        assert files(storage.root) == []
+
+    def test_cache_gives_way_to_a_write_of_the_run_that_failed(self, storage, disk):
+        """By the headroom, a twentieth of 40 kB, although the disk says that it has room."""
+        run = cache(storage)
+        disk.total, disk.free = 40_000, 40_000
+        keep(run, [5.0, 1.0, 4.0, 2.0])
+        assert run.give_way()
+        assert rounds(storage) == {1, 3}
+        assert run.give_way()
+        assert not run.give_way()
+        assert run.warnings == []
+
+    def test_room_can_be_made_without_anything_to_write(self, storage):
+        keep(cache(storage), [5.0, 1.0, 4.0, 2.0, 3.0])
+        assert make_room(storage, total(storage) * 3 // 5)[0]
+        assert rounds(storage) <= {1, 3, 5}
+        assert make_room(storage, 0)[0]
+        assert rounds(storage) == set()
+
+    @pytest.mark.parametrize(
+        "about",
+        [
+            b"",
+            b"\xff" * 100,
+            b"[" * 100_000,
+            *(json.dumps(each).encode() for each in ([], {"__metadata__": 1}, {"__metadata__": {}})),
+            *(json.dumps({"__metadata__": {"cost": cost}}).encode() for cost in ("much", [], {}, None)),
+        ],
+        ids=lambda about: repr(about[:40]),
+    )
+    def test_what_is_damaged_goes_first_and_stops_nobody(self, storage, about):
+        keep(cache(storage), [1.0, 0.5])
+        path = path_of(storage, "000009-ab-reports")
+        path.write_bytes(len(about).to_bytes(8, "little") + about + bytes(1000))
+        run = cache(storage, limit=total(storage))
+        run.write("000003-ab-reports", entry(1.0))
+        assert rounds(storage) == {1, 2, 3}
+        assert run.warnings == []
+
+
+class TestAtURI:
+    @pytest.fixture
+    def bucket(self, tmp_path):
+        return tmp_path / "bucket" / "runs"
+
+    @pytest.fixture
+    def machine(self, tmp_path, monkeypatch, bucket):
+        """Return the storage as a machine of that name sees it."""
+
+        def storage(name):
+            monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
+            return Storage.of(f"local://{bucket}")
+
+        return storage
+
+    def test_what_one_machine_writes_another_reads(self, machine, bucket):
+        here, there = machine("here"), machine("there")
+        cache(here).write(NAME, entry(4.0))
+        assert files(bucket) == [f"cache/{SHARED_PREFIX}/{NAME}.safetensors"]
+        reader = cache(there, "two")
+        assert reader.read(NAME).arrays["values"].tolist() == [4.0]
+        assert reader.read(NAME).computed_by == "one"
+        assert reader.warnings == []
+
+    def test_all_see_what_is_there_whoever_wrote_it(self, machine):
+        here, there = machine("here"), machine("there")
+        cache(here).write("000001-ab-reports", entry())
+        cache(there).write("000002-ab-reports", entry())
+        assert kept(here) == kept(there)
+        assert rounds(here) == {1, 2}
+        assert kept(here, SHARED_PREFIX) == kept(here)
+
+    def test_what_is_dropped_is_gone_here_and_there(self, machine, bucket):
+        here, there = machine("here"), machine("there")
+        cache(here).write(NAME, entry())
+        assert cache(there).read(NAME) is not None
+        drop(here, kept(here))
+        assert kept(here) == kept(there) == []
+        assert files(bucket) == files(here.root) == []
+        reader = cache(there)
+        assert reader.read(NAME) is None
+        assert reader.warnings == []
+        assert files(there.root) == []
+
+    def test_a_damaged_one_is_told_once_and_written_anew(self, machine, bucket):
+        here, there = machine("here"), machine("there")
+        cache(here).write(NAME, entry())
+        (bucket / f"cache/{SHARED_PREFIX}/{NAME}.safetensors").write_bytes(b"damaged")
+        run = cache(there)
+        assert run.read(NAME) is None
+        assert run.read(NAME) is None
+        assert len(run.warnings) == 1
+        run.write(NAME, entry(6.0))
+        assert cache(here).read(NAME).arrays["values"].tolist() == [6.0]
+
+    def test_the_limit_is_of_what_all_have_written(self, machine):
+        here, there = machine("here"), machine("there")
+        keep(cache(here), [1.0, 2.0, 3.0])
+        limit = total(here)
+        cache(there, limit=limit).write("000009-ab-reports", entry(*np.zeros(250), cost=9.0))
+        assert total(here) <= limit
+        assert 9 in rounds(here)
+
+    def test_where_it_cannot_be_reached_the_run_goes_on(self, machine, bucket):
+        bucket.parent.mkdir()
+        bucket.write_text("a file where the folder was")
+        run = cache(machine("here"))
+        run.write(NAME, entry())
+        run.read(NAME)
+        assert run.warnings
+        assert all(NAME in warning and "\n" not in warning for warning in run.warnings)
+
+    def test_nor_does_an_unknown_scheme_stop_it(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path))
+        run = cache(Storage.of("nfs4://host/runs"))
+        run.write(NAME, entry())
+        assert run.read(NAME) is None
+        assert len(run.warnings) == 1

@@ -1,0 +1,328 @@
+"""Keys of the round cache: everything that a number can depend on, and nothing else."""
+
+import sys
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from pydantic import BaseModel
+
+from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
+from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup, TrainTask
+from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.data.pixel_statistics import PixelStatistics
+from fedgrid.engine.federation.errors import PLUGIN_MODULE
+from fedgrid.engine.federation.training.settings import LocalTraining, Training
+from fedgrid.engine.federation.uplink.steps import Clip, Noise, Quantise, TopK
+from fedgrid.engine.runtime.plugins.source import PluginSource
+from fedgrid.engine.runtime.round_cache import key
+from fedgrid.engine.runtime.round_cache.key import Digests, digest, of_setup, of_task
+
+
+def image_set(seed, num_images=4):
+    rng = np.random.default_rng(seed)
+    images = rng.integers(0, 256, (num_images, 1, 3, 2)).astype(np.uint8)
+    return ImageSet(images, rng.integers(0, 3, num_images))
+
+
+def training(**changes):
+    values = {"rounds": 5, "batch_size": 4, "optimizer": "sgd", "learning_rate": 0.1, "momentum": 0.5}
+    return Training(**{**values, **changes})
+
+
+def setup(**changes):
+    """Two clients; made anew each time."""
+    values = {
+        "model": "digitnet",
+        "num_classes": 3,
+        "training": training().local,
+        "seed": 0,
+        "clients": tuple(ClientData(client, image_set(client), image_set(10 + client)) for client in (0, 1)),
+        "server_set": image_set(20),
+        "server_parts": {0: slice(0, 2), 1: slice(2, 4)},
+    }
+    return Setup(**{**values, **changes})
+
+
+def with_sets(change, which):
+    """Return the setup with one of its image sets changed."""
+    base = setup()
+    if which == "server_set":
+        return replace(base, server_set=change(base.server_set))
+    first, second = base.clients
+    return replace(base, clients=(first, replace(second, **{which: change(getattr(second, which))})))
+
+
+def other_pixel(held):
+    images = held.images.copy()
+    images[-1, 0, 2, 1] ^= 1
+    return ImageSet(images, held.labels)
+
+
+def other_label(held):
+    labels = held.labels.copy()
+    labels[-1] += 1
+    return ImageSet(held.images, labels)
+
+
+def other_order(held):
+    return held.take(np.array([1, 0, 2, 3]))
+
+
+def fewer(held):
+    return held.take(slice(0, 3))
+
+
+def on_their_side(held):
+    """The same bytes in another shape."""
+    return ImageSet(held.images.reshape(4, 1, 2, 3), held.labels)
+
+
+CPU = {"device": "cpu"}
+EXPECTED = of_setup(setup(), CPU)
+
+
+class TestSetup:
+    def test_equal_setups_have_equal_digests(self):
+        assert of_setup(setup(), CPU) == EXPECTED
+
+    def test_digest_does_not_depend_on_memory_layout(self):
+        def spread(held):
+            images = np.zeros((8, *held.images.shape[1:]), np.uint8)
+            images[::2] = held.images
+            return ImageSet(images[::2], np.asfortranarray(held.labels))
+
+        for which in ("train", "test", "server_set"):
+            assert of_setup(with_sets(spread, which), CPU) == EXPECTED
+
+    def test_digest_of_read_only_images_is_the_same(self):
+        """As those from the object store."""
+
+        def frozen(held):
+            images = held.images.copy()
+            images.setflags(write=False)
+            return ImageSet(images, held.labels)
+
+        assert of_setup(with_sets(frozen, "train"), CPU) == EXPECTED
+
+    @pytest.mark.parametrize("which", ["train", "test", "server_set"])
+    @pytest.mark.parametrize("change", [other_pixel, other_label, other_order, fewer, on_their_side])
+    def test_digest_changes_with_every_image_and_label(self, which, change):
+        assert of_setup(with_sets(change, which), CPU) != EXPECTED
+
+    def test_digest_changes_with_the_client_that_holds_an_image(self):
+        first, second = setup().clients
+        swapped = (replace(first, train=second.train), replace(second, train=first.train))
+        assert of_setup(setup(clients=swapped), CPU) != EXPECTED
+        mixed_up = (replace(first, train=first.test, test=first.train), second)
+        assert of_setup(setup(clients=mixed_up), CPU) != EXPECTED
+
+    def test_digest_changes_with_the_device(self):
+        assert of_setup(setup(), {**CPU, "gpu": "H100"}) != EXPECTED
+
+    def test_digest_changes_with_code_and_library_versions(self, monkeypatch):
+        monkeypatch.setattr(key, "_numerics", lambda: ("another version",))
+        assert of_setup(setup(), CPU) != EXPECTED
+
+    def test_number_of_rounds_is_no_part_of_a_setup(self):
+        assert "rounds" not in LocalTraining.model_fields
+        assert training(rounds=5).local == training(rounds=50).local
+
+
+def task(**changes):
+    values = {
+        "client": 3,
+        "candidates": (1,),
+        "choose_on": "train",
+        "choose_by": "loss",
+        "infer": False,
+        "rule": PLAIN,
+        "payload": {},
+    }
+    order = {name: changes.pop(name, value) for name, value in values.items()}
+    return TrainTask(Order(**order), **{"round_index": 2, "evaluate": True, **changes})
+
+
+def of(task, models=("a", "b"), memory=None):
+    payload = {name: digest(array) for name, array in task.order.payload.items()}
+    return of_task(task, models, payload, memory)
+
+
+class Rule(LocalRule):
+    strength: float = 1.0
+
+
+OTHER = {
+    TrainTask: {
+        "order": replace(task().order, client=4),
+        "round_index": 3,
+        "evaluate": False,
+        "local_server": True,
+        "untrained": True,
+    },
+    Order: {
+        "client": 4,
+        "candidates": (0,),
+        "choose_on": "batch",
+        "choose_by": "accuracy",
+        "infer": True,
+        "rule": Rule(),
+        "payload": {"variate": np.zeros(2, np.float32)},
+    },
+    Setup: {
+        "plugins": (PluginSource("mine.py", "0" * 64, b""),),
+        "model": "tinyvgg",
+        "num_classes": 4,
+        "training": training(batch_size=5).local,
+        "seed": 1,
+        "clients": setup().clients[:1],
+        "server_set": image_set(21),
+        "server_parts": {0: slice(0, 1), 1: slice(1, 4)},
+        "reference_set": image_set(22),
+        "uplink": (Clip(clip=1.0),),
+        "normalised_by": PixelStatistics((0.1,), (0.3,)),
+    },
+    PixelStatistics: {"means": (0.2,), "deviations": (0.4,)},
+    ClientData: {
+        "client": 7,
+        "train": image_set(30),
+        "test": image_set(31),
+        "moved": Moved(1, 0, image_set(30), image_set(31)),
+        "factor": -1.0,
+        "fault": "sign_flip",
+    },
+    ImageSet: {
+        "groups": np.zeros(4, np.int64),
+        "images": image_set(32).images,
+        "labels": image_set(1).labels[::-1].copy(),
+    },
+    LocalTraining: {
+        "local_epochs": 4,
+        "batch_size": 5,
+        "optimizer": "adam",
+        "learning_rate": 0.1 + 1e-16,
+        "momentum": 0.6,
+        "weight_decay": 1e-9,
+        "keep_optimizer_state": True,
+        "tf32": True,
+        "augment": ("flip",),
+        "normalise": "dataset",
+        "precision": "bfloat16",
+        "stacked": 4,
+    },
+    Clip: {"clip": 2.0},
+    Noise: {"noise": 0.6},
+    TopK: {"topk": 0.2},
+    Quantise: {"quantise": 5},
+    Rule: {"strength": 2.0, "personal": ((0, 2),)},
+}
+"""For every type that is part of a key, another value for each of its fields."""
+EXAMPLES = {
+    TrainTask: task(),
+    Order: task().order,
+    Setup: setup(),
+    ClientData: setup().clients[0],
+    ImageSet: setup().server_set,
+    PixelStatistics: PixelStatistics((0.1,), (0.3,)),
+    LocalTraining: training(momentum=0.0).local,
+    Clip: Clip(clip=1.0),
+    Noise: Noise(noise=0.5),
+    TopK: TopK(topk=0.1),
+    Quantise: Quantise(quantise=4),
+    Rule: Rule(),
+}
+
+
+def field_names(kind):
+    return list(kind.model_fields) if issubclass(kind, BaseModel) else [field.name for field in fields(kind)]
+
+
+def changed(example, name, value):
+    if isinstance(example, BaseModel):
+        return example.model_copy(update={name: value})
+    return replace(example, **{name: value})
+
+
+class TestEveryFieldCounts:
+    """A field that is added later and not listed here fails; one that the key forgot would fail too."""
+
+    @pytest.mark.parametrize(
+        ("kind", "name"), [(kind, name) for kind in EXAMPLES for name in field_names(kind)]
+    )
+    def test_another_value_gives_another_digest(self, kind, name):
+        example = EXAMPLES[kind]
+        assert digest(example) == digest(example)
+        assert digest(changed(example, name, OTHER[kind][name])) != digest(example)
+
+    @pytest.mark.parametrize("name", field_names(TrainTask))
+    def test_every_field_of_a_task_changes_its_digest(self, name):
+        assert of(replace(task(), **{name: OTHER[TrainTask][name]})) != of(task())
+
+    @pytest.mark.parametrize("name", field_names(Order))
+    def test_every_field_of_an_order_changes_its_digest(self, name):
+        assert of(task(**{name: OTHER[Order][name]})) != of(task())
+
+
+class TestTask:
+    def test_a_model_counts_and_not_its_position(self):
+        assert of(task(candidates=(1,)), ["a", "b"]) == of(task(candidates=(0,)), ["b"])
+        assert of(task(), ["a", "c"]) != of(task(), ["a", "b"])
+
+    def test_order_of_candidates_counts_as_it_decides_ties(self):
+        assert of(task(candidates=(0, 1))) != of(task(candidates=(1, 0)))
+
+    def test_memory_counts_by_name_and_entries(self):
+        kept = {"optimizer": np.ones(2, np.float32)}
+        other = {"optimizer": np.zeros(2, np.float32)}
+        elsewhere = {"variate": np.ones(2, np.float32)}
+        assert len({of(task(), memory=memory) for memory in (None, kept, other, elsewhere)}) == 4
+
+    def test_payload_counts_by_its_entries(self):
+        first, same, other = (task(payload={"c": np.full(2, value)}) for value in (1.0, 1.0, 2.0))
+        assert of(first) == of(same) != of(other)
+
+    def test_unknown_type_is_refused(self):
+        with pytest.raises(TypeError, match="no digest of a object"):
+            digest({"x": object()})
+
+
+class TestCode:
+    def test_plugin_of_a_rule_is_part_of_the_key(self):
+        """By the digest in the name of its module: its source is not read again."""
+        digests = []
+        for plugin in ("0123456789abcdef", "fedcba9876543210"):
+            name = f"{PLUGIN_MODULE}{plugin}"
+            sys.modules[name] = type(sys)(name)
+            digests.append(digest(type("Mine", (LocalRule,), {"__module__": name})()))
+        assert digests[0] != digests[1]
+
+
+class TestModels:
+    def test_models_with_the_same_bits_have_the_same_digest(self):
+        first = np.array([0.0, 1.5, np.nan], np.float32)
+        assert Digests().of([first, first.copy()]) == [digest(first)] * 2
+
+    def test_models_that_differ_in_one_bit_have_different_digests(self):
+        first = np.array([0.0, 1.5], np.float32)
+        others = [np.array(entries, np.float32) for entries in ([-0.0, 1.5], [0.0, 1.5000001], [1.5, 0.0])]
+        assert digest(first) not in Digests().of(others)
+
+    def test_digest_of_an_array_in_use_is_computed_once(self, monkeypatch):
+        """The models that a round ends with are those that the next one begins with."""
+        looked_at = []
+        monkeypatch.setattr(key, "digest", lambda model: looked_at.append(model) or "digest")
+        first, second = np.zeros(2, np.float32), np.ones(2, np.float32)
+        digests = Digests()
+        digests.of([first])
+        digests.of([second, first])
+        digests.of([second])
+        assert [model.tolist() for model in looked_at] == [[0, 0], [1, 1]]
+
+    def test_digest_of_a_deleted_array_is_never_reused(self):
+        """Whose place in memory a new one may have."""
+        digests = Digests()
+        for value in range(50):
+            model = np.full(1000, value, np.float32)
+            assert digests.of([model]) == [digest(np.full(1000, value, np.float32))]
+            del model

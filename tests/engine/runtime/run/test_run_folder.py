@@ -1,0 +1,430 @@
+"""A run's folder has the same bytes after interruptions, damaged files and concurrent writers."""
+
+import json
+import os
+import re
+import resource
+from dataclasses import replace
+from errno import EIO, ENOSPC
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from fedgrid.engine.federation.errors import ConfigError, RunError, StorageError
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.runtime.integrity.files import stamped
+from fedgrid.engine.runtime.records.schemas import schemas
+from fedgrid.engine.runtime.run import checkpoint
+from fedgrid.engine.runtime.run.run_folder import Failure, folder_of
+from fedgrid.engine.runtime.storage import atomic
+from fedgrid.engine.runtime.storage.format import unseal
+from tests.helpers.run_folders import (
+    ROUNDS,
+    TABLES,
+    aside,
+    config,
+    content,
+    open_folder,
+    progress,
+    record,
+    run_folder,
+    save,
+)
+
+
+@pytest.fixture
+def uninterrupted(tmp_path):
+    folder, kept = open_folder(tmp_path / "uninterrupted")
+    assert kept is None
+    save(folder, *range(1, ROUNDS + 1))
+    return content(folder.path)
+
+
+def test_a_folder_is_named_after_its_run():
+    run = config(seed=3)
+    assert folder_of(Path("runs"), run) == Path("runs") / f"{run.name}-{run.run_id}"
+
+
+def test_files_of_a_run_folder(uninterrupted):
+    assert sorted(uninterrupted) == [
+        "clients.parquet",
+        "config.json",
+        "rounds.parquet",
+        "state-000003.safetensors",
+        "state-000003.sha256",
+        "state-000004.safetensors",
+        "state-000004.sha256",
+        "timings.parquet",
+    ]
+    assert json.loads(uninterrupted["config.json"]) == {"format": FORMAT, **config().model_dump(mode="json")}
+
+
+def test_records_have_one_row_per_round_and_per_client(tmp_path):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2)
+    rounds, clients, timings = (pq.read_table(folder.path / name).to_pylist() for name in TABLES)
+    assert [row["round"] for row in rounds] == [row["round"] for row in timings] == [1, 2]
+    assert [(row["round"], row["client"]) for row in clients] == [(n, c) for n in (1, 2) for c in range(3)]
+    assert (rounds[0]["mean_norm"], rounds[1]["mean_norm"]) == (None, 0.1)
+    assert clients[0]["local_own_recall"] is None
+    assert clients[3]["local_own_recall"] == pytest.approx([2 / 3, np.nan], nan_ok=True)
+    assert clients[2]["update_norm"] == np.inf
+    assert timings[0]["peak_memory_mb"] == 300.0
+
+
+@pytest.mark.parametrize("stops", [(1,), (2,), (3,), (1, 2, 3)])
+def test_a_resumed_run_leaves_the_same_bytes(tmp_path, uninterrupted, stops):
+    folder, _ = open_folder(tmp_path / "resumed")
+    for number in range(1, ROUNDS + 1):
+        save(folder, number)
+        if number in stops:
+            folder, kept = open_folder(tmp_path / "resumed")
+            assert kept.rounds_done == number
+    assert content(folder.path) == uninterrupted
+
+
+EARLIER = {
+    "rounds": ["silhouette", "bytes_up"],
+    "clients": ["part", "placed", "cluster_own_loss"],
+    "timings": ["computed_by", "reached_clients", "trained_clients", "waited_seconds", "uncached_seconds"],
+}
+"""Columns that an earlier version might not have recorded."""
+
+
+def test_resumed_run_has_nulls_in_columns_that_an_earlier_version_did_not_record(tmp_path):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2)
+    for name, columns in EARLIER.items():
+        path = folder.path / f"{name}.parquet"
+        pq.write_table(stamped(pq.read_table(path).drop_columns(columns)), path)
+    folder, kept = open_folder(tmp_path)
+    assert kept.rounds_done == 2
+    save(folder, 3)
+    clients = pq.read_table(folder.path / "clients.parquet").to_pylist()
+    assert [row["part"] for row in clients[3:]] == [None] * 3 + ["trained", "trained", "excluded"]
+    rounds = pq.read_table(folder.path / "rounds.parquet")
+    assert rounds["bytes_up"].to_pylist() == [None, None, 10]
+    assert rounds.schema.equals(schemas()["rounds"])
+
+
+def test_records_with_an_unknown_column_count_as_damaged(tmp_path):
+    """A flipped bit in a column's name must not read as a missing column."""
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1)
+    path = folder.path / "rounds.parquet"
+    table = pq.read_table(path)
+    pq.write_table(
+        table.rename_columns(["qilhouette" if n == "silhouette" else n for n in table.column_names]), path
+    )
+    _, kept = open_folder(tmp_path)
+    assert kept is None
+
+
+class Killed(BaseException):
+    """Stands for `kill -9`."""
+
+
+@pytest.mark.parametrize("last", range(1, 6))
+def test_a_kill_at_any_file_of_a_round_costs_that_round_only(tmp_path, monkeypatch, uninterrupted, last):
+    """Three tables, the state, its checksum: killed once `last` of them are replaced."""
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2)
+    renamed, calls = Path.replace, iter(range(1, 100))
+
+    def rename_and_die(path, target):
+        renamed(path, target)
+        if next(calls) == last:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", rename_and_die)
+        with pytest.raises(Killed):
+            save(folder, 3)
+    assert pq.read_table(folder.path / "rounds.parquet")["round"].to_pylist()[-1] == 3
+    folder, kept = open_folder(tmp_path)
+    assert kept.rounds_done == (3 if last == 5 else 2)
+    save(folder, *range(kept.rounds_done + 1, 5))
+    assert content(folder.path) == uninterrupted
+
+
+def remove(path):
+    path.unlink()
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def flip(path):
+    """Flip a bit of a table's numbers, which only a checksum reveals."""
+    whole = bytearray(path.read_bytes())
+    whole[30] ^= 1
+    path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("damage", [remove, truncate, empty, flip])
+def test_damaged_newest_state_repeats_its_round(tmp_path, uninterrupted, damage):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2, 3)
+    damage(folder.path / "state-000003.safetensors")
+    damaged = folder.path / "state-000003.safetensors"
+    before = damaged.read_bytes() if damaged.exists() else None
+    folder, kept = open_folder(tmp_path)
+    assert kept.rounds_done == 2
+    assert "state-000003.sha256" in aside(folder.path)
+    if before is not None:
+        assert (folder.path / "damaged-1" / damaged.name).read_bytes() == before
+    save(folder, 3, 4)
+    assert content(folder.path) == uninterrupted
+
+
+@pytest.mark.parametrize("name", ["clients.parquet", "timings.parquet", "state-000003.safetensors"])
+def test_file_that_the_disk_does_not_give_is_not_taken_for_damaged(tmp_path, monkeypatch, name):
+    """Once the disk is mended, the run continues from its last round."""
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2, 3)
+    before = content(folder.path)
+
+    def failing(path, plain=os.lstat):
+        if Path(path).name == name:
+            raise OSError(EIO, os.strerror(EIO))
+        return plain(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "lstat", failing)
+        with pytest.raises(StorageError, match=f"^{re.escape(str(folder.path / name))} cannot be read: Inp"):
+            open_folder(tmp_path)
+    assert (content(folder.path), aside(folder.path)) == (before, [])
+    assert open_folder(tmp_path)[1].rounds_done == 3
+
+
+@pytest.mark.parametrize("damage", [truncate, empty, flip])
+def test_run_with_only_damaged_states_is_refused(tmp_path, damage):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2)
+    for number in (1, 2):
+        damage(folder.path / f"state-{number:06d}.safetensors")
+    message = (
+        f"every state in {folder.path} is damaged (state-000002.safetensors, state-000001.safetensors); "
+        "move it away to start again"
+    )
+    with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
+        open_folder(tmp_path)
+
+
+@pytest.mark.parametrize("damage", [remove, truncate, empty, flip])
+@pytest.mark.parametrize("name", TABLES)
+def test_damaged_records_restart_the_run(tmp_path, uninterrupted, name, damage):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2, 3)
+    damage(folder.path / name)
+    folder, kept = open_folder(tmp_path)
+    assert kept is None
+    log = (folder.path / "log.txt").read_text()
+    why = "the records end before round 2" if damage is remove else f"{folder.path / name} is damaged ("
+    assert log.count(f"warning: {why}") == log.count(": all rounds are run again\n") == 1
+    states = [f"state-{number:06d}.{kind}" for number in (2, 3) for kind in ("safetensors", "sha256")]
+    assert aside(folder.path) == sorted([*(set(TABLES) - {name if damage is remove else ""}), *states])
+    save(folder, *range(1, ROUNDS + 1))
+    assert content(folder.path) == uninterrupted
+
+
+def test_state_without_its_records_is_ignored(tmp_path, uninterrupted):
+    """A power cut can cause it, or a slower writer that a killed driver left behind."""
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2)
+    before = (folder.path / "clients.parquet").read_bytes()
+    save(folder, 3)
+    (folder.path / "clients.parquet").write_bytes(before)
+    folder, kept = open_folder(tmp_path)
+    assert kept.rounds_done == 2
+    assert checkpoint.stored_rounds(folder.path) == [2]
+    save(folder, 3, 4)
+    assert content(folder.path) == uninterrupted
+
+
+def test_two_writers_of_one_run_leave_the_same_bytes(tmp_path, uninterrupted):
+    """The slower writer is two rounds behind: it skips stored rounds until the faster one has stopped."""
+    slow, _ = open_folder(tmp_path)
+    save(slow, 1)
+    fast, kept = open_folder(tmp_path)
+    assert kept.rounds_done == 1
+    save(fast, 2, 3)
+    before = content(fast.path)
+    save(slow, 2, 3)
+    assert content(fast.path) == before
+    save(slow, 4)
+    assert content(slow.path) == uninterrupted
+
+
+def test_a_finished_run_whose_records_are_damaged_is_no_longer_finished(tmp_path):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2, 3, 4)
+    folder.finish()
+    assert open_folder(tmp_path)[0].is_done
+    truncate(folder.path / "rounds.parquet")
+    assert not open_folder(tmp_path)[0].is_done
+
+
+def test_a_folder_of_another_configuration_is_refused_and_left_alone(tmp_path):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1)
+    config_file = folder.path / "config.json"
+    config_file.write_text(config_file.read_text().replace("digits", "mnist"))
+    before = content(folder.path)
+    message = f"{config_file} is damaged, or of another fedgrid; update fedgrid, or move {folder.path} away"
+    for refuse in (folder.check_config, folder.open):
+        with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+            refuse()
+    assert content(folder.path) == before
+
+
+def test_check_config_accepts_a_missing_folder(tmp_path):
+    run_folder(tmp_path).check_config()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_is_done_once_it_is_marked(tmp_path):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2, 3, 4)
+    assert not folder.is_done
+    folder.finish()
+    assert folder.is_done
+    mark = unseal(folder.path / "done.json")
+    files = {
+        name: sha256((folder.path / name).read_bytes()).hexdigest() for name in ("config.json", *TABLES[:2])
+    }
+    assert mark == {"run_id": config().run_id, "rounds": ROUNDS, "files": files}
+
+
+def test_rounds_done_needs_no_file_content(tmp_path):
+    folder = run_folder(tmp_path)
+    assert folder.rounds_done == 0
+    folder.open()
+    save(folder, 1, 2, 3)
+    assert run_folder(tmp_path).rounds_done == 3
+    save(folder, 4)
+    folder.finish()
+    for state in folder.path.glob("state-*"):
+        state.unlink()
+    assert run_folder(tmp_path).rounds_done == ROUNDS
+
+
+def test_failure_mark_stays_until_the_run_is_opened(tmp_path):
+    folder = run_folder(tmp_path)
+    assert folder.failure() is None
+    folder.fail("client 2, round 1: out of memory", 3)
+    assert unseal(folder.path / "failed.json") == {
+        "cause": "client 2, round 1: out of memory",
+        "attempts": 3,
+    }
+    assert run_folder(tmp_path).failure() == Failure("client 2, round 1: out of memory", 3)
+    folder.open()
+    assert folder.failure() is None
+
+
+def test_a_finished_run_has_not_failed(tmp_path):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2, 3, 4)
+    run_folder(tmp_path).fail("by mistake", 1)
+    folder.finish()
+    assert folder.failure() is None
+
+
+def test_a_damaged_mark_of_failure_still_says_failed(tmp_path):
+    folder, _ = open_folder(tmp_path)
+    (folder.path / "failed.json").write_text("{")
+    assert folder.failure() == Failure("failed.json is damaged; see log.txt", 0)
+
+
+def test_warnings_are_in_the_log(tmp_path):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1)
+    log = (folder.path / "log.txt").read_text()
+    assert log.endswith("warning: round 1: client 2 left out, its update is NaN or infinite\n")
+
+
+def test_partial_files_are_deleted_and_not_taken_for_states(tmp_path):
+    folder = run_folder(tmp_path)
+    folder.path.mkdir()
+    for name in ("state-000009.safetensors", "rounds.parquet", "config.json"):
+        (folder.path / f"{name}{atomic.PARTIAL}99-abcdef01").write_bytes(b"half")
+    assert folder.open() is None
+    assert [path.name for path in folder.path.iterdir()] == ["config.json"]
+
+
+def test_temporary_names_are_unique(tmp_path):
+    with atomic.replacing(tmp_path / "a") as (first,), atomic.replacing(tmp_path / "a") as (second,):
+        assert first != second
+        first.write_text("one")
+        second.write_text("two")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_write_text_replaces_atomically(tmp_path, monkeypatch):
+    path = tmp_path / "done.json"
+    atomic.write_text(path, "old")
+
+    def die(*_):
+        raise Killed
+
+    monkeypatch.setattr(Path, "replace", die)
+    with pytest.raises(Killed):
+        atomic.write_text(path, "new")
+    assert path.read_text() == "old"
+
+
+def full_from(monkeypatch, count):
+    """Make the disk full at the `count`-th flushed file and at all later ones."""
+    flush, calls = atomic.flush, iter(range(100))
+
+    def flush_until_full(path):
+        if next(calls) >= count:
+            raise OSError(ENOSPC, "No space left on device", str(path))
+        flush(path)
+
+    monkeypatch.setattr(atomic, "flush", flush_until_full)
+
+
+@pytest.mark.parametrize("count", range(5))
+def test_full_disk_is_named_and_the_run_continues_from_the_last_state(
+    tmp_path, monkeypatch, uninterrupted, count
+):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2)
+    message = f"the disk of {folder.path} is full; free some space"
+    with monkeypatch.context() as patch:
+        full_from(patch, count)
+        with pytest.raises(RunError, match=f"^{re.escape(message)}"):
+            save(folder, 3)
+    assert not list(folder.path.glob(f"*{atomic.PARTIAL}*"))
+    folder, kept = open_folder(tmp_path)
+    assert kept.rounds_done == 2
+    save(folder, 3, 4)
+    assert content(folder.path) == uninterrupted
+
+
+@pytest.mark.parametrize("limit", [100, 3000])
+def test_other_disk_errors_are_reported_in_one_line(tmp_path, limit):
+    """Limits on file size: 100 bytes stop the tables, 3,000 bytes only the state."""
+    folder, _ = open_folder(tmp_path)
+    big = progress(1)
+    big = replace(big, state=replace(big.state, models=(np.zeros(10_000, np.float32),)))
+    small = replace(record(1), clients=[], warnings=())
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with pytest.raises(RunError) as error:
+            folder.save(small, big)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(error.value).startswith(f"{folder.path} cannot be written: File too large; ")
+    assert "\n" not in str(error.value)
+    assert not list(folder.path.glob(f"*{atomic.PARTIAL}*"))

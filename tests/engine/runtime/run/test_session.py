@@ -1,0 +1,446 @@
+"""Whole runs on scikit-learn's digits in this process: a few clients, a few images, three rounds."""
+
+import os
+import re
+from errno import EDQUOT, ENOSPC
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.federation.clients.peak_memory import own_peak
+from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.record_names import SCORES, TESTS
+from fedgrid.engine.federation.round import federation
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data.identity import load_known
+from fedgrid.engine.runtime.round_cache.files import CacheOptions
+from fedgrid.engine.runtime.run import checkpoint
+from fedgrid.engine.runtime.run import prepare as run_setup
+from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage import atomic
+from fedgrid.engine.runtime.storage.format import unseal
+from fedgrid.engine.runtime.storage.storage import Storage
+from tests.helpers.small_runs import references_for, settings_of
+
+NOWHERE = Path("no-data-needed")
+ROUNDS = 3
+
+
+def config(clients=6, **given):
+    """Forty draws a client, two local epochs, fifty images at the server."""
+    values = {
+        "clients": clients,
+        "algorithm": "fedavg",
+        "training": {"rounds": ROUNDS, "local_epochs": 2, **given.pop("training", {})},
+        "split": {"draws": 40, "server_images": 50, **settings_of(given.pop("split", {}))},
+        **given,
+    }
+    return complete(values, NOWHERE)
+
+
+def session():
+    return Session(InProcessPool(), NOWHERE)
+
+
+def finish(run, storage, opened=None):
+    """Take a run to its end; return its folder."""
+    opened = opened or session()
+    for _ in range(opened.open(run, Storage.of(storage)), run.training.rounds):
+        opened.next_round()
+    return folder_of(storage, run)
+
+
+def rows(folder, name="rounds"):
+    return pq.read_table(folder / f"{name}.parquet").to_pylist()
+
+
+def numbers(folder):
+    """Return the bytes of everything that no clock was read for."""
+    return {
+        path.name: path.read_bytes()
+        for path in sorted(folder.iterdir())
+        if path.name not in ("timings.parquet", "timings.sha256", "log.txt")
+    }
+
+
+def test_a_run_from_start_to_end(tmp_path):
+    run = config()
+    folder = finish(run, tmp_path)
+    done = unseal(folder / "done.json")
+    assert (done["run_id"], done["rounds"]) == (run.run_id, ROUNDS)
+    assert [row["round"] for row in rows(folder)] == [1, 2, 3]
+    assert [(row["round"], row["client"]) for row in rows(folder, "clients")] == [
+        (number, client) for number in (1, 2, 3) for client in range(6)
+    ]
+    assert [row["round"] for row in rows(folder, "timings")] == [1, 2, 3]
+    assert checkpoint.stored_rounds(folder)[0] == ROUNDS
+
+
+def test_the_records_tell_who_held_what(tmp_path):
+    """Six clients in three balanced groups are two each; the test set is 30 % of the images, rounded up."""
+    run = config(split={"test_leakage": "published"})
+    folder = finish(run, tmp_path)
+    first = rows(folder, "clients")[:6]
+    assert [row["true_cluster"] for row in first] == [0, 0, 1, 1, 2, 2]
+    setup, truth_K = prepare(run, NOWHERE)
+    assert truth_K.tolist() == [0, 0, 1, 1, 2, 2]
+    for row, data in zip(first, setup.clients, strict=True):
+        assert (row["train_images"], row["test_images"]) == (len(data.train), len(data.test))
+        images = len(data.train) + len(data.test)
+        assert len(data.test) == int(np.ceil(0.3 * images))
+        assert len(row["local_own_recall"]) == 10
+
+
+def test_training_learns(tmp_path):
+    folder = finish(config(training={"local_epochs": 10}), tmp_path)
+    clients = rows(folder, "clients")
+    losses = [np.mean([row["train_loss"] for row in clients if row["round"] == n]) for n in (1, 2, 3)]
+    assert losses[0] > losses[1] > losses[2]
+
+
+def test_the_servers_test_set_is_tiled_by_the_clients():
+    setup, _ = prepare(config(clients=7), NOWHERE)
+    covered = np.concatenate([np.arange(50)[setup.server_parts[client]] for client in range(7)])
+    assert covered.tolist() == list(range(50))
+
+
+def test_a_cluster_model_has_one_score_on_the_servers_set(tmp_path):
+    """All clients of one cluster see the same aggregated model, tested on the same images."""
+    folder = finish(config(), tmp_path)
+    for number in (1, 2, 3):
+        scores = {row["cluster_server_loss"] for row in rows(folder, "clients") if row["round"] == number}
+        assert len(scores) == 1
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_runs(tmp_path, name):
+    run = config(algorithm=name, split=references_for(name), training={"local_epochs": 1})
+    folder = finish(run, tmp_path)
+    assert (folder / "done.json").exists()
+    assert all(np.isfinite(row["cluster_own_loss"]) for row in rows(folder, "clients"))
+
+
+def test_until_an_algorithm_acts_its_rounds_are_those_of_plain_averaging(tmp_path):
+    """Common random numbers: the first temperature is never a rise, so OCFL only averages in round 1."""
+    plain, clustered = (finish(config(algorithm=name), tmp_path) for name in ("fedavg", "ocfl-kmeans"))
+    first = [[row for row in rows(folder, "clients") if row["round"] == 1] for folder in (plain, clustered)]
+    assert repr(first[0]) == repr(first[1]), "as text, in which NaN equals NaN"
+
+
+def test_scenarios_with_the_same_seed_start_from_other_weights(tmp_path, monkeypatch):
+    drawn = []
+
+    def draw(*arguments):
+        drawn.append(initial_vector(*arguments))
+        return drawn[-1]
+
+    monkeypatch.setattr(federation, "initial_vector", draw)
+    for changed in ({}, {"algorithm": "ocfl-kmeans"}, {"split": "nonoverlapping-imbalanced"}):
+        session().open(config(**changed), Storage.of(tmp_path))
+    first, same_scenario, other_scenario = (vector.tobytes() for vector in drawn)
+    assert first == same_scenario != other_scenario
+
+
+def test_another_seed_gives_other_numbers(tmp_path):
+    first, second = (finish(config(seed=seed), tmp_path) for seed in (0, 1))
+    assert rows(first)[0]["temperature"] != rows(second)[0]["temperature"]
+
+
+def test_a_finished_run_opens_as_finished(tmp_path):
+    folder = finish(config(), tmp_path)
+    before = numbers(folder)
+    assert session().open(config(), Storage.of(tmp_path)) == ROUNDS
+    assert numbers(folder) == before
+
+
+def test_a_run_killed_between_its_last_round_and_its_mark_is_marked(tmp_path):
+    folder = finish(config(), tmp_path)
+    before = numbers(folder)
+    (folder / "done.json").unlink()
+    assert session().open(config(), Storage.of(tmp_path)) == ROUNDS
+    assert numbers(folder) == before
+
+
+def test_a_run_that_takes_a_client_from_the_next_one_leaves_nothing_behind(tmp_path):
+    """One session, three runs: the last is the first again, elsewhere."""
+    opened = session()
+    first = finish(config(), tmp_path / "one", opened)
+    finish(config(clients=3, model="tinyvgg", seed=4, training={"momentum": 0.9}), tmp_path / "one", opened)
+    assert numbers(finish(config(), tmp_path / "two", opened)) == numbers(first)
+
+
+def test_testing_local_models_on_the_servers_set_changes_no_other_number(tmp_path):
+    without, tested = (
+        finish(config(evaluation={"local_server": there}), tmp_path) for there in (False, True)
+    )
+    assert {row["local_server_accuracy"] for row in rows(without, "clients")} == {None}
+    assert None not in {row["local_server_accuracy"] for row in rows(tested, "clients")}
+    losses = [
+        {row["local_server_loss"] for row in rows(tested, "clients") if row["round"] == n} for n in (1, 2)
+    ]
+    assert list(map(len, losses)) == [1, len({row["client"] for row in rows(tested, "clients")})]
+    assert (without / "rounds.parquet").read_bytes() == (tested / "rounds.parquet").read_bytes()
+    state = "state-000003.safetensors"
+    assert (without / state).read_bytes() == (tested / state).read_bytes()
+    others = [
+        [
+            {name: value for name, value in row.items() if not name.startswith("local_server")}
+            for row in rows(folder, "clients")
+        ]
+        for folder in (without, tested)
+    ]
+    assert repr(others[0]) == repr(others[1])
+
+
+def test_testing_the_global_model_changes_no_other_number_and_goes_on_after_a_resume(tmp_path):
+    """Louvain's W is tested in every round, also in those that a second session adds."""
+    without, tested = (
+        config(algorithm="louvain", evaluation={"global_model": there}) for there in (False, True)
+    )
+    cut = session()
+    cut.open(tested, Storage.of(tmp_path))
+    cut.next_round()
+    folders = [finish(run, tmp_path) for run in (without, tested)]
+    plain, more = (rows(folder, "clients") for folder in folders)
+    columns = [name for name in more[0] if name.startswith("global_")]
+    assert len(columns) == 2 * len(SCORES)
+    assert all(row["global_own_accuracy"] is not None for row in more)
+    assert {row["global_own_loss"] for row in more} != {row["cluster_own_loss"] for row in more}
+    assert repr(plain) == repr([{key: row[key] for key in row if key not in columns} for row in more])
+    assert folders[0].joinpath("rounds.parquet").read_bytes() == (folders[1] / "rounds.parquet").read_bytes()
+
+
+def test_testing_only_the_clients_that_are_asked_changes_no_other_number(tmp_path):
+    everybody, asked = (
+        finish(config(participation=0.5, evaluation={"clients": who}), tmp_path) for who in ("all", "asked")
+    )
+    assert (everybody / "rounds.parquet").read_bytes() == (asked / "rounds.parquet").read_bytes()
+    for one, other in zip(rows(everybody, "clients"), rows(asked, "clients"), strict=True):
+        there = other["part"] != "not asked"
+        assert (other["cluster_own_accuracy"] is not None) == there
+        assert (other["cluster_server_accuracy"] is not None) == there
+        assert one["cluster_own_accuracy"] is not None
+        if there:
+            assert repr(one) == repr(other)
+
+
+def test_tests_in_every_second_round_change_no_training(tmp_path):
+    often, seldom = (finish(config(evaluation={"every": every}), tmp_path) for every in (1, 2))
+    assert (
+        checkpoint.load(often, ROUNDS).state.models[0].tobytes()
+        == checkpoint.load(seldom, ROUNDS).state.models[0].tobytes()
+    )
+    tested = [
+        row["round"] for row in rows(seldom, "clients") if row["client"] == 0 and row["cluster_own_loss"]
+    ]
+    assert tested == [2, 3]
+    blank = rows(seldom, "clients")[0]
+    assert {blank[f"{test}_accuracy"] for test in TESTS} == {None}
+
+
+def test_a_learning_rate_that_breaks_every_client_stops_the_run(tmp_path):
+    run = config(clients=3, training={"learning_rate": 1e30})
+    opened = session()
+    opened.open(run, Storage.of(tmp_path))
+    folder = folder_of(tmp_path, run)
+    with pytest.raises(RunError, match=r"^clients 0, 1, 2, round 1: every update is NaN or infinite"):
+        opened.next_round()
+    assert checkpoint.stored_rounds(folder) == []
+    log = (folder / "log.txt").read_text()
+    assert "failed: clients 0, 1, 2, round 1: every update is NaN or infinite" in log
+    assert "Traceback" not in log
+
+
+class Broken(InProcessPool):
+    """Sends the clients a model of three entries in round 2."""
+
+    def train(self, tasks, models, memories):
+        if tasks[0].round_index == 1:
+            models = [np.zeros(3, np.float32)] * len(models)
+        return super().train(tasks, models, memories)
+
+
+def test_an_error_in_a_clients_training_names_client_round_and_cause(tmp_path):
+    opened = Session(Broken(), NOWHERE)
+    opened.open(config(), Storage.of(tmp_path))
+    opened.next_round()
+    with pytest.raises(RunError, match=r"^client 0, round 2: ValueError: .* shape \(3,\)") as error:
+        opened.next_round()
+    assert "\n" not in str(error.value)
+    folder = folder_of(tmp_path, config())
+    assert checkpoint.stored_rounds(folder)[0] == 1
+    assert "Traceback" in (folder / "log.txt").read_text(), "for who mends it"
+
+
+def test_after_a_failure_the_run_goes_on_where_it_was(tmp_path):
+    opened = Session(Broken(), NOWHERE)
+    opened.open(config(), Storage.of(tmp_path / "broken"))
+    opened.next_round()
+    with pytest.raises(RunError):
+        opened.next_round()
+    again = finish(config(), tmp_path / "broken")
+    assert numbers(again) == numbers(finish(config(), tmp_path / "whole"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"clients": 2}, "3 clusters need at least 3 clients, not 2"),
+        ({"split": {"server_images": 10**6}}, "split.server_images 1000000 is more than the 355 images"),
+        ({"split": {"draws": 1, "test_leakage": "published"}}, "would hold 0 training and 1 test images"),
+    ],
+)
+def test_a_split_that_cannot_be_is_refused(tmp_path, given, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        session().open(config(**given), Storage.of(tmp_path))
+
+
+def test_writing_behind_leaves_the_same_files(tmp_path):
+    """The last round is waited for: once it is returned, everything is there."""
+    run = config()
+    behind = finish(run, tmp_path / "behind", Session(InProcessPool(), NOWHERE, write_behind=True))
+    assert numbers(behind) == numbers(finish(run, tmp_path / "before"))
+
+
+def full(monkeypatch, after):
+    """Let the disk be full for every round but the first `after`."""
+    saved = RunFolder.save
+
+    def save(folder, record, progress):
+        with monkeypatch.context() as patch:
+            if progress.rounds_done > after:
+                patch.setattr(atomic, "flush", refuse)
+            saved(folder, record, progress)
+
+    def refuse(path):
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(RunFolder, "save", save)
+
+
+def test_a_round_that_could_not_be_written_stops_the_run_in_the_next(tmp_path, monkeypatch):
+    """Round 2 is lost, round 3 not kept upon it: the run continues after round 1, to the same numbers."""
+    run, opened = config(), Session(InProcessPool(), NOWHERE, write_behind=True)
+    opened.open(run, Storage.of(tmp_path / "full"))
+    with monkeypatch.context() as patch:
+        full(patch, after=1)
+        for _ in range(2):
+            opened.next_round()
+        with pytest.raises(RunError, match=r"^the disk of .* is full; free some space"):
+            opened.next_round()
+    assert checkpoint.stored_rounds(folder_of(tmp_path / "full", run)) == [1]
+    assert numbers(finish(run, tmp_path / "full")) == numbers(finish(run, tmp_path / "undisturbed"))
+
+
+@pytest.mark.parametrize("number", [ENOSPC, EDQUOT])
+@pytest.mark.parametrize("name", ["state-000002.safetensors", "rounds.parquet", "done.json"])
+def test_round_cache_gives_way_to_a_write_on_a_full_disk(tmp_path, monkeypatch, name, number):
+    """The disk is full as long as there are entries in the round cache: the write is tried once more."""
+    run, root, refused = config(), tmp_path / "full", []
+    real = atomic.flush
+
+    def flush(path):
+        if path.name.startswith(name) and list(root.glob("cache/*/*.safetensors")):
+            refused.append(path)
+            raise OSError(number, os.strerror(number))
+        real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic, "flush", flush)
+        folder = finish(run, root, Session(InProcessPool(), NOWHERE, cache=CacheOptions()))
+    assert len(refused) >= 1
+    assert numbers(folder) == numbers(finish(run, tmp_path / "undisturbed"))
+
+
+def test_a_run_that_is_left_can_be_waited_for(tmp_path, monkeypatch):
+    run, opened = config(), Session(InProcessPool(), NOWHERE, write_behind=True)
+    opened.open(run, Storage.of(tmp_path))
+    opened.next_round()
+    opened.settle()
+    assert checkpoint.stored_rounds(folder_of(tmp_path, run)) == [1]
+    with monkeypatch.context() as patch:
+        full(patch, after=1)
+        opened.next_round()
+        with pytest.raises(RunError, match=r"^the disk of .* is full"):
+            opened.settle()
+    opened.settle()
+
+
+def test_what_went_wrong_with_a_run_that_was_left_is_not_the_next_ones(tmp_path, monkeypatch):
+    opened = Session(InProcessPool(), NOWHERE, write_behind=True)
+    opened.open(config(), Storage.of(tmp_path))
+    with monkeypatch.context() as patch:
+        full(patch, after=0)
+        opened.next_round()
+        assert opened.open(config(seed=1), Storage.of(tmp_path)) == 0
+    assert opened.next_round().round["round"] == 1
+
+
+def test_images_are_read_once_for_runs_of_one_data_set(tmp_path, monkeypatch):
+    read = []
+    run_setup.images_of.cache_clear()
+    monkeypatch.setattr(
+        run_setup, "load_known", lambda name, folder: read.append(name) or load_known(name, folder)
+    )
+    opened = session()
+    for run in (config(), config(seed=1), config(clients=7, algorithm="ocfl-kmeans")):
+        opened.open(run, Storage.of(tmp_path))
+    assert read == ["digits"]
+
+
+def test_memory_is_in_the_timings_each_process_once(tmp_path):
+    """Here server and clients are one process, whose peak only grows."""
+    first, second, third = (row["peak_memory_mb"] for row in rows(finish(config(), tmp_path), "timings"))
+    assert 50 < first <= second <= third <= own_peak().megabytes
+
+
+def test_a_run_goes_on_on_another_machine(tmp_path, monkeypatch):
+    """Two rounds here, the third there, by a URI alone: what is kept is what a plain folder would have."""
+
+    def machine(name):
+        monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
+        return Storage.of(f"local://{tmp_path / 'bucket'}")
+
+    run, here, there = config(), machine("here"), machine("there")
+    opened = session()
+    assert opened.open(run, here) == 0
+    for _ in range(2):
+        opened.next_round()
+    opened = session()
+    assert opened.open(run, there) == 2
+    opened.next_round()
+    kept = numbers(folder_of(tmp_path / "bucket", run))
+    assert kept == numbers(folder_of(there.root, run)) == numbers(finish(run, tmp_path / "plain"))
+    log = (folder_of(tmp_path / "bucket", run) / "log.txt").read_text().splitlines()
+    assert [line.split(" ", 2)[2] for line in log] == ["starts", "continues after round 2", "finished"]
+    here.pull_marks()
+    assert RunFolder(here, run).is_done
+    assert session().open(run, here) == 3
+
+
+def test_a_push_cut_short_costs_one_round(tmp_path, monkeypatch):
+    """Killed while round 3 was sent: its records are there, its state is cut, the checksum is not there."""
+    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "here"))
+    storage = Storage.of(f"local://{tmp_path / 'bucket'}")
+    run = config()
+    opened = session()
+    opened.open(run, storage)
+    for _ in range(3):
+        opened.next_round()
+    bucket = folder_of(tmp_path / "bucket", run)
+    whole = numbers(bucket)
+    (bucket / "done.json").unlink()
+    (bucket / "state-000003.sha256").unlink()
+    state = bucket / "state-000003.safetensors"
+    state.write_bytes(state.read_bytes()[:100])
+    opened = session()
+    assert opened.open(run, storage) == 2
+    opened.next_round()
+    assert numbers(bucket) == whole

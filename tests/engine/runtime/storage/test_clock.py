@@ -1,0 +1,56 @@
+"""Calls that are tried again: pauses grow, are random, and end."""
+
+import pytest
+
+from fedgrid.engine.runtime.storage.clock import Patience, backoff
+from tests.helpers.time import Time
+
+
+class Failing:
+    """A call that raises `errors`, one a call, then returns 7."""
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+
+    def __call__(self):
+        if self.errors:
+            raise self.errors.pop(0)
+        return 7
+
+
+def test_pause_is_half_to_all_of_1_2_4_up_to_60_seconds():
+    for attempt, longest in ((1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (1000, 60)):
+        drawn = {backoff(attempt) for _ in range(50)}
+        assert longest / 2 <= min(drawn) < max(drawn) <= longest
+
+
+def test_failed_call_is_repeated_until_it_succeeds():
+    time, warnings = Time(), []
+    call = Failing(OSError("first"), OSError("second"))
+    assert Patience(60, warnings.append, time.clock).repeat(call, (OSError,)) == 7
+    assert warnings == ["first; trying again for 60 s"]
+    assert len(time.pauses) == 2
+    assert 0.5 <= time.pauses[0] <= 1 <= time.pauses[1] <= 2
+
+
+def test_last_error_is_raised_after_the_stated_time():
+    time = Time()
+    call = Failing(*(OSError(str(number)) for number in range(100)))
+    with pytest.raises(OSError, match=r"^\d+$"):
+        Patience(60, clock=time.clock).repeat(call, (OSError,))
+    assert time.seconds == 1060, "the last attempt is at the deadline, whatever pauses were drawn"
+    assert 6 <= len(time.pauses) <= 8, "1, 2, 4, 8 and 16 s and a part of 32 s, or half of each"
+
+
+def test_no_patience_tries_once():
+    time = Time()
+    with pytest.raises(OSError, match="once"):
+        Patience(clock=time.clock).repeat(Failing(OSError("once")), (OSError,))
+    assert time.pauses == []
+
+
+def test_other_errors_are_raised_at_once():
+    time = Time()
+    with pytest.raises(KeyError):
+        Patience(60, clock=time.clock).repeat(Failing(KeyError("bug")), (OSError,))
+    assert time.pauses == []

@@ -1,0 +1,469 @@
+"""Storage in a folder, or at a URI of which each machine has a mirror."""
+
+import multiprocessing
+import os
+import pickle
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.registry import register_implementation
+
+from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.runtime.storage.atomic import PARTIAL
+from fedgrid.engine.runtime.storage.remote import send
+from fedgrid.engine.runtime.storage.storage import GIVE_UP_AFTER, Storage
+from tests.helpers.time import Time
+
+
+class Shelf(LocalFileSystem):
+    """Folders as fsspec sees them, under a scheme that pyarrow does not know: shelf:///PATH."""
+
+    protocol = "shelf"
+
+
+register_implementation("shelf", Shelf, clobber=True)
+
+SCHEMES = ("local", "shelf")
+"""pyarrow's own files, and any others through fsspec; both can be had by several processes."""
+
+
+@pytest.fixture(params=SCHEMES)
+def uri(request, tmp_path):
+    return f"{request.param}://{tmp_path / 'bucket' / 'runs'}"
+
+
+@pytest.fixture
+def bucket(tmp_path):
+    """Return where the files of `uri` are."""
+    return tmp_path / "bucket" / "runs"
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch, uri):
+    """Return the storage as a machine of that name sees it."""
+
+    def storage(name):
+        monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
+        return Storage.of(uri)
+
+    return storage
+
+
+def write(storage, name, text, age=0.0):
+    """Write a file to the mirror, as if `age` seconds ago."""
+    path = storage.root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    now = path.stat().st_mtime
+    os.utime(path, (now - age, now - age))
+
+
+def files(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_a_path_is_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Storage.of("runs") == Storage.of(Path("runs")) == Storage(tmp_path / "runs", None)
+    assert Storage.of(f"file://{tmp_path}/my%20runs") == Storage(tmp_path / "my runs", None)
+    monkeypatch.setenv("HOME", "/home/me")
+    assert Storage.of("~/runs").root == Path("/home/me/runs")
+
+
+@pytest.mark.parametrize("text", ["s3//bucket/runs", "s3:/bucket/runs"])
+def test_uri_without_one_of_its_signs_is_no_folder(text):
+    with pytest.raises(ConfigError, match="did you mean s3://bucket/runs"):
+        Storage.of(text)
+    assert Storage.of(f"./{text}").uri is None
+
+
+def test_file_uri_of_another_host_is_refused():
+    message = "--storage file://host/runs: a file is on this host; write file:///PATH, or PATH"
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        Storage.of("file://host/runs")
+
+
+def test_every_uri_has_its_own_mirror(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path))
+    first, second = Storage.of("s3://bucket/runs/"), Storage.of("s3://bucket/other")
+    assert first == Storage.of("s3://bucket/runs")
+    assert first.root != second.root
+    assert first.root.parent == second.root.parent == tmp_path / "storage"
+    assert str(first) == "s3://bucket/runs"
+    monkeypatch.delenv("FEDGRID_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert Storage.of("s3://bucket/runs").root.parent == Path("/cache/fedgrid/storage")
+
+
+def test_pickled_storage_uses_the_mirror_of_the_receiving_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "here"))
+    sent = pickle.dumps([Storage.of("s3://bucket/runs"), Storage.of(tmp_path)])
+    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "there"))
+    mirrored, plain = pickle.loads(sent)
+    assert mirrored.root.is_relative_to(tmp_path / "there")
+    assert plain == Storage.of(tmp_path)
+
+
+def test_a_password_is_not_shown():
+    assert str(Storage.of("s3://key:secret@bucket/runs")) == "s3://***@bucket/runs"
+
+
+def test_plain_folder_needs_no_push_or_pull(tmp_path):
+    storage = Storage.of(tmp_path)
+    write(storage, "run/done.json", "{}")
+    storage.push("run/done.json", "run/not-there")
+    storage.remove("run/done.json")
+    storage.remove("run")
+    storage.refresh("run/not-there")
+    storage.pull("run")
+    storage.pull_marks()
+    assert files(tmp_path) == {"run/done.json": "{}"}
+
+
+def test_what_one_machine_pushes_another_pulls(machine, bucket):
+    here = machine("here")
+    write(here, "run/rounds.parquet", "one round")
+    write(here, "run/figures/a.svg", "a figure")
+    write(here, "run/draft", "not pushed")
+    here.push("run/rounds.parquet", "run/figures/a.svg")
+    assert files(bucket) == {"run/rounds.parquet": "one round", "run/figures/a.svg": "a figure"}
+    there = machine("there")
+    there.pull("run")
+    assert files(there.root) == files(bucket)
+
+
+def test_pull_makes_a_folder_equal_to_the_uri(machine):
+    here, there = machine("here"), machine("there")
+    for name in ("run/log.txt", "run/old", "other/log.txt"):
+        write(there, name, "of an earlier run")
+    write(here, "run/log.txt", "new")
+    here.push("run/log.txt")
+    there.pull("run")
+    assert files(there.root) == {"run/log.txt": "new", "other/log.txt": "of an earlier run"}
+
+
+def test_pull_leaves_skipped_names_alone(machine):
+    here, there = machine("here"), machine("there")
+    for name in ("run/state-1", "run/log.txt", "run/figures/a.svg"):
+        write(here, name, "new")
+        here.push(name)
+    write(there, "run/state-1", "old")
+    there.pull("run", skip=("state-", "figures/"))
+    assert files(there.root) == {"run/state-1": "old", "run/log.txt": "new"}
+
+
+def test_a_file_of_the_same_size_that_has_changed_is_pulled_again(machine):
+    here, there = machine("here"), machine("there")
+    for text in ("one", "two"):
+        write(here, "run/log.txt", text)
+        here.push("run/log.txt")
+        there.pull("run")
+        assert files(there.root) == {"run/log.txt": text}
+
+
+def test_a_file_that_has_not_changed_is_not_pulled_again(machine):
+    here = machine("here")
+    write(here, "run/log.txt", "text")
+    here.push("run/log.txt")
+    here.pull("run")
+    kept = (here.root / "run/log.txt").stat()
+    here.pull("run")
+    assert (here.root / "run/log.txt").stat().st_ino == kept.st_ino
+
+
+def test_pull_from_an_empty_uri_creates_nothing(machine):
+    here = machine("here")
+    here.pull("run")
+    here.pull_marks()
+    here.refresh("storage.json")
+    here.remove("run/done.json")
+    here.remove("run")
+    assert files(here.root) == {}
+
+
+def test_marks_are_pulled_without_the_records(machine):
+    here, there = machine("here"), machine("there")
+    marks = {"storage.json", "grids/paper/runs.jsonl", "grids/paper/stop", "run/state-000002.sha256"}
+    marks |= {f"run/{name}.json" for name in ("done", "failed", "scores", "mlflow", "config")}
+    for name in (*marks, "run/rounds.parquet", "run/state-000002.safetensors", "run/figures/done.json"):
+        write(here, name, name)
+        here.push(name)
+    there.pull_marks()
+    assert set(files(there.root)) == marks
+
+
+def test_old_marks_missing_at_the_uri_are_deleted(machine):
+    """A new mark may be missing at the URI because another process of this machine is still pushing it."""
+    here = machine("here")
+    write(here, "old/failed.json", "retried elsewhere", age=3600)
+    write(here, "new/done.json", "just written")
+    write(here, "old/rounds.parquet", "no mark", age=3600)
+    write(here, "mlartifacts/1/run/config.json", "no mark", age=3600)
+    here.pull_marks()
+    assert set(files(here.root)) == {"new/done.json", "old/rounds.parquet", "mlartifacts/1/run/config.json"}
+
+
+def test_status_during_a_slow_upload_leaves_its_marks_alone(machine, monkeypatch):
+    """The state is large: its mark is older than a minute before the upload gets to it."""
+    here = machine("here")
+    names = ("run/state-000002.safetensors", "run/state-000002.sha256")
+    for name in names:
+        write(here, name, name, age=3600)
+
+    def upload(remote, path, target):
+        here.pull_marks()
+        send(remote, path, target)
+
+    monkeypatch.setattr("fedgrid.engine.runtime.storage.storage.send", upload)
+    here.push(*names)
+    assert set(files(here.root)) == set(names)
+    here.remove(*names)
+    here.pull_marks()
+    assert set(files(here.root)) == {names[0]}
+
+
+def test_refresh_fetches_or_deletes_a_single_file(machine):
+    here, there = machine("here"), machine("there")
+    write(here, "grids/paper/stop", "")
+    here.push("grids/paper/stop")
+    there.refresh("grids/paper/stop")
+    assert files(there.root) == {"grids/paper/stop": ""}
+    here.remove("grids/paper/stop")
+    there.refresh("grids/paper/stop")
+    assert files(there.root) == {}
+
+
+def test_remove_folder_deletes_its_content(machine, bucket):
+    here = machine("here")
+    for name in ("run/log.txt", "run/figures/a.svg", "other/log.txt"):
+        write(here, name, "text")
+        here.push(name)
+    here.remove("run")
+    assert set(files(bucket)) == {"other/log.txt"}
+
+
+def test_the_sizes_of_a_folders_files_are_in_bytes(tmp_path):
+    storage = Storage.of(tmp_path)
+    for name, text in (
+        ("cache/a/one", "1"),
+        ("cache/a/b/two", "22"),
+        ("stored", "333"),
+        ("run/log.txt", "4"),
+    ):
+        write(storage, name, text)
+    assert storage.sizes("cache") == {"cache/a/one": 1, "cache/a/b/two": 2}
+    assert storage.sizes("cache/a/b") == {"cache/a/b/two": 2}
+
+
+def test_sizes_at_a_uri_ignore_the_mirror(machine):
+    here, there = machine("here"), machine("there")
+    for name, text in (
+        ("cache/a/one", "1"),
+        ("cache/a/b/two", "22"),
+        ("stored", "333"),
+        ("run/log.txt", "4"),
+    ):
+        write(here, name, text)
+        here.push(name)
+    write(there, "cache/a/one", "another length")
+    write(there, "cache/a/three", "not pushed")
+    for storage in (here, there):
+        assert storage.sizes("cache") == {"cache/a/one": 1, "cache/a/b/two": 2}
+        assert storage.sizes("cache/a/b") == {"cache/a/b/two": 2}
+    there.remove("cache/a/one")
+    assert here.sizes("cache") == {"cache/a/b/two": 2}
+    assert set(files(here.root)) == {"cache/a/one", "cache/a/b/two", "stored", "run/log.txt"}
+
+
+def test_sizes_include_empty_files(tmp_path, machine):
+    for storage in (Storage.of(tmp_path / "folder"), machine("here")):
+        write(storage, "cache/empty", "")
+        storage.push("cache/empty")
+        assert storage.sizes("cache") == {"cache/empty": 0}
+
+
+def test_sizes_omit_partial_files(tmp_path, machine, bucket):
+    half = f"cache/log.txt{PARTIAL}1-ab"
+    plain, here = Storage.of(tmp_path / "folder"), machine("here")
+    write(plain, half, "half")
+    (bucket / "cache").mkdir(parents=True)
+    (bucket / half).write_text("half")
+    assert plain.sizes("cache") == here.sizes("cache") == {}
+
+
+def test_sizes_omit_files_deleted_meanwhile(tmp_path, monkeypatch):
+    storage = Storage.of(tmp_path)
+    write(storage, "cache/gone", "text")
+    listed = Storage._files
+
+    def late(self, folder):
+        found = listed(self, folder)
+        (tmp_path / "cache" / "gone").unlink()
+        return found
+
+    monkeypatch.setattr(Storage, "_files", late)
+    assert storage.sizes("cache") == {}
+
+
+def test_sizes_of_a_missing_folder_are_empty(tmp_path, machine):
+    plain, here = Storage.of(tmp_path / "folder"), machine("here")
+    assert plain.sizes("cache") == here.sizes("cache") == {}
+    write(here, "run/log.txt", "text")
+    here.push("run/log.txt")
+    assert here.sizes("cache") == {}
+
+
+def test_sizes_of_a_uri_that_cannot_be_read_are_an_error_in_one_line(machine, uri, monkeypatch):
+    def refused(*_):
+        raise OSError("Access Denied\nRequest 12")
+
+    monkeypatch.setattr("fedgrid.engine.runtime.storage.storage.listing", refused)
+    message = f"{uri} cannot be read (Access Denied); run the same command again to continue"
+    with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
+        machine("here").sizes("cache")
+
+
+def test_partial_files_of_a_killed_process_are_not_pulled(machine, bucket):
+    here = machine("here")
+    (bucket / "run").mkdir(parents=True)
+    (bucket / "run" / f"log.txt{PARTIAL}1-ab").write_text("half")
+    here.pull("run")
+    assert files(here.root) == {}
+
+
+def _push_one(uri, cache):
+    register_implementation("shelf", Shelf, clobber=True)
+    os.environ["FEDGRID_CACHE"] = cache
+    storage = Storage.of(uri)
+    write(storage, "run/log.txt", "from another process")
+    storage.push("run/log.txt")
+
+
+def test_files_pushed_by_another_process_are_seen(machine, uri, tmp_path):
+    here = machine("here")
+    here.pull("run")
+    process = multiprocessing.get_context("fork").Process(target=_push_one, args=(uri, str(tmp_path / "b")))
+    process.start()
+    process.join()
+    here.pull("run")
+    assert files(here.root) == {"run/log.txt": "from another process"}
+
+
+def test_check_writable_leaves_no_file(machine, bucket, tmp_path):
+    machine("here").check_writable()
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+    bucket.mkdir(parents=True, exist_ok=True)
+    machine("here").check_writable()
+    assert list(bucket.iterdir()) == []
+    Storage.of(tmp_path / "a" / "b").check_writable()
+    assert not (tmp_path / "a").exists()
+
+
+def test_check_writable_refuses_a_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "file").write_text("")
+    for text in (
+        str(tmp_path / "file"),
+        str(tmp_path / "file" / "runs"),
+        f"local://{tmp_path / 'file' / 'runs'}",
+    ):
+        message = rf"^--storage {re.escape(text)} cannot be written to: .*; name another folder or URI$"
+        with pytest.raises(ConfigError, match=message):
+            Storage.of(text).check_writable()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_check_writable_refuses_a_read_only_folder(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(ConfigError, match="Permission denied"):
+        Storage.of(tmp_path / "runs").check_writable()
+
+
+def test_an_unknown_scheme_is_named():
+    for use in (Storage.check_writable, Storage.pull_marks):
+        with pytest.raises(
+            ConfigError, match=r"^--storage nfs4://host/runs: cannot be reached \(Protocol .*nfs4"
+        ):
+            use(Storage.of("nfs4://host/runs"))
+
+
+def test_a_missing_package_is_named():
+    register_implementation("absent", "no_such_package.Files", errtxt="Install no_such_package", clobber=True)
+    with pytest.raises(
+        ConfigError, match=r"^--storage absent://host/runs: cannot be reached \(Install no_such_package\)"
+    ):
+        Storage.of("absent://host/runs").check_writable()
+
+
+@pytest.fixture
+def time():
+    return Time()
+
+
+def patient(storage, time, warnings=None):
+    """Return the storage as a launched grid uses it."""
+    told = warnings if warnings is not None else []
+    return replace(storage, patience=replace(storage.patient(told.append).patience, clock=time.clock))
+
+
+def test_launched_grid_waits_for_its_uri(machine, bucket, uri, time):
+    warnings = []
+    here = patient(machine("here"), time, warnings)
+    write(here, "run/log.txt", "text")
+    bucket.parent.mkdir()
+    bucket.write_text("a file where the folder was")
+    time.during_pause = lambda: time.seconds > 1100 and bucket.unlink(missing_ok=True)
+    here.push("run/log.txt")
+    assert files(bucket) == {"run/log.txt": "text"}
+    assert 100 < sum(time.pauses) < GIVE_UP_AFTER
+    [line] = warnings
+    assert line.startswith(f"{uri} cannot be written")
+
+
+def test_launched_grid_gives_up_after_five_minutes(machine, bucket, time):
+    here = patient(machine("here"), time)
+    write(here, "run/log.txt", "text")
+    bucket.parent.mkdir()
+    bucket.write_text("a file where the folder was")
+    with pytest.raises(RunError, match="cannot be written"):
+        here.patiently(lambda: here.push("run/log.txt"))
+    assert sum(time.pauses) == pytest.approx(GIVE_UP_AFTER)
+    assert GIVE_UP_AFTER == 300
+
+
+def test_local_disk_errors_are_tried_again(tmp_path, time):
+    storage, errors = patient(Storage.of(tmp_path), time), [OSError(5, "Input/output error")]
+
+    def look():
+        if errors:
+            raise errors.pop()
+        return "seen"
+
+    assert storage.patiently(look) == "seen"
+    assert len(time.pauses) == 1
+    with pytest.raises(RunError, match=rf"^{re.escape(str(tmp_path))}: .*; run the same command again"):
+        Storage.of(tmp_path).patiently(lambda: (tmp_path / "missing").read_text())
+
+
+def test_patience_travels_to_other_machines(tmp_path):
+    for storage in (Storage.of("s3://bucket/runs"), Storage.of(tmp_path)):
+        assert pickle.loads(pickle.dumps(storage)).patience.give_up_after == 0
+        assert pickle.loads(pickle.dumps(storage.patient())).patience.give_up_after == GIVE_UP_AFTER
+
+
+def test_uri_that_fails_later_is_reported_in_one_line(machine, bucket, uri):
+    here = machine("here")
+    write(here, "run/log.txt", "text")
+    bucket.parent.mkdir()
+    bucket.write_text("a file where the folder was")
+    with pytest.raises(
+        RunError, match=rf"^{re.escape(uri)} cannot be written \(.*\); run the same command again"
+    ):
+        here.push("run/log.txt")
