@@ -1,5 +1,7 @@
 """What the numbers of a training depend on beside its code: the library that computes, and the hardware."""
 
+import os
+import platform
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,6 +9,9 @@ from pathlib import Path
 from fedgrid.engine.federation.clients.pool import Machine
 
 DRIVER = Path("/proc/driver/nvidia/version")
+CPUINFO = Path("/proc/cpuinfo")
+PATHS = ("MKL_CBWR", "OPENBLAS_CORETYPE", "ONEDNN_MAX_CPU_ISA")
+"""Variables by which a user chooses the instructions of the libraries."""
 UNKNOWN, EMULATED = "unknown", "emulated"
 BFLOAT16 = "bfloat16"
 """A machine's instructions for it, and the precision's name in `training.precision`."""
@@ -17,8 +22,9 @@ KERNELS = re.compile("bf16|fp16|avx10|avx_ne_convert")
 def this_machine(device: str) -> Machine:
     """Return what training on `device`, as torch calls it, depends on here.
 
-    Of a processor: the instruction set of torch's own kernels, and `bfloat16`, the extensions by which oneDNN
-    chooses those for bfloat16. Two models with the same ones count as alike, whatever their caches.
+    Of a processor: maker and family, the instruction set of torch's own kernels, that of NumPy's BLAS, and
+    what the environment asks of MKL, OpenBLAS and oneDNN; and `bfloat16`, the extensions by which oneDNN
+    chooses its kernels for bfloat16. Two models with the same ones count as alike, whatever their caches.
     Of a GPU: its model, the driver, CUDA, cuDNN, and what `fixed_numerics` sets for every run. TF32 is a
     setting of the run.
     """
@@ -29,7 +35,7 @@ def this_machine(device: str) -> Machine:
         "device": device,
         "torch build": torch.__version__,
         "numpy": numpy.__version__,
-        "processor": torch.backends.cpu.get_cpu_capability(),
+        "processor": _processor(),
         BFLOAT16: _kernels(),
     }
     if not device.startswith("cuda"):
@@ -41,6 +47,27 @@ def this_machine(device: str) -> Machine:
         "CUDA": str(torch.version.cuda),
         "cuDNN": f"{torch.backends.cudnn.version()}, deterministic",  # type: ignore[no-untyped-call]
     }
+
+
+def _processor() -> str:
+    """Return what a processor's last bits depend on, as in `GenuineIntel 6, AVX512, SkylakeX`."""
+    import torch
+    from threadpoolctl import threadpool_info
+
+    blas = sorted(
+        {str(library["architecture"]) for library in threadpool_info() if "architecture" in library}
+    )
+    asked = [f"{name}={os.environ[name]}" for name in PATHS if name in os.environ]
+    return ", ".join([_maker(), torch.backends.cpu.get_cpu_capability(), *blas, *asked])
+
+
+def _maker(file: Path = CPUINFO) -> str:
+    """Return a processor's maker and family, as Linux tells them; else what Python knows."""
+    try:
+        about = dict(re.findall(r"^(vendor_id|cpu family)\s*: (.*)$", file.read_text(), re.MULTILINE))
+    except OSError:
+        about = {}
+    return " ".join(about.values()) or platform.processor() or UNKNOWN
 
 
 def _kernels() -> str:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from fedgrid.engine.federation.clients.numerics import fixed_numerics
+from fedgrid.engine.runtime.clients import machine
 from fedgrid.engine.runtime.clients.machine import UNKNOWN, driver, slow_precision, that_matter, this_machine
 
 VERSION = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder)
@@ -23,11 +24,31 @@ def flags():
 
 
 def test_a_machine_is_its_libraries_and_processor():
-    machine = this_machine("cpu")
-    assert machine["torch build"] == torch.__version__
-    assert machine["numpy"] == np.__version__
-    assert machine["processor"] == torch.backends.cpu.get_cpu_capability()
-    assert set(machine) == {"device", "torch build", "numpy", "processor", "bfloat16"}
+    here = this_machine("cpu")
+    assert here["torch build"] == torch.__version__
+    assert here["numpy"] == np.__version__
+    assert torch.backends.cpu.get_cpu_capability() in here["processor"].split(", ")
+    assert set(here) == {"device", "torch build", "numpy", "processor", "bfloat16"}
+
+
+@pytest.mark.parametrize(
+    ("text", "maker"),
+    [
+        ("vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t: 17\n", "AuthenticAMD 25"),
+        ("vendor_id\t: GenuineIntel\ncpu family\t: 6\n\nvendor_id\t: GenuineIntel\n", "GenuineIntel 6"),
+    ],
+)
+def test_processors_of_other_makers_are_other_machines(text, maker, tmp_path):
+    (tmp_path / "cpuinfo").write_text(text)
+    assert machine._maker(tmp_path / "cpuinfo") == maker
+
+
+@pytest.mark.parametrize("name", ["MKL_CBWR", "OPENBLAS_CORETYPE", "ONEDNN_MAX_CPU_ISA"])
+def test_instructions_that_a_user_chooses_are_another_machine(name, monkeypatch):
+    monkeypatch.setenv(name, "ONE")
+    one = this_machine("cpu")
+    monkeypatch.setenv(name, "OTHER")
+    assert one != this_machine("cpu")
 
 
 @pytest.mark.parametrize(
