@@ -24,7 +24,7 @@ from fedgrid.tracking.mlflow.runs import Metrics
 from fedgrid.tracking.scoring import scores
 from tests.helpers.small_runs import ROUNDS, config, play
 
-GINI = RoundMetric("gini", pa.float64(), "Inequality of the updates' norms.", lambda _: 0.25)
+GINI = RoundMetric("gini", "float64", "Inequality of the updates' norms.", lambda _: 0.25)
 
 
 def add(monkeypatch, metric):
@@ -78,7 +78,7 @@ def test_algorithm_returns_an_added_metric_by_its_name(tmp_path, monkeypatch):
 
 def test_metric_of_an_algorithm_that_is_not_declared_is_refused_by_name(tmp_path, monkeypatch):
     let_algorithm_return(monkeypatch, gini=0.75)
-    with pytest.raises(ValueError, match="gini.*ROUND_METRICS.*round_metrics.py"):
+    with pytest.raises(ValueError, match="gini.*ROUND_METRICS.*metrics.py"):
         play(config(), tmp_path, cache=None)
 
 

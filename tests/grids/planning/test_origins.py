@@ -151,16 +151,6 @@ def test_other_code_is_noticed_when_the_run_is_finished(made, monkeypatch, tmp_p
     run_one(config, storage=storage, data_dir=tmp_path, accept_changes=True)
 
 
-def test_code_of_another_algorithm_is_no_change():
-    """A grid to which an algorithm is added does not start over."""
-    modules = {module.__name__ for module in module._modules(made_algorithm("ocfl-kmeans"))}
-    assert "fedgrid.algorithms.clustered.while_training.ocfl" in modules
-    assert "fedgrid.algorithms.clustering.clusterers" in modules
-    assert (
-        not {"fedgrid.algorithms.clustered.while_training.sattler", "fedgrid.algorithms.registry"} & modules
-    )
-
-
 def test_code_of_local_training_is_part_of_a_runs():
     plain, pulled = (
         module.made_with(create("ocfl-kmeans", {"local": local}), "")["code"] for local in (None, "fedprox")
