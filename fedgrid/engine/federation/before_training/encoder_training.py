@@ -7,18 +7,19 @@ the run itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedgrid.algorithms.contract.encoder import EncoderSettings, kind_of
+from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings, kind_of
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.before_training.encoder_clients import sampled
 from fedgrid.engine.federation.clients.messages import ClientData, Reply, Setup, TrainTask
 from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.dealing.server_images import hold_out
 from fedgrid.engine.federation.encoders.encoder import NUM_CLASSES, STATE, Encoder, model_of, principal
 from fedgrid.engine.federation.encoders.reconstruction import LOSSES, Reconstruction
 from fedgrid.engine.federation.errors import FinalError
@@ -28,8 +29,10 @@ from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.uplink.steps import Clip, Noise
 
 if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import Algorithm
     from fedgrid.algorithms.updates.updates import Vector
     from fedgrid.engine.federation.clients.pool import Pool
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,44 @@ class EncoderTraining:
             server_set=empty,
             server_parts={client: slice(0, 0) for client, _ in held},
         )
+
+
+def encoder_training_of(
+    config: RunConfig,
+    algorithm: Algorithm,
+    setup: Setup,
+    official: ImageSet,
+    load_pool: Callable[[str], ImageSet],
+) -> EncoderTraining | None:
+    """Return the training of the encoder that an algorithm's message asks for, None if it asks for none.
+
+    Args:
+        config: the run's.
+        algorithm: the run's.
+        setup: the run's.
+        official: the run's official test set, of which the server's reference images are.
+        load_pool: returns the pool of another data set by its name.
+    """
+    message = algorithm.message()
+    if message is None or message.encoder is None:
+        return None
+    # As the server has them: it does not know how the hidden groups' images differ.
+    _, reference = hold_out(official, config.split.reference_images, config.root_seed)
+    present = [client for client in range(config.clients) if config.joins.get(client, 1) == 1]
+    public = _public_images(message.encoder, reference, load_pool)
+    return EncoderTraining(message.encoder, setup, present, public)
+
+
+def _public_images(
+    settings: EncoderSettings, reference: ImageSet | None, load_pool: Callable[[str], ImageSet]
+) -> ImageSet | None:
+    """Return the images that the server trains on, None if it does not."""
+    if settings.public is None or settings.name == "pixels":
+        return None
+    if settings.public == REFERENCE:
+        assert reference is not None, "refused by `check`"
+        return reference
+    return load_pool(settings.public)
 
 
 def _unlabelled(images: np.ndarray) -> ImageSet:

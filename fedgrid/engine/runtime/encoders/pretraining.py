@@ -11,11 +11,9 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings
-from fedgrid.engine.federation.before_training.encoder_training import EncoderTraining
+from fedgrid.engine.federation.before_training.encoder_training import EncoderTraining, encoder_training_of
 from fedgrid.engine.federation.clients.messages import Setup
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.dealing.server_images import hold_out
 from fedgrid.engine.federation.encoders.encoder import Encoder
 from fedgrid.engine.runtime.data.identity import load_known
 from fedgrid.engine.runtime.encoders import store
@@ -104,35 +102,17 @@ def pretraining_of(
     """Return the training of the encoder that an algorithm's message asks for, None if it asks for none.
 
     `official` is the run's official test set, of which the server's reference images are.
-    """
-    message = algorithm.message()
-    if message is None or message.encoder is None:
-        return None
-    # As the server has them: it does not know how the hidden groups' images differ.
-    _, reference = hold_out(official, config.split.reference_images, config.root_seed)
-    present = [client for client in range(config.clients) if config.joins.get(client, 1) == 1]
-    public = public_images(message.encoder, reference, data_dir)
-    return Pretraining(EncoderTraining(message.encoder, setup, present, public), machines)
-
-
-def public_images(settings: EncoderSettings, reference: ImageSet | None, data_dir: Path) -> ImageSet | None:
-    """Return the images that the server trains on, None if it does not.
-
-    Args:
-        settings: the encoder's.
-        reference: the server's reference images, as the server has them.
-        data_dir: where data sets are.
 
     Raises:
-        DataError: the data set cannot be had.
+        DataError: the public images are missing.
     """
-    if settings.public is None or settings.name == "pixels":
-        return None
-    if settings.public == REFERENCE:
-        assert reference is not None, "refused by `check`"
-        return reference
-    (pool, _), _ = load_known(settings.public, data_dir)
-    return pool
+
+    def load_pool(dataset: str) -> ImageSet:
+        (pool, _), _ = load_known(dataset, data_dir)
+        return pool
+
+    training = encoder_training_of(config, algorithm, setup, official, load_pool)
+    return None if training is None else Pretraining(training, machines)
 
 
 def _described(encoder: Encoder) -> str:
