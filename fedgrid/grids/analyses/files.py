@@ -20,7 +20,7 @@ from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes, writ
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Artifacts, Found, Job
-from fedgrid.regular_files import read_regular
+from fedgrid.regular_files import read_file
 from fedgrid.tracking.scoring.run import Run
 
 PLAIN_NAME = r"^[A-Za-z0-9._-]{1,100}$"
@@ -115,4 +115,4 @@ class JobFiles:
     def _state(self) -> str | None:
         """Return a digest of the state's checksums, None if there is no such state."""
         path = self.run / checkpoint.names(self.job.round)[1]
-        return sha256(read_regular(path)).hexdigest() if path.exists() else None
+        return sha256(read_file(path)).hexdigest() if path.exists() else None

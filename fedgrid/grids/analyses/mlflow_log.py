@@ -16,6 +16,7 @@ from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results.axes import further_axes
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.redaction import redacted
+from fedgrid.regular_files import read_file
 from fedgrid.tracking.mlflow.store import TrackingError, artifact_root, default_uri, tracking_uri
 
 
@@ -70,4 +71,4 @@ def _is_logged(found: Found, uri: str) -> bool:
 
 
 def _digest(found: Found) -> str:
-    return sha256(found.files[".json"].read_bytes()).hexdigest()
+    return sha256(read_file(found.files[".json"])).hexdigest()

@@ -25,10 +25,10 @@ from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.engine.runtime.records.schemas import schemas
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.storage.atomic import ASIDE, delete_partial, disk_errors, set_aside, write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, of_read, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, read_errors, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.redaction import redacted
-from fedgrid.regular_files import check_regular
+from fedgrid.regular_files import read_file
 
 FAILED, LOG = "failed.json", "log.txt"
 
@@ -285,10 +285,9 @@ class RunFolder:
 def _is(path: Path, data: bytes) -> bool:
     """Return whether a file has these bytes; a link, or what is no file, has not."""
     try:
-        check_regular(path)
-    except OSError:
+        with read_errors(path):
+            return read_file(path) == data
+    except UnreadableFile:
+        raise
+    except (FileNotFoundError, DamagedFile):
         return False
-    try:
-        return path.read_bytes() == data
-    except OSError as error:
-        raise of_read(path, error) from error
