@@ -14,7 +14,7 @@ from fedgrid.engine.runtime.storage.format import (
     read_errors,
 )
 from fedgrid.parquet_files import read_parquet
-from fedgrid.regular_files import LARGEST_TABLE, open_file, read_file
+from fedgrid.regular_files import LARGEST_STATE, LARGEST_TABLE, open_file, read_file
 
 COLUMNS = "fedgrid_columns"
 """Checksum of the columns' names: Parquet's own checksums do not cover them."""
@@ -61,15 +61,15 @@ def _check_schema(path: Path, found: pa.Schema, schema: pa.Schema) -> None:
         raise DamagedFile(path, "its columns have other types than those written")
 
 
-def checksum(path: Path, largest: int = LARGEST_TABLE) -> str:
+def checksum(path: Path) -> str:
     """Return the SHA-256 sum of the bytes of a file.
 
     Raises:
         FileNotFoundError: there is no such file.
         UnreadableFile: the disk does not give it.
-        DamagedFile: it is no regular file, or has more than `largest` bytes.
+        DamagedFile: it is no regular file, or larger than any state.
     """
-    with read_errors(path), open_file(path, largest) as file:
+    with read_errors(path), open_file(path, LARGEST_STATE) as file:
         return file_digest(file, "sha256").hexdigest()
 
 

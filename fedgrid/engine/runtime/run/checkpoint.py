@@ -29,7 +29,6 @@ from fedgrid.engine.runtime.storage.format import (
     check_format,
     read_errors,
 )
-from fedgrid.regular_files import LARGEST_STATE
 
 KEEP = 2
 """Number of stored states. If the newest is damaged, the run continues from the one before."""
@@ -90,7 +89,7 @@ def load(folder: Path, rounds_done: int) -> RunState | None:
     if state_name not in checksums:
         return None
     try:
-        if any(checksum(folder / name, LARGEST_STATE) != digest for name, digest in checksums.items()):
+        if any(checksum(folder / name) != digest for name, digest in checksums.items()):
             return None
         tensors = dict(sorted(_load(folder / state_name).items()))
         memory_rounds = dict(_memory_place(name) for name in checksums if name != state_name)
