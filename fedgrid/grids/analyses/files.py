@@ -17,7 +17,7 @@ from fedgrid.engine.runtime.integrity.files import checksum
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes, write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Artifacts, Found, Job
 from fedgrid.regular_files import read_file
@@ -72,7 +72,7 @@ class JobFiles:
             if not self._is_ours(mark):
                 return None
             is_whole = all(checksum(self.file(end)) == digest for end, digest in mark["files"].items())
-        except (FileNotFoundError, DamagedFile):
+        except (FileNotFoundError, DamagedFile, UnreadableFile):
             return None
         # Without that state it cannot be analysed again, and no other one has taken its place.
         return mark if is_whole and state in (None, mark.get("state")) else None

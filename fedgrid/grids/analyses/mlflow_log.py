@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, Found
@@ -65,7 +65,7 @@ def _log(analysis: Analysis, found: Found, storage: Storage, writer: Writer, uri
 def _is_logged(found: Found, uri: str) -> bool:
     try:
         mark = unseal(found.files[".json"].with_suffix(".mlflow.json"))
-    except (FileNotFoundError, DamagedFile):
+    except (FileNotFoundError, DamagedFile, UnreadableFile):
         return False
     return (mark.get("uri"), mark.get("results")) == (redacted(uri), _digest(found))
 

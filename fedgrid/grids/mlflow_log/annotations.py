@@ -11,7 +11,7 @@ from typing import Self
 
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.presets.axis_keys import axis_keys
 from fedgrid.redaction import printable
@@ -100,8 +100,6 @@ def annotations_of(folder: Path) -> Annotations:
         return _read(folder / FILE)
     except FileNotFoundError:
         return Annotations()
-    except UnreadableFile:
-        raise
     except DamagedFile as error:
         warn(f"{error}; note and tags of its run are left out, and `fedgrid tag` writes new ones")
         return Annotations()

@@ -18,7 +18,7 @@ from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Asks, Grid, Stacking
@@ -274,7 +274,7 @@ class GridFolder:
         self.storage.refresh(self._name(PROGRESS))
         try:
             return unseal(self.path / PROGRESS)
-        except (FileNotFoundError, DamagedFile):
+        except (FileNotFoundError, DamagedFile, UnreadableFile):
             return None
 
     def _missing(self) -> ConfigError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedgrid.engine.runtime.integrity.files import checksum, read_checksums
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -81,7 +81,7 @@ def damage(folder: Path, config: RunConfig, *, everything: bool) -> str | None:
         for name in listed:
             if everything or (folder / name).exists():
                 check(folder / name, listed)
-    except DamagedFile as error:
+    except (DamagedFile, UnreadableFile) as error:
         return str(error)
     return None
 

@@ -25,7 +25,6 @@ from fedgrid.engine.runtime.storage.atomic import flush, replacing
 from fedgrid.engine.runtime.storage.format import (
     METADATA,
     DamagedFile,
-    UnreadableFile,
     check_format,
     read_errors,
 )
@@ -96,8 +95,6 @@ def load(folder: Path, rounds_done: int) -> RunState | None:
         memories = {
             client: _load(folder / _memory_name(client, number)) for client, number in memory_rounds.items()
         }
-    except UnreadableFile:
-        raise
     except (FileNotFoundError, DamagedFile):
         return None
     state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
@@ -159,8 +156,6 @@ def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:
     """Return file name -> checksum of a state, empty if they are missing or damaged."""
     try:
         listed = read_checksums(folder / names(rounds_done)[1])
-    except UnreadableFile:
-        raise
     except (FileNotFoundError, DamagedFile):
         return {}
     # Files of these names are moved and deleted: none may lie elsewhere.

@@ -138,8 +138,6 @@ class RunFolder:
         with disk_errors(self.path):
             try:
                 before = parts_of(self.path / MADE_WITH) if rounds_done else ()
-            except UnreadableFile:
-                raise
             except DamagedFile as error:
                 self.log(f"warning: {error}")
                 self._set_aside([MADE_WITH])
@@ -191,7 +189,7 @@ class RunFolder:
             return Failure(**unseal(self.path / FAILED))
         except FileNotFoundError:
             return None
-        except (DamagedFile, TypeError):
+        except (DamagedFile, UnreadableFile, TypeError):
             return Failure(f"{FAILED} is damaged; see {LOG}", 0)
 
     def damage(self) -> str | None:
@@ -241,8 +239,6 @@ class RunFolder:
         """Return the checksums of a finished run's files, empty of another run; sets a damaged mark aside."""
         try:
             return done_mark.checksums(self.path, self.config) if self.is_done else {}
-        except UnreadableFile:
-            raise
         except DamagedFile as error:
             self.log(f"warning: {error}")
             self._set_aside([DONE, TIMES_CHECKSUM])
@@ -287,7 +283,5 @@ def _is(path: Path, data: bytes) -> bool:
     try:
         with read_errors(path):
             return read_file(path) == data
-    except UnreadableFile:
-        raise
     except (FileNotFoundError, DamagedFile):
         return False

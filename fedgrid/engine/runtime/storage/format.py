@@ -36,18 +36,16 @@ class DamagedFile(RunError):
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} is damaged ({why})")
-        self.why = why
 
 
-class UnreadableFile(DamagedFile, StorageError):
-    """A file's bytes are not to be had at present: an error of the disk, or a right that is missing.
+class UnreadableFile(StorageError):
+    """A file cannot be read at present: a disk error, or a missing permission.
 
-    What it holds may be whole, so it is not set aside.
+    Its content may be undamaged, so it is not set aside.
     """
 
     def __init__(self, path: Path, why: str) -> None:
-        StorageError.__init__(self, f"{path} {CANNOT_BE_READ}: {why}")
-        self.why = why
+        super().__init__(f"{path} {CANNOT_BE_READ}: {why}")
 
 
 CANNOT_BE_READ = "cannot be read"
@@ -104,6 +102,7 @@ def unseal(path: Path, text: str | bytes | None = None) -> dict[str, Any]:
     Raises:
         FileNotFoundError: there is no such file.
         NewerFormat: a newer fedgrid wrote it.
+        UnreadableFile: the disk does not give it.
         DamagedFile: it is not what was written.
     """
     if text is None:
