@@ -1,13 +1,14 @@
 """A storage may come from somebody else: nothing in it may lead elsewhere, or never end.
 
 A command checks all that belongs to a storage once, as it opens it (`check_below`). So each path below that
-is made of names leads to a folder or a file of the storage. What is read is checked for its size, too
-(`check_regular`).
+is made of names leads to a folder or a file of the storage. What is read is opened by `open_file`, which
+checks the file that it has opened, for its size, too.
 """
 
 import os
 import re
 import stat
+from io import BufferedReader
 from pathlib import Path
 
 LARGEST = 1 << 26
@@ -22,29 +23,35 @@ DEEPEST = 16
 """Folders below one another. A storage has five, its artifacts of MLflow some more."""
 
 
-def check_regular(path: Path, largest: int = LARGEST) -> None:
-    """Check that `path` is a file: no link to another place, no pipe or device that would never end.
+def open_file(path: Path, largest: int = LARGEST) -> BufferedReader:
+    """Open a file to read its bytes: no link to another place, no pipe or device that would never end.
 
     Raises:
         FileNotFoundError: there is nothing.
-        OSError: it is something else, or larger than `largest` bytes.
+        OSError: the system does not open it; or, without a number, it is something else, or has more than
+            `largest` bytes.
     """
-    about = os.lstat(path)
-    if not stat.S_ISREG(about.st_mode):
-        raise OSError(f"{path.name} is {_kind(about.st_mode)}")
-    if about.st_size > largest:
-        raise OSError(f"{path.name} has {about.st_size:,} bytes")
+    try:
+        # A pipe is not waited for.
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        _check_kind(path.name, os.lstat(path).st_mode)
+        raise
+    about = os.fstat(handle)
+    try:
+        _check_kind(path.name, about.st_mode)
+        if about.st_size > largest:
+            raise OSError(f"{path.name} has {about.st_size:,} bytes")
+    except OSError:
+        os.close(handle)
+        raise
+    return os.fdopen(handle, "rb")
 
 
-def read_regular(path: Path, largest: int = LARGEST) -> bytes:
-    """Return the bytes of a file.
-
-    Raises:
-        FileNotFoundError: there is nothing.
-        OSError: it cannot be read, or as `check_regular`.
-    """
-    check_regular(path, largest)
-    return path.read_bytes()
+def read_file(path: Path, largest: int = LARGEST) -> bytes:
+    """Return the bytes of a file; raises as `open_file`."""
+    with open_file(path, largest) as file:
+        return file.read()
 
 
 def check_below(folder: Path, names: re.Pattern[str] | None = None) -> None:
@@ -71,8 +78,9 @@ def check_below(folder: Path, names: re.Pattern[str] | None = None) -> None:
                         raise OSError(f"{entry.path} is below {DEEPEST} folders")
                     waiting.append((entry.path, depth + 1))
                 elif not entry.is_file(follow_symlinks=False) and os.path.lexists(entry.path):
-                    raise OSError(f"{entry.path} is {_kind(os.lstat(entry.path).st_mode)}")
+                    _check_kind(entry.path, os.lstat(entry.path).st_mode)
 
 
-def _kind(mode: int) -> str:
-    return "a link" if stat.S_ISLNK(mode) else "no regular file"
+def _check_kind(name: str, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise OSError(f"{name} is {'a link' if stat.S_ISLNK(mode) else 'no regular file'}")

@@ -2,13 +2,11 @@
 
 import os
 import re
-from hashlib import sha256
-from io import BytesIO
+import socket
 
 import pytest
 
-from fedgrid.engine.runtime.integrity import files
-from fedgrid.regular_files import DEEPEST, check_below, check_regular, read_regular
+from fedgrid.regular_files import DEEPEST, LARGEST_STATE, LARGEST_TABLE, check_below, open_file, read_file
 
 
 def test_folders_and_files_are_right(tmp_path):
@@ -53,17 +51,38 @@ def test_nesting_without_end_is_refused(tmp_path):
 def test_file_that_is_too_large_or_none_is_not_read(tmp_path):
     path = tmp_path / "a.json"
     path.write_text("four")
-    assert read_regular(path, 4) == b"four"
-    with pytest.raises(OSError, match="has 4 bytes"):
-        read_regular(path, 3)
+    assert read_file(path, 4) == b"four"
+    with pytest.raises(OSError, match=r"^a\.json has 4 bytes"):
+        read_file(path, 3)
     with pytest.raises(FileNotFoundError):
-        check_regular(tmp_path / "missing")
+        read_file(tmp_path / "missing")
 
 
-def test_state_or_table_of_more_than_a_gigabyte_is_no_damage(tmp_path, monkeypatch):
-    """Thirty personal ResNet-34s are a state of 2.5 GB. This file is a hole, of which one byte is read."""
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder", "socket"])
+def test_what_is_no_file_is_neither_opened_nor_waited_for(tmp_path, monkeypatch, kind):
+    """The error has no number: no disk is to blame."""
+    path = tmp_path / "a.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "socket":
+        monkeypatch.chdir(tmp_path)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind("a.json")
+    else:
+        path.symlink_to(__file__ if kind == "link" else "gone")
+    with pytest.raises(
+        OSError, match=f"^a.json is {'a link' if 'link' in kind else 'no regular file'}$"
+    ) as error:
+        open_file(path)
+    assert error.value.errno is None
+
+
+def test_state_or_table_of_more_than_a_gigabyte_is_no_damage(tmp_path):
+    """Thirty personal ResNet-34s are a state of 2.5 GB. This file is a hole, of which nothing is read."""
     path = tmp_path / "state-000001.safetensors"
     with path.open("wb") as file:
         file.truncate((1 << 30) + 1)
-    monkeypatch.setattr(type(path), "open", lambda *_: BytesIO(b"x"))
-    assert files.checksum(path) == sha256(b"x").hexdigest()
+    with open_file(path, LARGEST_TABLE), open_file(path, LARGEST_STATE):
+        pass

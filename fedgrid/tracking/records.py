@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedgrid.parquet_files import BadPages, read_parquet
+from fedgrid.parquet_files import BadTable, read_parquet
 from fedgrid.record_values import is_number, wrong_type, wrong_value
-from fedgrid.regular_files import LARGEST_TABLE, check_regular
+from fedgrid.regular_files import LARGEST_TABLE, open_file
 
 TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
 """Model (the client's after local training; its cluster's) and test set (the client's own; the server's)."""
@@ -251,12 +251,13 @@ def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.
         return [*dict.fromkeys((*keys, *wanted))]
 
     try:
-        check_regular(path, LARGEST_TABLE)
-        found = read_parquet(path, chosen)
+        with open_file(path, LARGEST_TABLE) as data:
+            found = read_parquet(data, chosen)
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError, BadPages) as error:
-        raise RecordsError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+    except (OSError, BadTable) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RecordsError(f"cannot read {path}: {why}") from error
     if (why := wrong_value(found)) is not None:
         raise RecordsError(f"cannot read {path}: {why}")
     return found

@@ -17,10 +17,10 @@ from fedgrid.engine.runtime.integrity.files import checksum
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes, write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Artifacts, Found, Job
-from fedgrid.regular_files import read_regular
+from fedgrid.regular_files import read_file
 from fedgrid.tracking.scoring.run import Run
 
 PLAIN_NAME = r"^[A-Za-z0-9._-]{1,100}$"
@@ -72,7 +72,7 @@ class JobFiles:
             if not self._is_ours(mark):
                 return None
             is_whole = all(checksum(self.file(end)) == digest for end, digest in mark["files"].items())
-        except (FileNotFoundError, DamagedFile):
+        except (FileNotFoundError, DamagedFile, UnreadableFile):
             return None
         # Without that state it cannot be analysed again, and no other one has taken its place.
         return mark if is_whole and state in (None, mark.get("state")) else None
@@ -115,4 +115,4 @@ class JobFiles:
     def _state(self) -> str | None:
         """Return a digest of the state's checksums, None if there is no such state."""
         path = self.run / checkpoint.names(self.job.round)[1]
-        return sha256(read_regular(path)).hexdigest() if path.exists() else None
+        return sha256(read_file(path)).hexdigest() if path.exists() else None

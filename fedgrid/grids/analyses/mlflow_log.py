@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, Found
@@ -16,6 +16,7 @@ from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results.axes import further_axes
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.redaction import redacted
+from fedgrid.regular_files import read_file
 from fedgrid.tracking.mlflow.store import TrackingError, artifact_root, default_uri, tracking_uri
 
 
@@ -64,10 +65,10 @@ def _log(analysis: Analysis, found: Found, storage: Storage, writer: Writer, uri
 def _is_logged(found: Found, uri: str) -> bool:
     try:
         mark = unseal(found.files[".json"].with_suffix(".mlflow.json"))
-    except (FileNotFoundError, DamagedFile):
+    except (FileNotFoundError, DamagedFile, UnreadableFile):
         return False
     return (mark.get("uri"), mark.get("results")) == (redacted(uri), _digest(found))
 
 
 def _digest(found: Found) -> str:
-    return sha256(found.files[".json"].read_bytes()).hexdigest()
+    return sha256(read_file(found.files[".json"])).hexdigest()

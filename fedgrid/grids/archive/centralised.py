@@ -16,6 +16,7 @@ from fedgrid.engine.federation.errors import DataError
 from fedgrid.grids.archive.csv_files import Table, malformed
 from fedgrid.grids.archive.layout import FINAL, LOSS, SETUP, VALIDATION, FoundTraining
 from fedgrid.grids.archive.training_records import ArchivedTraining, SetScores
+from fedgrid.regular_files import read_file
 
 EXCHANGED = ("pathmnist", "bloodmnist")
 TESTED = ("test_loss", "accuracy", "f1score")
@@ -48,7 +49,7 @@ def read_training(found: FoundTraining) -> ArchivedTraining:
 def _setup(path: Path) -> dict[str, Any]:
     """Return the model and the learning rate, None where the file or the key is absent."""
     try:
-        config = dict(json.loads(path.read_text())) if path.exists() else {}
+        config = dict(json.loads(read_file(path))) if path.exists() else {}
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DataError(f"{path} cannot be read: {error}; expected a JSON object") from error
     model, inner = config.get("model"), config.get("centralised_setup")

@@ -5,6 +5,7 @@ Shapes: N rows, R rounds, K clients.
 
 import csv
 from collections.abc import Sequence
+from io import StringIO
 from math import inf
 from pathlib import Path
 from typing import TypeAlias
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.errors import DataError
+from fedgrid.regular_files import read_file
 
 MOST_DIGITS = 18
 MOST_SHOWN = 60
@@ -34,9 +36,8 @@ def lines_of(path: Path) -> list[Line]:
         DataError: the file cannot be read, is empty, or is not csv.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.reader(file, strict=True)
-            lines = [(reader.line_num, cells) for cells in reader if cells]
+        reader = csv.reader(StringIO(read_file(path).decode(), newline=""), strict=True)
+        lines = [(reader.line_num, cells) for cells in reader if cells]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
     if not lines:

@@ -14,6 +14,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive.one_run import ArchivedRun
 from fedgrid.grids.execution.run_events import write_scores
 from fedgrid.grids.results.outcome import is_finished
+from fedgrid.regular_files import LARGEST_TABLE, read_file
 
 
 def keep(run: ArchivedRun, config: RunConfig, source: str, storage: Storage) -> bool:
@@ -31,7 +32,8 @@ def keep(run: ArchivedRun, config: RunConfig, source: str, storage: Storage) -> 
     records = {"rounds.parquet": _parquet(run.rounds), "clients.parquet": _parquet(run.clients)}
     storage.refresh(*(f"{folder.name}/{name}" for name in records))
     if is_finished(storage, config) and all(
-        (folder / name).exists() and (folder / name).read_bytes() == data for name, data in records.items()
+        (folder / name).exists() and read_file(folder / name, LARGEST_TABLE) == data
+        for name, data in records.items()
     ):
         return False
     forget(config, storage)

@@ -9,6 +9,7 @@ from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.grids.arena import kept
 from fedgrid.grids.arena.tuned import Tuned
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.regular_files import LARGEST_LIST, read_file
 from fedgrid.tracking.verdicts.outcomes import Outcome
 from fedgrid.tracking.verdicts.verdict import Verdict
 
@@ -52,7 +53,7 @@ def _is_drawn(folder: GridFolder, outcomes: str, plates: Sequence[Plate]) -> boo
     drawn = (folder.path / FIGURES / f"{plate.name}.{kind}" for plate in plates for kind in FORMATS)
     return (
         path.is_file()
-        and path.read_text(encoding="utf-8") == outcomes
+        and read_file(path, LARGEST_LIST) == outcomes.encode()
         and all(file.is_file() for file in drawn)
     )
 

@@ -13,7 +13,7 @@ from fedgrid.engine.runtime.storage.format import VERSION
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
-from fedgrid.regular_files import read_regular
+from fedgrid.regular_files import read_file
 
 SHORTEST_ID = 4
 """Digits of the beginning of an id."""
@@ -61,7 +61,7 @@ def _stored(storage: Storage) -> list[RunConfig]:
     found = []
     for path in sorted(storage.root.glob(f"*/{CONFIG}")):
         try:
-            values = json.loads(read_regular(path))
+            values = json.loads(read_file(path))
             if values.pop(VERSION, None) == FORMAT:
                 found.append(RunConfig.model_validate(values))
                 own_images.know_from(path.parent)

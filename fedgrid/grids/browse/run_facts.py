@@ -17,7 +17,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import NOTE, Row, rows_of
 from fedgrid.grids.display.tables import RESULT_COLUMNS
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys, value_of
-from fedgrid.regular_files import check_regular
+from fedgrid.regular_files import read_file
 from fedgrid.tracking.records import Array, Records, RecordsError, read_records
 from fedgrid.tracking.scoring.scores import curves
 
@@ -25,8 +25,6 @@ ROUNDS_SHOWN = 12
 """Rows of the table of rounds, if this many tell all that happened."""
 LOG_LINES = 5
 """Lines of a run's log at most, beside those that say that it started and ended."""
-LARGEST_LOG = 1 << 26
-"""Bytes of a log that is read for its last lines."""
 CURVES = ("temperature", "clusters", "ari", "personalised_accuracy", "generalised_accuracy", "bytes")
 """Columns of the table of rounds."""
 
@@ -150,8 +148,7 @@ def _numbers(values_R: Array) -> list[float | None]:
 def _notes(log: Path) -> list[str]:
     """Return the last lines of a run's log that say more than that it started or ended."""
     try:
-        check_regular(log, LARGEST_LOG)
-        lines = log.read_text(errors="replace").splitlines()
+        lines = read_file(log).decode(errors="replace").splitlines()
     except FileNotFoundError:
         return []
     except OSError as error:

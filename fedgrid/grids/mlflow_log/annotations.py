@@ -7,19 +7,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, of_read, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.presets.axis_keys import axis_keys
 from fedgrid.redaction import printable
-from fedgrid.regular_files import read_regular
 
 FILE = "tags.json"
-LARGEST = 1 << 16
-"""Bytes of the file."""
 LENGTH = 4000
 """Characters of a note and of all tags together. MLflow takes 8000 of a note, which stands there above the
 run's description."""
@@ -103,21 +100,13 @@ def annotations_of(folder: Path) -> Annotations:
         return _read(folder / FILE)
     except FileNotFoundError:
         return Annotations()
-    except UnreadableFile:
-        raise
     except DamagedFile as error:
         warn(f"{error}; note and tags of its run are left out, and `fedgrid tag` writes new ones")
         return Annotations()
 
 
 def _read(path: Path) -> Annotations:
-    try:
-        text = read_regular(path, LARGEST)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise of_read(path, error) from error
-    values: dict[str, Any] = unseal(path, text)
+    values = unseal(path)
     note, tags = values.get("note"), values.get("tags")
     if not isinstance(note, str) or not isinstance(tags, dict):
         raise DamagedFile(path, "it has no note and tags")

@@ -6,7 +6,7 @@ from pathlib import Path
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.redaction import redacted
 from fedgrid.tracking.mlflow.store import database_file, one_line
@@ -23,7 +23,7 @@ def is_logged(uri: str, folder: Path, rounds: int) -> bool:
     """
     try:
         mark = unseal(folder / MARK)
-    except (FileNotFoundError, DamagedFile):
+    except (FileNotFoundError, DamagedFile, UnreadableFile):
         return False
     same = (mark.get("uri"), mark.get("rounds")) == (redacted(uri), rounds)
     file = database_file(uri)

@@ -3,15 +3,11 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from platform import machine, processor
 
-from fedgrid.engine.federation.errors import FedgridError
-from fedgrid.engine.runtime.storage.atomic import write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
-from fedgrid.engine.runtime.storage.user_paths import cache_folder
+from fedgrid.engine.runtime.storage.remembered import recall, remember
 from fedgrid.grids.planning.calibrate import Speed, Workload, calibrate
 
 FOLDER = "speeds"
@@ -42,19 +38,12 @@ def named(device: str) -> str:
 
 
 def _kept(workload: Workload, device: str, now: Speed) -> Speed:
-    """Return the least of what was kept and of `now`, and keep it.
-
-    A cache that cannot be read or written costs the earlier times alone.
-    """
+    """Return the least of what was kept and of `now`, and keep it."""
     key = f"{named(device)}, torch {version('torch')}, {workload}"
-    found = now
-    with suppress(OSError, FedgridError):
-        place = cache_folder() / FOLDER / f"{sha256(key.encode()).hexdigest()[:16]}.json"
-        with suppress(FileNotFoundError, DamagedFile, KeyError, TypeError, ValueError):
-            kept = unseal(place)
-            before = Speed(**{part: float(kept[part]) for part in asdict(now)})
-            trains = min(now, before, key=lambda speed: speed.train)
-            found = Speed(trains.turn, trains.train, min(now.test, before.test))
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_text(place, seal({"of": key, **asdict(found)}))
-    return found
+    kept, fastest_ever = recall(FOLDER, key), now
+    with suppress(KeyError, TypeError, ValueError):
+        before = Speed(**{part: float(kept[part]) for part in asdict(now)})
+        trains = min(now, before, key=lambda speed: speed.train)
+        fastest_ever = Speed(trains.turn, trains.train, min(now.test, before.test))
+    remember(FOLDER, key, {"of": key, **asdict(fastest_ever)})
+    return fastest_ever

@@ -18,13 +18,13 @@ from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Asks, Grid, Stacking
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.asked import Asked
-from fedgrid.regular_files import LARGEST_LIST, read_regular
+from fedgrid.regular_files import LARGEST_LIST, read_file
 
 GRIDS = "grids"
 RUNS, PRESET, PROGRESS, STOP = "runs.jsonl", "preset.yaml", "progress.json", "stop"
@@ -171,7 +171,7 @@ class GridFolder:
     def preset(self) -> bytes:
         """Return the preset of the last launch, as `keep` got it; a `ConfigError` if that cannot be read."""
         try:
-            return read_regular(self.path / PRESET)
+            return read_file(self.path / PRESET)
         except OSError as error:
             raise ConfigError(f"{self.path / PRESET} is not read: {error}; repeat the grid's run") from error
 
@@ -209,7 +209,7 @@ class GridFolder:
     def _checked(self, path: Path) -> tuple[dict[str, Any], bytes]:
         """Return the head of a file, and its other lines, which are those that were written."""
         try:
-            head, _, lines = read_regular(path, LARGEST_LIST).partition(b"\n")
+            head, _, lines = read_file(path, LARGEST_LIST).partition(b"\n")
         except FileNotFoundError as error:
             raise self._missing() from error
         except OSError as error:
@@ -274,7 +274,7 @@ class GridFolder:
         self.storage.refresh(self._name(PROGRESS))
         try:
             return unseal(self.path / PROGRESS)
-        except (FileNotFoundError, DamagedFile):
+        except (FileNotFoundError, DamagedFile, UnreadableFile):
             return None
 
     def _missing(self) -> ConfigError:

@@ -17,7 +17,7 @@ from fedgrid.engine.runtime.plugins.source import PluginSource, digest_of
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.redaction import printable
-from fedgrid.regular_files import read_regular
+from fedgrid.regular_files import read_file
 
 FOLDER, INDEX = "plugins", "plugins.json"
 
@@ -137,7 +137,7 @@ def _source(path: Path, digest: str, name: str | None) -> PluginSource:
     if name is not None and not path.exists():
         return PluginSource(name, digest, None)
     try:
-        code = read_regular(path)
+        code = read_file(path)
     except OSError as error:
         why = error.strerror or error
         raise ConfigError(

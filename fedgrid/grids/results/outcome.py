@@ -13,7 +13,7 @@ from fedgrid.engine.runtime.integrity.checked import Checked, Stat
 from fedgrid.engine.runtime.integrity.done_mark import DONE, LISTED, TIMES, TIMES_CHECKSUM
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
-from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.times import Times, times_of
 
@@ -128,7 +128,7 @@ def _damage(storage: Storage, config: RunConfig, folder: Path, there: tuple[Stat
     if why is None:
         try:
             times, _ = times_of(folder), parts_of(folder / MADE_WITH)
-        except DamagedFile as error:  # With the right checksum: somebody else wrote it.
+        except (DamagedFile, UnreadableFile) as error:  # With the right checksum: somebody else wrote it.
             why = str(error)
     _CHECKED[folder] = there, why
     if trusted is not None and why is None:
@@ -148,7 +148,7 @@ def _damaged_scores(folder: Path, run_id: str) -> str | None:
         read_scores(folder, run_id)
     except FileNotFoundError:
         return None
-    except DamagedFile as error:
+    except (DamagedFile, UnreadableFile) as error:
         return str(error)
     return None
 
@@ -208,6 +208,6 @@ def failed(root: Path, config: RunConfig, cause: str) -> Outcome:
     folder = folder_of(root, config)
     try:
         times = times_of(folder)
-    except DamagedFile as error:
+    except (DamagedFile, UnreadableFile) as error:
         times, cause = Times(), f"{cause}; {error}"
     return Outcome(config, folder, None, times, cause)

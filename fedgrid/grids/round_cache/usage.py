@@ -10,7 +10,7 @@ from typing import Any
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.round_cache.files import StoredFile, kept
 from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.engine.runtime.storage.format import DamagedFile
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.times import Times, times_of
@@ -146,7 +146,7 @@ def _times(folder: Path) -> Times:
     """Return the times of a run's rounds; damaged records count as no rounds, as when the run resumes."""
     try:
         return times_of(folder)
-    except DamagedFile:
+    except (DamagedFile, UnreadableFile):
         return Times()
 
 

@@ -21,7 +21,7 @@ from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE,
 from fedgrid.grids.search.space import Range
 from fedgrid.grids.search.suggest import BATCH, SEED
 from fedgrid.redaction import in_csv
-from fedgrid.regular_files import read_regular
+from fedgrid.regular_files import read_file
 
 TABLE, FIGURES = "search.csv", "figures"
 FREE_TO_CHANGE = ("trials",)
@@ -96,7 +96,7 @@ def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Stor
     text = seal(described(search, trials, complete), indent=2)
     figures = folder.path / FIGURES
     found = folder.path / FOUND
-    if not (found.exists() and found.read_text() == text and figures.exists()):
+    if not (found.exists() and read_file(found) == text.encode() and figures.exists()):
         _draw(search, trials, figures)
         folder.write(TABLE, _table(search, trials))
         # Last: where this file exists, the others are complete.
@@ -107,7 +107,7 @@ def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Stor
 
 def digest(search: Search, storage: Storage) -> str:
     """Return a digest of the search's result."""
-    return sha256(read_regular(GridFolder(storage, search.name).path / FOUND)).hexdigest()[:12]
+    return sha256(read_file(GridFolder(storage, search.name).path / FOUND)).hexdigest()[:12]
 
 
 def read_results(name: str, storage: Storage) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from fedgrid.grids.search import files
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.show import show
 from fedgrid.redaction import redacted
+from fedgrid.regular_files import read_file
 from fedgrid.tracking.mlflow.store import TrackingError
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _log(search: Search, trials: list[Trial], written: list[Path], storage: Stor
     """Log the search's result to MLflow, unless it is there. A failure warns, and the next call retries."""
     folder = GridFolder(storage, search.name).path
     mark = seal({"uri": redacted(log.uri), "search": files.digest(search, storage)})
-    if (folder / MARK).is_file() and (folder / MARK).read_bytes() == mark.encode():
+    if (folder / MARK).is_file() and read_file(folder / MARK) == mark.encode():
         return
     found = files.read_results(search.name, storage)
     tags = {"search": "complete" if found["complete"] else "not complete", "objective": search.objective}

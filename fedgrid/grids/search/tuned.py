@@ -16,7 +16,7 @@ from fedgrid.grids.results.grid_folder import FOUND, GRIDS
 from fedgrid.grids.search.files import read_results
 from fedgrid.grids.search.objectives import LABEL_FREE, ORACLE
 from fedgrid.grids.search.space import nested
-from fedgrid.regular_files import read_regular
+from fedgrid.regular_files import read_file
 
 KINDS = {"": LABEL_FREE, ORACLE: ORACLE}
 """What may follow a search's name and a colon."""
@@ -100,7 +100,7 @@ def _read(text: str, storage: Storage) -> Tuned:
         )
     if KINDS[kind] not in found["best"]:
         raise ConfigError(f"--tuned {text}: no trial of this search has a score to choose by")
-    source = read_regular(storage.root / GRIDS / name / FOUND)
+    source = read_file(storage.root / GRIDS / name / FOUND)
     place = Place(YamlFile(f"{name}/{FOUND}", source), ("best", KINDS[kind], "params"))
     return Tuned(
         text, KINDS[kind], found["algorithm"], tuple(found["datasets"]), found["best"][KINDS[kind]], place

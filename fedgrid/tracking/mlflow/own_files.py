@@ -7,16 +7,14 @@ A view or a trigger is a stranger's code, which SQLite runs when MLflow reads or
 """
 
 import os
+import re
 import sqlite3
-import stat
 from contextlib import closing
 from pathlib import Path
 
-from fedgrid.regular_files import check_below, check_regular
+from fedgrid.regular_files import LARGEST_STATE, check_below, open_file
 from fedgrid.tracking.mlflow.store import TrackingError, database_file, one_line
 
-LARGEST = 1 << 36
-"""Bytes of a store. Ten thousand runs have some three gigabytes."""
 JOURNAL, BESIDE = "-journal", ("-journal", "-wal", "-shm")
 """What SQLite appends to the name of its file."""
 MADE_BY_OTHERS = """
@@ -42,15 +40,9 @@ def own_file(uri: str, artifact_root: Path) -> Path | None:
     if file is None or file.parent != artifact_root.parent.absolute():
         return None
     try:
-        for path in (file, *(file.with_name(file.name + end) for end in BESIDE)):
-            if os.path.lexists(path):
-                check_regular(path, LARGEST)
+        own = (file.name, *(file.name + end for end in BESIDE), artifact_root.name)
+        check_below(file.parent, re.compile("|".join(map(re.escape, own))))
         _check_journal(file.with_name(file.name + JOURNAL))
-        if os.path.lexists(artifact_root) and not stat.S_ISDIR(artifact_root.lstat().st_mode):
-            raise OSError(
-                f"{artifact_root.name} is {'a link' if artifact_root.is_symlink() else 'no folder'}"
-            )
-        check_below(artifact_root)
     except OSError as error:
         raise TrackingError(
             f"the MLflow store of {file.parent} is not opened: {error.strerror or error}; move that away, or "
@@ -66,7 +58,7 @@ def own_file(uri: str, artifact_root: Path) -> Path | None:
 def _check_journal(journal: Path) -> None:
     """Raise OSError if a journal names a super-journal: SQLite has one only for several attached files."""
     if journal.exists():
-        with journal.open("rb") as file:
-            file.seek(max(0, journal.stat().st_size - len(MAGIC)))
+        with open_file(journal, LARGEST_STATE) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - len(MAGIC)))
             if file.read() == MAGIC:
                 raise OSError(f"{journal.name} names another file, which SQLite would delete")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fedgrid.regular_files import check_regular
+from fedgrid.regular_files import LARGEST_LIST, read_file
 from fedgrid.tracking.figures.style import OwnStyle
 from fedgrid.tracking.report import draw, html
 from fedgrid.tracking.report.page import Page, Section
@@ -18,8 +18,6 @@ INDEX = "index.html"
 TEMPORARY = ".writing-"
 """Prefix of the temporary folder in which a report is written."""
 WRITERS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
-LARGEST = 1 << 28
-"""Bytes of a document that is read for the files of the report before."""
 NAME = r"\w[\w.+-]*"
 LISTED = re.compile(rf'href="((?:tables|figures)/{NAME})"')
 
@@ -64,8 +62,7 @@ def write(
     )
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(f"{TEMPORARY}*"):
-        if not leftover.is_symlink():
-            shutil.rmtree(leftover)
+        shutil.rmtree(leftover)
     with TemporaryDirectory(prefix=TEMPORARY, dir=folder) as name:
         temporary = Path(name)
         draw.draw(plates, temporary / "figures", drawn, styles)
@@ -111,11 +108,11 @@ def _listed(index: Path) -> set[str]:
     What is no document is replaced, and names no files.
     """
     try:
-        check_regular(index, LARGEST)
+        text = read_file(index, LARGEST_LIST).decode("utf-8", "replace")
     except OSError:
         return set()
     kinds = {*WRITERS, *draw.FORMATS}
-    found = LISTED.findall(index.read_text(encoding="utf-8", errors="replace"))
+    found = LISTED.findall(text)
     return {file for file in found if file.rpartition(".")[2] in kinds}
 
 

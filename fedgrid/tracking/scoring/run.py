@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from fedgrid.regular_files import read_file
 from fedgrid.tracking.records import Array, Records, RecordsError, read_records, table
 from fedgrid.tracking.scoring.partitions import Clustering, PublishedClustering
 from fedgrid.tracking.scoring.scores import curves
@@ -114,7 +115,7 @@ class RunResult:
     @property
     def config(self) -> dict[str, Any]:
         """Its configuration, as `fedgrid.run` takes it."""
-        values: dict[str, Any] = json.loads((self.folder / "config.json").read_bytes())
+        values: dict[str, Any] = json.loads(read_file(self.folder / "config.json"))
         return {key: value for key, value in values.items() if key not in NOT_SETTABLE}
 
     @property

@@ -145,13 +145,12 @@ def test_folder_without_runs_is_not_an_archive(tmp_path):
         ("cluster_id_mapping.csv", "link"),
         ("cluster_id_mapping.csv", "pipe"),
         ("cluster_id_mapping.csv", "endless"),
-        ("cluster_id_mapping.csv", "huge"),
         ("", "link"),
         ("../../../../../../../experiments", "link"),
         ("../../../../../../../datasets", "link"),
     ],
 )
-def test_archive_with_a_link_a_pipe_or_a_huge_file_is_refused(tmp_path, name, kind):
+def test_archive_with_a_link_or_a_pipe_is_refused(tmp_path, name, kind):
     """Nothing outside of it is read, and nothing is waited for."""
     archive, outside = tmp_path / "archive", tmp_path / "outside"
     path = Path(os.path.normpath(write_run(archive, "kmeans") / name))
@@ -160,10 +159,7 @@ def test_archive_with_a_link_a_pipe_or_a_huge_file_is_refused(tmp_path, name, ki
         path.rename(outside / "moved")
     if kind == "pipe":
         os.mkfifo(path)
-    elif kind == "huge":
-        with path.open("wb") as file:
-            file.truncate(layout.LARGEST_TABLE + 1)
     else:
         path.symlink_to("/dev/zero" if kind == "endless" else outside / "moved")
-    with pytest.raises(ConfigError, match=f"{path.name}.* (is a link|is no regular file|has 67,108,865)"):
+    with pytest.raises(ConfigError, match=f"{path.name} is (a link|no regular file)"):
         layout.check(archive)

@@ -14,8 +14,8 @@ import numpy as np
 
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import Pair
-from fedgrid.engine.runtime.data import remembered
 from fedgrid.engine.runtime.data.datasets import find, load
+from fedgrid.engine.runtime.storage import remembered
 
 
 def digest_of(pair: Pair) -> str:
@@ -39,7 +39,7 @@ def load_known(name: str, data_dir: Path) -> tuple[Pair, str]:
     found = digest_of(pair)
     dataset = find(name, data_dir)
     if before == fingerprint(dataset, data_dir):
-        remembered.remember(_key(dataset, data_dir), before, found)
+        remembered.remember_digest(_key(dataset, data_dir), before, found)
     return pair, found
 
 
@@ -50,7 +50,7 @@ def digest_of_dataset(name: str, data_dir: Path) -> str:
         ConfigError, DataError: as `datasets.load`.
     """
     dataset = find(name, data_dir)
-    known = remembered.recall(_key(dataset, data_dir), fingerprint(dataset, data_dir))
+    known = remembered.recall_digest(_key(dataset, data_dir), fingerprint(dataset, data_dir))
     return known or load_known(name, data_dir)[1]
 
 

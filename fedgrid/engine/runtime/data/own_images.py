@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fedgrid.engine.federation.data.images import check_is_file
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.engine.runtime.data import remembered
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.remembered import fingerprint, recall_digest, remember_digest
 
 PLACES = "images.json"
 """File beside configurations, with the places of the images that they name."""
@@ -92,14 +92,14 @@ def digest_of(place: Path, files: Sequence[Path]) -> str:
     Raises:
         DataError: one of them cannot be read.
     """
-    key, now = f"content of {place}", remembered.fingerprint(files)
-    known = remembered.recall(key, now)
+    key, now = f"content of {place}", fingerprint(files)
+    known = recall_digest(key, now)
     if known is None:
         digest = sha256()
         for file in sorted(files):
             digest.update(f"{file.relative_to(place).as_posix()} {_content(file)}\n".encode())
         known = digest.hexdigest()[:12]
-        remembered.remember(key, now, known)
+        remember_digest(key, now, known)
     return known
 
 

@@ -1,21 +1,16 @@
 """Finished runs that had no damage when last checked, by the sizes, times and inodes of their files.
 
-To read all files of thousands of runs takes seconds. What is remembered lies in the user's cache, a file for
-each storage: nobody else writes it, and a storage that cannot be written is served as well. If it is lost or
-damaged, everything is checked again.
+To read all files of thousands of runs takes seconds. If what is remembered is lost or damaged, everything is
+checked again.
 """
 
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fedgrid.engine.federation.errors import FedgridError
-from fedgrid.engine.runtime.storage.atomic import write_text
-from fedgrid.engine.runtime.storage.format import seal, unseal
-from fedgrid.engine.runtime.storage.user_paths import cache_folder
+from fedgrid.engine.runtime.storage.remembered import recall, remember
 
 FOLDER = "checked"
 SETTLED = 2.0
@@ -30,13 +25,11 @@ class Checked:
 
     def __init__(self, root: Path) -> None:
         """Read what is remembered of the storage at `root`; nothing if it cannot be read."""
-        self._root = root
-        self._runs: dict[str, list[Any]] = {}
+        self._root = str(root.absolute())
+        runs = recall(FOLDER, self._root).get("runs")
+        self._runs: dict[str, list[Any]] = runs if isinstance(runs, dict) else {}
         """Folder -> digest of what tells a change of its files, then numbers read from them, if any."""
         self._is_new = False
-        with suppress(OSError, FedgridError):
-            known = unseal(self._place()).get("runs")
-            self._runs = known if isinstance(known, dict) else {}
 
     def has(self, name: str, files: Iterable[Stat]) -> bool:
         """Return whether the run in the folder `name` was undamaged when it had these files."""
@@ -61,18 +54,8 @@ class Checked:
 
     def save(self) -> None:
         """Write what is new, where that is possible."""
-        if not self._is_new:
-            return
-        # It only saves time: a cache that cannot be written costs nothing else.
-        with suppress(OSError, FedgridError):
-            place = self._place()
-            place.parent.mkdir(parents=True, exist_ok=True)
-            write_text(place, seal({"runs": self._runs}))
-            self._is_new = False
-
-    def _place(self) -> Path:
-        key = sha256(str(self._root.absolute()).encode()).hexdigest()[:16]
-        return cache_folder() / FOLDER / f"{key}.json"
+        if self._is_new:
+            self._is_new = not remember(FOLDER, self._root, {"runs": self._runs})
 
 
 def _digest(files: Iterable[Stat]) -> str:

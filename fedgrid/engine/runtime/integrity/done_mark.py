@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedgrid.engine.runtime.integrity.files import checksum
+from fedgrid.engine.runtime.integrity.files import checksum, read_checksums
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
-from fedgrid.engine.runtime.storage.format import DamagedFile, of_read, seal, unseal
-from fedgrid.regular_files import read_regular
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -64,8 +63,6 @@ def check(path: Path, listed: Mapping[str, str]) -> None:
         same = path.name not in listed or checksum(path) == listed[path.name]
     except FileNotFoundError as error:
         raise DamagedFile(path, "it is missing") from error
-    except OSError as error:
-        raise of_read(path, error) from error
     if not same:
         raise DamagedFile(path, "its bytes differ from those of the finished run")
 
@@ -84,7 +81,7 @@ def damage(folder: Path, config: RunConfig, *, everything: bool) -> str | None:
         for name in listed:
             if everything or (folder / name).exists():
                 check(folder / name, listed)
-    except DamagedFile as error:
+    except (DamagedFile, UnreadableFile) as error:
         return str(error)
     return None
 
@@ -93,15 +90,11 @@ def _of_times(folder: Path) -> dict[str, str]:
     """Return the checksum of the times by their name, nothing where there are none."""
     path = folder / TIMES_CHECKSUM
     try:
-        digest, name = read_regular(path).decode().split()
+        listed = read_checksums(path)
     except FileNotFoundError:
         if (folder / TIMES).exists():
             raise DamagedFile(path, "it is missing") from None
         return {}
-    except OSError as error:
-        raise of_read(path, error) from error
-    except ValueError as error:
-        raise DamagedFile(path, "it is not a line of sha256sum") from error
-    if name != TIMES:
+    if list(listed) != [TIMES]:
         raise DamagedFile(path, f"it does not name {TIMES}")
-    return {name: digest}
+    return listed

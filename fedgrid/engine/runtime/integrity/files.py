@@ -1,6 +1,6 @@
 """Checksums of files, and Parquet files whose metadata say the format and which columns were written."""
 
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,12 +10,11 @@ from fedgrid.engine.runtime.storage.format import (
     METADATA,
     DamagedFile,
     NewerFormat,
-    UnreadableFile,
     check_format,
-    of_read,
+    read_errors,
 )
-from fedgrid.parquet_files import BadPages, TooLarge, read_parquet
-from fedgrid.regular_files import LARGEST_TABLE, check_regular
+from fedgrid.parquet_files import read_parquet
+from fedgrid.regular_files import LARGEST_STATE, LARGEST_TABLE, open_file, read_file
 
 COLUMNS = "fedgrid_columns"
 """Checksum of the columns' names: Parquet's own checksums do not cover them."""
@@ -40,15 +39,8 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         _check_schema(path, found, schema)
         return list(found.names)
 
-    try:
-        check_regular(path, LARGEST_TABLE)
-        table = read_parquet(path, written)
-    except FileNotFoundError:
-        raise
-    except TooLarge as error:
-        raise UnreadableFile(path, str(error)) from error
-    except (OSError, pa.ArrowException, UnicodeDecodeError, BadPages) as error:
-        raise of_read(path, error) from error
+    with read_errors(path), open_file(path, LARGEST_TABLE) as data:
+        table = read_parquet(data, written)
     for column in schema.names:
         if column not in table.column_names:
             table = table.append_column(column, pa.nulls(len(table), schema.field(column).type))
@@ -69,18 +61,30 @@ def _check_schema(path: Path, found: pa.Schema, schema: pa.Schema) -> None:
         raise DamagedFile(path, "its columns have other types than those written")
 
 
-def checksum(path: Path, largest: int = LARGEST_TABLE) -> str:
-    """Return the SHA-256 sum of a file's bytes.
+def checksum(path: Path) -> str:
+    """Return the SHA-256 sum of the bytes of a file.
 
     Raises:
-        OSError: it cannot be read, or has more than `largest` bytes.
+        FileNotFoundError: there is no such file.
+        UnreadableFile: the disk does not give it.
+        DamagedFile: it is no regular file, or larger than any state.
     """
-    check_regular(path, largest)
-    digest = sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+    with read_errors(path), open_file(path, LARGEST_STATE) as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def read_checksums(path: Path) -> dict[str, str]:
+    """Return file -> checksum, as a file in the format of sha256sum lists them.
+
+    Raises:
+        FileNotFoundError, UnreadableFile, DamagedFile: as `checksum`, or it is not in that format.
+    """
+    with read_errors(path):
+        lines = read_file(path).splitlines()
+    try:
+        return {name: digest for digest, name in (line.decode().split() for line in lines)}
+    except ValueError as error:
+        raise DamagedFile(path, "it is not in the format of sha256sum") from error
 
 
 def _digest(names: list[str]) -> str:

@@ -26,7 +26,7 @@ from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.integrity import done_mark
 from fedgrid.engine.runtime.integrity.files import read_table, stamped
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
+from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.record_values import wrong_value
 
 SEGMENT_ROWS = 2048
@@ -80,8 +80,6 @@ class RecordFiles:
                 try:
                     done_mark.check(path, listed)
                     rows = _after(_read(path, schema), last[table])
-                except UnreadableFile:
-                    raise
                 except (FileNotFoundError, DamagedFile) as error:
                     if isinstance(error, DamagedFile):
                         damaged[path.name] = str(error)

@@ -20,6 +20,7 @@ from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.leases.processes import has_ended, identity, is_here
 from fedgrid.engine.runtime.storage.atomic import PARTIAL
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock
+from fedgrid.regular_files import read_file
 
 RENEWED = "renewed"
 """Key of a file's content: the reading of its machine's monotonic clock at the last renewal, as text."""
@@ -209,7 +210,7 @@ def link(temporary: Path, path: Path) -> None:
 def current_holder(path: Path) -> Holder | None:
     """Return who holds a file, None if there is none. A damaged one may still be renewed by its holder."""
     try:
-        text = path.read_text(errors="replace")
+        text = read_file(path).decode(errors="replace")
     except FileNotFoundError:
         return None
     return holder_of(text)

@@ -11,7 +11,7 @@ from secrets import token_hex
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.held_file import link, temporary_beside
 from fedgrid.engine.runtime.storage.atomic import disk_errors, flush
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 
 NAME = "storage.json"
@@ -50,8 +50,6 @@ def id_of(root: Path) -> str:
             _create(path, seal({"id": token_hex(8)}))
     try:
         return str(unseal(path)["id"])
-    except UnreadableFile:
-        raise
     except (OSError, DamagedFile, KeyError) as error:
         raise ConfigError(f"{path} is damaged; delete it, and MLflow gets these runs anew") from error
 

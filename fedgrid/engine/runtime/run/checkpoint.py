@@ -20,10 +20,14 @@ from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.updates.source import Arrays
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.runtime.integrity.files import checksum, stamped
+from fedgrid.engine.runtime.integrity.files import checksum, read_checksums, stamped
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
-from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, UnreadableFile, check_format, of_read
-from fedgrid.regular_files import LARGEST_STATE, read_regular
+from fedgrid.engine.runtime.storage.format import (
+    METADATA,
+    DamagedFile,
+    check_format,
+    read_errors,
+)
 
 KEEP = 2
 """Number of stored states. If the newest is damaged, the run continues from the one before."""
@@ -79,22 +83,19 @@ def load(folder: Path, rounds_done: int) -> RunState | None:
         NewerFormat: a newer fedgrid wrote it.
         UnreadableFile: a file of it cannot be read at present.
     """
-    checksums = _checksums(folder, rounds_done)
     state_name, _ = names(rounds_done)
+    checksums = _checksums(folder, rounds_done)
+    if state_name not in checksums:
+        return None
     try:
-        if state_name not in checksums or any(
-            checksum(folder / name, LARGEST_STATE) != digest for name, digest in checksums.items()
-        ):
+        if any(checksum(folder / name) != digest for name, digest in checksums.items()):
             return None
         tensors = dict(sorted(_load(folder / state_name).items()))
         memory_rounds = dict(_memory_place(name) for name in checksums if name != state_name)
         memories = {
             client: _load(folder / _memory_name(client, number)) for client, number in memory_rounds.items()
         }
-    except DamagedFile:
-        return None
-    except OSError as error:
-        _refuse_unreadable(folder / state_name, error)
+    except (FileNotFoundError, DamagedFile):
         return None
     state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
     return RunState(int(tensors["rounds_done"]), state, memories, memory_rounds, tensors.get("spent"))
@@ -135,9 +136,10 @@ def _save(arrays: Arrays, path: Path) -> None:
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
-    with safe_open(path, "numpy") as file:
-        check_format((file.metadata() or {}).get(METADATA), path)
-    return load_file(path)
+    with read_errors(path):
+        with safe_open(path, "numpy") as file:
+            check_format((file.metadata() or {}).get(METADATA), path)
+        return load_file(path)
 
 
 def _memory_name(client: int, number: int) -> str:
@@ -151,22 +153,13 @@ def _memory_place(name: str) -> tuple[int, int]:
 
 
 def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:
-    """Return file name -> checksum of a state, empty if they cannot be read."""
+    """Return file name -> checksum of a state, empty if they are missing or damaged."""
     try:
-        lines = read_regular(folder / names(rounds_done)[1]).decode().splitlines()
-        pairs = [line.split() for line in lines]
-        found = {name: digest for digest, name in pairs}
-    except (OSError, ValueError) as error:
-        _refuse_unreadable(folder / names(rounds_done)[1], error)
+        listed = read_checksums(folder / names(rounds_done)[1])
+    except (FileNotFoundError, DamagedFile):
         return {}
     # Files of these names are moved and deleted: none may lie elsewhere.
-    return found if all(NAME.fullmatch(name) for name in found) else {}
-
-
-def _refuse_unreadable(path: Path, error: Exception) -> None:
-    """Raise an error of the disk or of rights; what is damaged or missing is none."""
-    if not isinstance(error, FileNotFoundError) and isinstance(found := of_read(path, error), UnreadableFile):
-        raise found from error
+    return listed if all(NAME.fullmatch(name) for name in listed) else {}
 
 
 def _tensors(run_state: RunState) -> dict[str, np.ndarray]:

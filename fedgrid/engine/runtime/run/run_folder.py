@@ -25,10 +25,10 @@ from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.engine.runtime.records.schemas import schemas
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.storage.atomic import ASIDE, delete_partial, disk_errors, set_aside, write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, of_read, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, read_errors, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.redaction import redacted
-from fedgrid.regular_files import check_regular
+from fedgrid.regular_files import read_file
 
 FAILED, LOG = "failed.json", "log.txt"
 
@@ -138,8 +138,6 @@ class RunFolder:
         with disk_errors(self.path):
             try:
                 before = parts_of(self.path / MADE_WITH) if rounds_done else ()
-            except UnreadableFile:
-                raise
             except DamagedFile as error:
                 self.log(f"warning: {error}")
                 self._set_aside([MADE_WITH])
@@ -191,7 +189,7 @@ class RunFolder:
             return Failure(**unseal(self.path / FAILED))
         except FileNotFoundError:
             return None
-        except (DamagedFile, TypeError):
+        except (DamagedFile, UnreadableFile, TypeError):
             return Failure(f"{FAILED} is damaged; see {LOG}", 0)
 
     def damage(self) -> str | None:
@@ -241,8 +239,6 @@ class RunFolder:
         """Return the checksums of a finished run's files, empty of another run; sets a damaged mark aside."""
         try:
             return done_mark.checksums(self.path, self.config) if self.is_done else {}
-        except UnreadableFile:
-            raise
         except DamagedFile as error:
             self.log(f"warning: {error}")
             self._set_aside([DONE, TIMES_CHECKSUM])
@@ -285,10 +281,7 @@ class RunFolder:
 def _is(path: Path, data: bytes) -> bool:
     """Return whether a file has these bytes; a link, or what is no file, has not."""
     try:
-        check_regular(path)
-    except OSError:
+        with read_errors(path):
+            return read_file(path) == data
+    except (FileNotFoundError, DamagedFile):
         return False
-    try:
-        return path.read_bytes() == data
-    except OSError as error:
-        raise of_read(path, error) from error

@@ -6,14 +6,15 @@ left as it is. JSON files are sealed: they have the keys `format`, and `sha256` 
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from fedgrid.engine.federation.errors import ConfigError, RunError, StorageError
+from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError, StorageError
 from fedgrid.engine.federation.format import FORMAT
-from fedgrid.regular_files import read_regular
+from fedgrid.regular_files import read_file
 
 METADATA = "fedgrid_format"
 """The key of the version in the metadata of Parquet and safetensors files."""
@@ -35,29 +36,37 @@ class DamagedFile(RunError):
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} is damaged ({why})")
-        self.why = why
 
 
-class UnreadableFile(DamagedFile, StorageError):
-    """A file's bytes are not to be had at present: an error of the disk, or a right that is missing.
+class UnreadableFile(StorageError):
+    """A file cannot be read at present: a disk error, or a missing permission.
 
-    What it holds may be whole, so it is not set aside.
+    Its content may be undamaged, so it is not set aside.
     """
 
     def __init__(self, path: Path, why: str) -> None:
-        StorageError.__init__(self, f"{path} {CANNOT_BE_READ}: {why}")
-        self.why = why
+        super().__init__(f"{path} {CANNOT_BE_READ}: {why}")
 
 
 CANNOT_BE_READ = "cannot be read"
 
 
-def of_read(path: Path, error: Exception) -> DamagedFile:
-    """Return the error for a file of which a read has failed: it is unreadable if the system says so."""
-    number = getattr(error, "errno", None)
-    if number is not None:
-        return UnreadableFile(path, os.strerror(number))
-    return DamagedFile(path, str(error).splitlines()[0])
+@contextmanager
+def read_errors(path: Path) -> Iterator[None]:
+    """Convert errors of reading a file in the block, but not that it is missing.
+
+    Raises:
+        UnreadableFile: the system says why.
+        DamagedFile: the file itself is to blame.
+    """
+    try:
+        yield
+    except (FileNotFoundError, FedgridError):
+        raise
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise UnreadableFile(path, error.strerror or os.strerror(error.errno)) from error
+        raise DamagedFile(path, str(error).splitlines()[0]) from error
 
 
 def next_step(why: str, if_damaged: str) -> str:
@@ -93,16 +102,14 @@ def unseal(path: Path, text: str | bytes | None = None) -> dict[str, Any]:
     Raises:
         FileNotFoundError: there is no such file.
         NewerFormat: a newer fedgrid wrote it.
+        UnreadableFile: the disk does not give it.
         DamagedFile: it is not what was written.
     """
+    if text is None:
+        with read_errors(path):
+            text = read_file(path)
     try:
-        if text is None:
-            text = read_regular(path)
         values = json.loads(text)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise of_read(path, error) from error
     except (ValueError, RecursionError) as error:
         raise DamagedFile(path, "it is not JSON") from error
     if not isinstance(values, dict):

@@ -31,7 +31,7 @@ from fedgrid.engine.runtime.storage.remote import (
 )
 from fedgrid.engine.runtime.storage.user_paths import absolute, cache_folder
 from fedgrid.redaction import redacted
-from fedgrid.regular_files import check_below
+from fedgrid.regular_files import LARGEST_STATE, check_below, open_file
 
 MARKS = re.compile(
     r"[^/]+/((done|failed|scores|mlflow|config|made_with|tags)\.json|state-\d+\.sha256)|grids/[^/]+/[^/]+|storage\.json"
@@ -200,7 +200,7 @@ class Storage:
 
         if self.uri:
             return self._at_uri("read", read)
-        with suppress(FileNotFoundError), (self.root / name).open("rb") as file:
+        with suppress(FileNotFoundError), open_file(self.root / name, LARGEST_STATE) as file:
             return file.read(size)
         return None
 
