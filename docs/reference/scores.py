@@ -23,7 +23,7 @@ def pages() -> dict[str, str]:
         "reference/scores.md": page(
             "# Scores and numbers of a round",
             "Their names are those of `fedgrid runs --columns`, `fedgrid table --score`, "
-            "`fedgrid report --target`, `Study.to_pandas()` and `Result.curves`. A number without a name in "
+            "`fedgrid report --target`, `Study.to_pandas()` and `Run.curves`. A number without a name in "
             "MLflow is not logged there.",
             "## Recorded",
             "In `rounds.parquet`, a row a round; null in older records that lack the column. An algorithm "

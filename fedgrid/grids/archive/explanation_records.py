@@ -13,7 +13,7 @@ from fedgrid.engine.runtime.integrity.files import read_table, stamped
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.record_columns import RecordColumn, schema_of
-from fedgrid.tracking.scoring.explanations import Explained
+from fedgrid.tracking.explained.scores import Explained
 from fedgrid.tracking.scoring.run import plain_title
 
 FILE = "explanations.parquet"

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.scoring.explanations import AGAINST, DISTRIBUTIONS, Explained
+from fedgrid.tracking.explained.scores import AGAINST, DISTRIBUTIONS, Explained
 from fedgrid.tracking.scoring.run import Scenario
 
 ImageKey: TypeAlias = tuple[Scenario, int, int, int, int]

@@ -197,8 +197,8 @@ def _summary(study: Study, measure: Measure) -> tuple[float, float, float]:
     by_seed: dict[int, list[float]] = {}
     for result in study.finished:
         if not np.isnan(value := measure.of(result)):
-            by_scenario.setdefault(result.run.scenario, []).append(value)
-            by_seed.setdefault(result.run.seed, []).append(value)
+            by_scenario.setdefault(result.scenario, []).append(value)
+            by_seed.setdefault(result.seed, []).append(value)
     if not by_scenario:
         return (np.nan,) * 3
     seeds = [float(np.mean(found)) for found in by_seed.values()]

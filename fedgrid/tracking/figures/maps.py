@@ -45,8 +45,8 @@ def cluster_maps(study: Study) -> Figure:
     """
     require_one(study, "dataset", "clients", "split")
     algorithms = study.algorithms
-    first_seed = [result for result in study.finished if result.run.seed == study.runs[0].seed]
-    results = {result.run.algorithm: result for result in first_seed}
+    first_seed = [result for result in study.finished if result.seed == study.runs[0].seed]
+    results = {result.algorithm: result for result in first_seed}
     scores = {name: f"\nARI {result.last('ari'):.2f}" for name, result in results.items()}
     titles = [fill(name, TITLE) + scores.get(name, "") for name in algorithms]
     head = 0.08 + LINE * max((title.count("\n") + 1 for title in titles), default=1)

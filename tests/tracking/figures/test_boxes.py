@@ -3,7 +3,7 @@
 import pytest
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.scoring.explanations import DELETION, INSERTION
+from fedgrid.tracking.explained.scores import DELETION, INSERTION
 from tests.helpers.explanations import explained
 
 ROWS = [
