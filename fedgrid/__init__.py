@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from fedgrid.grids.execution.one_run import run, run_grid
     from fedgrid.grids.results.study import load
     from fedgrid.tracking import figures
-    from fedgrid.tracking.scoring.run import RunResult
+    from fedgrid.tracking.scoring.run import Run
     from fedgrid.tracking.scoring.study import Study
 
 FedgridError.clean = redacted
@@ -99,7 +99,7 @@ __all__ = [
     "Payload",
     "Presence",
     "RunConfig",
-    "RunResult",
+    "Run",
     "Served",
     "Settings",
     "State",
@@ -150,7 +150,7 @@ _MODULES = {
     "Payload": "algorithms.contract.orders",
     "Presence": "algorithms.contract.orders",
     "RunConfig": "engine.federation.configuration.run_config",
-    "RunResult": "tracking.scoring.run",
+    "Run": "tracking.scoring.run",
     "Served": "algorithms.contract.orders",
     "Settings": "algorithms.contract.base",
     "State": "algorithms.contract.base",

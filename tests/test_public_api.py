@@ -88,7 +88,8 @@ import sys
 sys.modules["ray"] = sys.modules["mlflow"] = None
 import fedgrid
 result = fedgrid.run({CONFIG!r}, storage="here")
-print(result.rounds.num_rows, result.clients.num_rows, result.scores["clusters"], result.folder.parent.name)
+print(result.table("rounds").num_rows, result.table("clients").num_rows)
+print(result.scores["clusters"], result.folder.parent.name)
 fedgrid.load
 assert fedgrid.figures.cluster_map(result.records) is not None
 """

@@ -4,7 +4,7 @@ import fedgrid
 from docs.reference.markdown import page
 
 GROUPS = {
-    "Running and reading": ("run", "load", "RunConfig", "RunResult", "Study", "figures", "FedgridError"),
+    "Running and reading": ("run", "load", "RunConfig", "Run", "Study", "figures", "FedgridError"),
     "Algorithms of your own": (
         "AlgorithmEntry",
         "FedOpt",

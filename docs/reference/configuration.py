@@ -12,11 +12,12 @@ from fedgrid.engine.federation.disturbances.drift import Move
 from fedgrid.engine.federation.uplink.steps import STEPS
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS as OF_A_RUN
 from fedgrid.grids.cli.actions.schema import schema
-from fedgrid.grids.presets.axis_keys import SECTIONS, text_of
+from fedgrid.grids.presets.axis_keys import SECTIONS
 from fedgrid.grids.presets.key_docs import allowed, docs_of
 from fedgrid.grids.presets.preset_files import KEYS
 from fedgrid.grids.search.definition import DEFAULTS, OWN_KEYS
 from fedgrid.grids.search.objectives import OBJECTIVES
+from fedgrid.tracking.scoring.selection import text_of
 
 HEADER = ("key", "default", "allowed", "meaning")
 BY_DATA_SET = "by data set"

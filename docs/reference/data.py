@@ -8,7 +8,7 @@ from docs.reference.markdown import code, page, paragraphs, table
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.kinds import KINDS, SplitKind
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS
-from fedgrid.grids.presets.axis_keys import text_of
+from fedgrid.tracking.scoring.selection import text_of
 
 
 def pages() -> dict[str, str]:

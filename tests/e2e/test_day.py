@@ -75,5 +75,5 @@ def test_the_studys_notebook_draws(typed, monkeypatch):
     for cell in cells:
         if cell["cell_type"] == "code":
             exec(re.sub(r"^%.*$", "", "".join(cell["source"]), flags=re.M), names)
-    found = {result.run.algorithm for result in names["study"].finished}
+    found = {result.algorithm for result in names["study"].finished}
     assert found == {"BNC", "OCFL-HDB", "ONE-CUT", "LS"}

@@ -2,8 +2,8 @@
 
 from functools import cache
 
+from fedgrid.tracking.explained.scores import Explained
 from fedgrid.tracking.papers.ocfl import numbers
-from fedgrid.tracking.scoring.explanations import Explained
 
 
 @cache

@@ -1,14 +1,14 @@
 """Studies without a grid: runs described by hand, with results or without."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
 from fedgrid.tracking.records import Columns
 from fedgrid.tracking.scoring.partitions import clustering, of_partitions, published_clustering
-from fedgrid.tracking.scoring.run import Run, RunResult
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
 
 TRUTH_K = (0, 0, 0, 1, 1, 1)
@@ -52,34 +52,30 @@ def result_of(
     *,
     clustered: Sequence[int] = (),
     curves: Mapping[str, Sequence[float]] | None = None,
-) -> RunResult:
+) -> Run:
     """`clustered` are the rounds, from 1, in which a partition was decided. Other curves are all NaN."""
     labels_RK, truth_K = np.asarray(labels_RK), np.asarray(truth_K)
     rounds = np.arange(1, len(labels_RK) + 1)
     parts = of_partitions(labels_RK, truth_K)
-    return RunResult(
+    return replace(
         run,
-        {
+        scores={
             **asdict(clustering(labels_RK, truth_K, np.isin(rounds, clustered) if clustered else None)),
             **asdict(published_clustering(labels_RK, truth_K, run.published)),
         },
-        rounds,
-        Columns(
+        round_R=rounds,
+        curves=Columns(
             rounds.shape,
             {
                 **{name: np.array([part[name] for part in parts], np.float64) for name in parts[0]},
                 **{name: np.asarray(values, np.float64) for name, values in (curves or {}).items()},
             },
         ),
-        labels_RK,
-        truth_K,
+        labels_RK=labels_RK,
+        truth_K=truth_K,
     )
 
 
-def study_of(results: Sequence[RunResult], lacking: Sequence[Run] = (), name: str = "mine") -> Study:
-    return Study(
-        name,
-        (*(result.run for result in results), *lacking),
-        {result.run.run_id: result for result in results},
-        {run.run_id: "1 of 2 rounds" for run in lacking},
-    )
+def study_of(results: Sequence[Run], lacking: Sequence[Run] = (), name: str = "mine") -> Study:
+    unfinished = (replace(run, lacking="1 of 2 rounds", round_R=np.empty(0)) for run in lacking)
+    return Study(name, (*results, *unfinished))

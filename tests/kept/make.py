@@ -105,7 +105,7 @@ def make(target: Path) -> None:
     storage = Storage.of("storage")
     grids = {grid: GridFolder(storage, grid).runs() for grid in ("kept", "kept-search")}
     [whole] = [folder_of(Path("whole"), each) for each in grids["kept"] if each.name == INTERRUPTED]
-    results = {run_id: each for grid in grids for run_id, each in load(grid, storage).results.items()}
+    results = {run.run_id: run for grid in grids for run in load(grid, storage).finished}
     expected = {
         "runs": {grid: [each.run_id for each in runs] for grid, runs in grids.items()},
         "tuned": tuned_ids(storage),

@@ -111,7 +111,7 @@ def assert_agree(now: Path, then: Path, rounds: int, tolerance: float) -> None:
 
 
 def test_finished_runs_have_the_scores_of_then(kept: Path, folder: Path) -> None:
-    found = {run_id: each for grid in expected(kept, "runs") for run_id, each in load(grid).results.items()}
+    found = {run.run_id: run for grid in expected(kept, "runs") for run in load(grid).finished}
     scores = expected(kept, "scores")
     assert found.keys() == scores.keys()
     for run_id, then in scores.items():

@@ -6,12 +6,12 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.find import find_run
-from fedgrid.grids.presets.axes import Axes, Item, choose, filter_of
-from fedgrid.grids.presets.axis_keys import AXES, value_text
 from fedgrid.grids.presets.yaml_file import at
-from fedgrid.grids.results.axes import further_axes
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.outcome import is_finished
+from fedgrid.grids.results.study import describe
+from fedgrid.tracking.scoring.run import Run, select
+from fedgrid.tracking.scoring.selection import read_conditions
 
 
 def finished_of(
@@ -39,26 +39,22 @@ def find_runs(name: str, storage: Storage, filters: Sequence[str]) -> tuple[str,
         ConfigError: there is neither, or a filter leaves no run.
     """
     if name in list_grids(storage):
-        return name, _filtered(GridFolder(storage, name).runs(), filters)
+        return name, _filtered(GridFolder(storage, name).runs(), filters, storage)
     run, grids = find_run(name, storage)
     if not grids:
         raise ConfigError(f"the run {name} is in no grid; launch one that has it")
-    return grids[0], _filtered([run], filters)
+    return grids[0], _filtered([run], filters, storage)
 
 
-def _filtered(runs: Sequence[RunConfig], filters: Sequence[str]) -> tuple[RunConfig, ...]:
-    names = (*AXES, *further_axes(runs))
-    values = {axis: dict.fromkeys(value_text(run, axis) for run in runs) for axis in names}
-    axes: Axes = {
-        axis: tuple(Item(value) for value in of_axis if value is not None) for axis, of_axis in values.items()
-    }
-    left = tuple(runs)
+def _filtered(runs: Sequence[RunConfig], filters: Sequence[str], storage: Storage) -> tuple[RunConfig, ...]:
+    left: Sequence[Run] = describe(runs, storage) if filters else ()
     for text in filters:
         with at(f"--filter {text}"):
-            choice = choose(filter_of(text), axes)
-            left = tuple(
-                run for run in left if all(value_text(run, axis) in labels for axis, labels in choice.items())
-            )
+            try:
+                left = select(left, read_conditions(text))
+            except ValueError as error:
+                raise ConfigError(str(error)) from error
             if not left:
                 raise ConfigError("no run is left")
-    return left
+    ids = {run.run_id for run in left}
+    return tuple(run for run in runs if run.run_id in ids) if filters else tuple(runs)

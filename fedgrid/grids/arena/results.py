@@ -31,7 +31,7 @@ def outcomes_in(
     """Return the outcomes of the finished runs among these rows."""
     if not entries:
         return []
-    results = load(grid, storage).results
+    results = {run.run_id: run for run in load(grid, storage).finished}
     made = {
         run_id: dict(parts[-1].made_with)
         for run_id, result in results.items()

@@ -20,7 +20,7 @@ from fedgrid.redaction import in_csv
 from fedgrid.tracking.papers.prigent.tables import against_attack
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.report.page import Section
-from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.tables.table import Table
 
 MESSAGES = "error from messages MSE"
@@ -130,7 +130,7 @@ ATTACK = Attack()
 
 
 def _summary(kind: AttackKind, found: Sequence[Found]) -> Summary:
-    results: dict[str, RunResult] = {}
+    results: dict[str, Run] = {}
     for each in found:
         try:
             results[each.run.run_id] = result_of(each.run)

@@ -11,7 +11,7 @@ import numpy as np
 from fedgrid.grids.analyses.default_table import scenario_of
 from fedgrid.grids.attack.attacks.settings import AttackKind
 from fedgrid.tracking.papers.prigent.tables import encoder_of, is_in_setting
-from fedgrid.tracking.scoring.run import Run, RunResult
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.tables.table import Column, Row, Table, number
 
 Found = Mapping[str, Any]
@@ -94,9 +94,7 @@ CAPTIONS: Mapping[AttackKind, str] = {
 }
 
 
-def summary_of(
-    kind: AttackKind, found: Sequence[tuple[Run, Found]], results: Mapping[str, RunResult]
-) -> Summary:
+def summary_of(kind: AttackKind, found: Sequence[tuple[Run, Found]], results: Mapping[str, Run]) -> Summary:
     """Return a row for each scenario and algorithm: names, and lists of the runs' numbers."""
     by_run: dict[str, list[Found]] = {}
     runs = {run.run_id: run for run, _ in found}

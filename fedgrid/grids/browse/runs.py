@@ -13,13 +13,12 @@ from rich.table import Table
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import ALL, Row, all_columns, check_columns, rows_of, usual_columns
-from fedgrid.grids.browse.selection import Condition, in_order, read_conditions
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import RESULT_COLUMNS
-from fedgrid.grids.presets.axis_keys import text_of
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.redaction import in_csv, printable
+from fedgrid.tracking.scoring.selection import Condition, in_order, read_conditions, text_of
 
 ON_ONE_LINE = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
@@ -49,13 +48,14 @@ def show_runs(
     folder = GridFolder(storage, grid)
     current, old = folder.divided()
     every = rows_of((*current, *old) if superseded else current, storage, old)
-    conditions = read_conditions(where)
+    conditions = [condition for text in where for condition in _conditions(text)]
     shown = _columns(columns, every)
     check_columns([condition.column for condition in conditions], every, "--where")
-    rows = [row for row in every if all(condition.holds(row) for condition in conditions)]
+    rows = [row for row in every if all(each.holds([row.value(each.column)]) for each in conditions)]
     if sort is not None:
         check_columns([sort], every, "--sort")
-        rows = in_order(rows, sort, reverse)
+        places = in_order([row.value(sort) for row in rows], reverse)
+        rows = [rows[place] for place in places]
     elif reverse:
         rows.reverse()
     if as_json:
@@ -69,6 +69,13 @@ def show_runs(
         )
         if old and not superseded:
             print_plain(console, superseded_line(grid, len(old), storage))
+
+
+def _conditions(text: str) -> list[Condition]:
+    try:
+        return read_conditions(text)
+    except ValueError as error:
+        raise ConfigError(f"--where {text}: {error}") from error
 
 
 def _columns(given: str | None, rows: Sequence[Row]) -> list[str]:

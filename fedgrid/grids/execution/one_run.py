@@ -16,7 +16,7 @@ from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.study import describe, load, result_of
-from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
 
 
@@ -27,7 +27,7 @@ def run(
     data_dir: Path | str | None = None,
     plugins: Iterable[Path | str] = (),
     accept_changes: bool = False,
-) -> RunResult:
+) -> Run:
     """Run one configuration in this process and return its result.
 
     The run is kept under `storage`, where `fedgrid run` keeps its runs too: a finished run is read and not
@@ -77,7 +77,7 @@ def run_grid(
     """Run a grid as `fedgrid run` does, and return its results.
 
     Finished runs are read and not repeated, interrupted ones go on after their last rounds. A run that fails
-    is in `Study.lacking`, with the cause. Progress is shown on standard error.
+    is in `Study.unfinished`, with the cause. Progress is shown on standard error.
 
     Args:
         grid: the path of a YAML file, the name of a preset, or what such a file holds:

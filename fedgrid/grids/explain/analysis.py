@@ -24,10 +24,10 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking import figures
 from fedgrid.tracking.explained.maps import map_grid
 from fedgrid.tracking.explained.results import ExplainedGrid, sentence
+from fedgrid.tracking.explained.scores import DISTRIBUTIONS, OWN_SCORES, of_runs
 from fedgrid.tracking.explained.tables import own_scores
 from fedgrid.tracking.report.explanations import own_sections
 from fedgrid.tracking.report.page import Section
-from fedgrid.tracking.scoring.explanations import DISTRIBUTIONS, OWN_SCORES, of_runs
 from fedgrid.tracking.scoring.run import AS_PUBLISHED
 
 

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 from fedgrid.algorithms.registry import ALSO_CALLED, nameless
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS
-from fedgrid.grids.presets.axis_keys import AXES, SPLIT, text_of
+from fedgrid.grids.presets.axis_keys import AXES, SPLIT
 from fedgrid.grids.presets.yaml_file import Place, at, parse_value
+from fedgrid.tracking.scoring.selection import read_conditions, text_of
 
 MOST_SHOWN = 60
 """Characters of a value in a message."""
@@ -143,18 +144,18 @@ def keep(axes: Axes, choice: Choice) -> Axes:
 
 
 def filter_of(text: str) -> dict[str, list[str]]:
-    """Return axis -> values of `dataset=mnist,clients=15`; an axis may be repeated.
+    """Return axis -> values of `dataset=mnist,fmnist,clients=15`.
 
     Raises:
-        ConfigError: for any other text.
+        ConfigError: the text is malformed, or has another operator.
     """
-    wanted: dict[str, list[str]] = {}
-    for part in text.split(","):
-        axis, equals, value = part.partition("=")
-        if not (axis.strip() and equals and value.strip()):
-            raise ConfigError(f"'{part}' is not AXIS=VALUE, as in dataset=mnist,dataset=fmnist,clients=15")
-        wanted.setdefault(axis.strip(), []).append(value.strip())
-    return wanted
+    try:
+        conditions = read_conditions(text)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    if others := [each for each in conditions if each.operator != "="]:
+        raise ConfigError(f"'{others[0].operator}' selects finished runs only: expected AXIS=VALUE")
+    return {each.column: list(each.values) for each in conditions}
 
 
 def extend(axes: Axes, text: str) -> Axes:

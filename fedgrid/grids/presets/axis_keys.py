@@ -5,7 +5,6 @@ field there is an axis at once. Everything else that knows axes (presets, filter
 tables and figures of a report) takes them from here.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -18,6 +17,7 @@ from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown_key
+from fedgrid.tracking.scoring.selection import text_of
 
 AXES = ("dataset", "split", "clients", "seed", "algorithm")
 """Axes that every grid has: they make up a run's name. In the order of the runs; the last varies fastest."""
@@ -110,29 +110,6 @@ def _found(config: RunConfig, key: str) -> tuple[Any] | None:
     # A setting that is not written down has its default. An algorithm of a plugin may not be loaded.
     entry = ALGORITHMS.get(config.algorithm["name"])
     return _walk(config, key) or (_walk({ALGORITHM: entry.settings}, key) if entry else None)
-
-
-def text_of(value: Any) -> str:
-    """Return the text of a value, the same for the same number: 1.0 and 1 are `1`, '1e-3' is `0.001`.
-
-    Of a mapping with a name: `fedprox (mu 0.5)`. Of a list of sections or mappings: `clip 1, noise 0.5`.
-    """
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int | float):
-        try:
-            return f"{float(value):.12g}" if not isinstance(value, int) else str(value)
-        except ValueError:
-            return str(value)
-    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        settings = ", ".join(f"{key} {text_of(value[key])}" for key in sorted(value) if key != "name")
-        return f"{value['name']} ({settings})" if settings else str(value["name"])
-    if isinstance(value, list | tuple) and any(isinstance(each, Mapping | BaseModel) for each in value):
-        parts = [each.model_dump() if isinstance(each, BaseModel) else each for each in value]
-        return ", ".join(f"{key} {text_of(inner)}" for part in parts for key, inner in dict(part).items())
-    return json.dumps(value, sort_keys=True, default=str)
 
 
 def has(values: Any, path: Iterable[str]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from fedgrid.grids.presets.axis_keys import text_of
+from fedgrid.tracking.scoring.selection import text_of
 
 YAML = {"None": "null", "True": "true", "False": "false"}
 """Python's values, which docstrings name, as a user types them."""

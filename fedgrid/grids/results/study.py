@@ -13,7 +13,6 @@ from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.dealing.kinds import idle_options
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
-from fedgrid.engine.runtime.records.schemas import ROUND_NUMBERS
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -27,7 +26,7 @@ from fedgrid.grids.results.origin_notes import origin_notes
 from fedgrid.grids.results.outcome import damage, is_finished, read_scores
 from fedgrid.grids.results.titles import titles
 from fedgrid.tracking.records import RecordsError
-from fedgrid.tracking.scoring.run import Run, RunResult, plain_title, read_result
+from fedgrid.tracking.scoring.run import Run, plain_title, with_result
 from fedgrid.tracking.scoring.study import Study, plain
 
 
@@ -56,8 +55,6 @@ def load(
     store.pull_marks()
     current, old = GridFolder(store, grid).divided()
     configs = (*current, *old) if superseded else current
-    results: dict[str, RunResult] = {}
-    lacking: dict[str, str] = {}
     runs = describe(configs, store)
     if sizes:
         runs = tuple(
@@ -66,26 +63,29 @@ def load(
         )
     if superseded:
         runs = _marked(runs, {config.run_id for config in old})
+    read = []
     for number, (config, run) in enumerate(zip(configs, runs, strict=True)):
         seen(number, len(configs))
-        if not is_finished(store, config):
-            lacking[run.run_id] = _how_far(store, config)
-            continue
-        store.pull(run.folder.name, skip=("state-", ASIDE))
-        # At a URI the records have only come now.
-        if not is_finished(store, config):
-            lacking[run.run_id] = _how_far(store, config)
-            continue
-        try:
-            results[run.run_id] = result_of(run)
-        except RecordsError as error:
-            lacking[run.run_id] = str(error)
-    folders = {run.name: run.folder for run in runs if run.run_id in results}
+        read.append(_with_result(run, config, store))
+    folders = {run.name: run.folder for run in read if run.is_finished}
     algorithms = {run.name: config.algorithm for run, config in zip(runs, configs, strict=True)}
     notes = origin_notes(folders, algorithms)
     left_out = 0 if superseded else len(old)
     said = (f"{superseded_words(left_out)}.",) if left_out else ()
-    return Study(grid, runs, results, lacking, (*said, *idle_lines(configs), *notes), left_out)
+    return Study(grid, tuple(read), (*said, *idle_lines(configs), *notes), left_out)
+
+
+def _with_result(run: Run, config: RunConfig, storage: Storage) -> Run:
+    """Return a run with its result, or with what it lacks."""
+    if is_finished(storage, config):
+        storage.pull(run.folder.name, skip=("state-", ASIDE))
+        # At a URI the records have only come now.
+        if is_finished(storage, config):
+            try:
+                return result_of(run)
+            except RecordsError as error:
+                return replace(run, lacking=str(error))
+    return replace(run, lacking=_how_far(storage, config))
 
 
 def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
@@ -123,14 +123,14 @@ def _marked(runs: Iterable[Run], superseded: Collection[str]) -> tuple[Run, ...]
     )
 
 
-def result_of(run: Run) -> RunResult:
-    """Return the result of a finished run: of the scores in its folder, and its records.
+def result_of(run: Run) -> Run:
+    """Return a finished run with its result: of the scores in its folder, and its records.
 
     Raises:
         DamagedFile: its scores are damaged.
         RecordsError: it has no records.
     """
-    return read_result(run, read_scores(run.folder, run.run_id), ROUND_NUMBERS)
+    return with_result(run, read_scores(run.folder, run.run_id))
 
 
 def _how_far(storage: Storage, config: RunConfig) -> str:

@@ -13,10 +13,10 @@ from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.progress import work_done
 from fedgrid.grids.display.tables import cell, titled_table
-from fedgrid.grids.presets.axis_keys import text_of
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.search.early_stop import Rung, round_at
 from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
+from fedgrid.tracking.scoring.selection import text_of
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedgrid.tracking.explained.results import Band
+from fedgrid.tracking.explained.scores import Explained
 from fedgrid.tracking.figures.curves import band as shade
 from fedgrid.tracking.figures.panels import FIFTHS, Margins, entries, panels, rule, say, share_y
 from fedgrid.tracking.figures.style import DASHED, FAINT, Style, paper_style, styles
-from fedgrid.tracking.scoring.explanations import Explained
 
 NONE = "no images"
 COLUMNS = 2

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.explanations import AGAINST, DISTRIBUTIONS, Explained
+from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.explained.scores import AGAINST, DISTRIBUTIONS, Explained
 from fedgrid.tracking.scoring.run import Scenario
 
 ImageKey: TypeAlias = tuple[Scenario, int, int, int, int]

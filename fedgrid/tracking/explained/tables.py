@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.tracking.scoring.explanations import (
+from fedgrid.tracking.explained.scores import (
     DISTRIBUTIONS,
     OWN_SCORES,
     UNSEEN_GAP,

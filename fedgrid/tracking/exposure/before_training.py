@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.cells import block_of, explained, title_of
 from fedgrid.tracking.tables.table import NONE, Column, Row, Table, median
@@ -28,7 +28,7 @@ def before_training(study: Study) -> Table:
     """
     dataset, clients = block_of(study)
     epoch = _epoch_seconds(study)
-    columns: Sequence[tuple[str, int, Callable[[RunResult], float]]] = (
+    columns: Sequence[tuple[str, int, Callable[[Run], float]]] = (
         ("bits a client", 0, lambda result: BITS * _total(result, "message_bytes") / clients),
         ("MB in all", 3, lambda result: _before(result) / MEGA),
         ("epoch / message", 1, lambda result: epoch / _mean(result, "message_seconds")),
@@ -57,7 +57,7 @@ def before_training(study: Study) -> Table:
     return explained(table, study)
 
 
-def until_final(result: RunResult) -> float:
+def until_final(result: Run) -> float:
     """Return the bytes sent until the partition is that of the last round; NaN of one cluster throughout.
 
     Clusters of messages are there before the first model is sent.
@@ -72,7 +72,7 @@ def until_final(result: RunResult) -> float:
     return float(result.curves["bytes"][first])
 
 
-def _before(result: RunResult) -> float:
+def _before(result: Run) -> float:
     """Return the bytes of messages and of what they are made with."""
     return _total(result, "message_bytes") + _total(result, "encoder_bytes")
 
@@ -86,10 +86,10 @@ def _epoch_seconds(study: Study) -> float:
     return float(np.mean(known)) if known else np.nan
 
 
-def _mean(result: RunResult, name: str) -> float:
+def _mean(result: Run, name: str) -> float:
     values_R = result.curves[name]
     return np.nan if np.isnan(values_R).all() else float(np.nanmean(values_R))
 
 
-def _total(result: RunResult, name: str) -> float:
+def _total(result: Run, name: str) -> float:
     return float(np.nansum(result.curves[name]))

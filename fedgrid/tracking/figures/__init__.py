@@ -5,7 +5,6 @@ draws them in a style of the user's.
 """
 
 from fedgrid.tracking.figures.axes import over_axis, over_epsilon, sweep
-from fedgrid.tracking.figures.boxes import explanation_boxes
 from fedgrid.tracking.figures.centralised import update_norms
 from fedgrid.tracking.figures.cost import cost_to_target
 from fedgrid.tracking.figures.curves import per_round
@@ -25,7 +24,6 @@ __all__ = [
     "communities",
     "cost_to_target",
     "critical_difference",
-    "explanation_boxes",
     "over_axis",
     "over_epsilon",
     "per_round",

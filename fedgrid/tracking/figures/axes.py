@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.curves import band
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
@@ -24,7 +25,6 @@ from fedgrid.tracking.figures.panels import (
     say,
 )
 from fedgrid.tracking.figures.style import Style, paper_style, styles
-from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.axes import along, at, numbers_of, of_setting, values_of
 from fedgrid.tracking.scoring.measures import Measure
@@ -197,8 +197,8 @@ def _summary(study: Study, measure: Measure) -> tuple[float, float, float]:
     by_seed: dict[int, list[float]] = {}
     for result in study.finished:
         if not np.isnan(value := measure.of(result)):
-            by_scenario.setdefault(result.run.scenario, []).append(value)
-            by_seed.setdefault(result.run.seed, []).append(value)
+            by_scenario.setdefault(result.scenario, []).append(value)
+            by_seed.setdefault(result.seed, []).append(value)
     if not by_scenario:
         return (np.nan,) * 3
     seeds = [float(np.mean(found)) for found in by_seed.values()]

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 from matplotlib.ticker import MaxNLocator
 
+from fedgrid.tracking.arrays import Array, mean
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
@@ -24,9 +25,7 @@ from fedgrid.tracking.figures.panels import (
     title,
 )
 from fedgrid.tracking.figures.style import Style, paper_style, styles
-from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.client_scores import mean
-from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
 
 
@@ -121,7 +120,7 @@ def is_recorded(study: Study, curve: str) -> bool:
     return any(np.isfinite(result.curves[curve]).any() for result in study.finished)
 
 
-def by_round(results: Sequence[RunResult], curve: str) -> tuple[Array, Array]:
+def by_round(results: Sequence[Run], curve: str) -> tuple[Array, Array]:
     """Return the rounds of all runs, shape (R,), and the curve, (S, R), NaN in rounds that a run lacks."""
     round_R = np.unique(np.concatenate([result.round_R for result in results]))
     values_SR = np.full((len(results), len(round_R)), np.nan)

@@ -11,6 +11,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.panels import (
     LINE,
     NO_RUN,
@@ -21,7 +22,6 @@ from fedgrid.tracking.figures.panels import (
     say,
 )
 from fedgrid.tracking.figures.style import INK, paper_style
-from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.study import Study, require_one
 
 HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
@@ -45,8 +45,8 @@ def cluster_maps(study: Study) -> Figure:
     """
     require_one(study, "dataset", "clients", "split")
     algorithms = study.algorithms
-    first_seed = [result for result in study.finished if result.run.seed == study.runs[0].seed]
-    results = {result.run.algorithm: result for result in first_seed}
+    first_seed = [result for result in study.finished if result.seed == study.runs[0].seed]
+    results = {result.algorithm: result for result in first_seed}
     scores = {name: f"\nARI {result.last('ari'):.2f}" for name, result in results.items()}
     titles = [fill(name, TITLE) + scores.get(name, "") for name in algorithms]
     head = 0.08 + LINE * max((title.count("\n") + 1 for title in titles), default=1)

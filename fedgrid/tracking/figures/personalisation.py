@@ -12,6 +12,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from fedgrid.tracking.arrays import mean
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
@@ -24,8 +25,7 @@ from fedgrid.tracking.figures.panels import (
     title,
 )
 from fedgrid.tracking.figures.style import FAINT, Style, paper_style, styles
-from fedgrid.tracking.scoring.client_scores import mean
-from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
 
 PUBLISHED = {"published_gf1": "GF1 (generalisation)", "published_pf1": "PF1 (personalisation)"}
@@ -51,7 +51,7 @@ def segments(study: Study, *, published: bool = True) -> Figure:
     Raises:
         ValueError: if the study has several data sets.
     """
-    return _segments(study, PUBLISHED if published else RIGHT, RunResult.mean, "macro F1")
+    return _segments(study, PUBLISHED if published else RIGHT, Run.mean, "macro F1")
 
 
 def communities(study: Study, *, server: bool = False) -> Figure:
@@ -63,12 +63,10 @@ def communities(study: Study, *, server: bool = False) -> Figure:
     Raises:
         ValueError: if the study has several data sets.
     """
-    return _segments(study, SERVER if server else MEMBERS, RunResult.last, "accuracy")
+    return _segments(study, SERVER if server else MEMBERS, Run.last, "accuracy")
 
 
-def _segments(
-    study: Study, ends: Mapping[str, str], of: Callable[[RunResult, str], float], label: str
-) -> Figure:
+def _segments(study: Study, ends: Mapping[str, str], of: Callable[[Run, str], float], label: str) -> Figure:
     """Draw a segment between two curves, each a number of a run by `of`."""
     require_one(study, "dataset")
     with paper_style():
@@ -102,7 +100,7 @@ def _draw(
     study: Study,
     style: Mapping[str, Style],
     curves: Sequence[str],
-    of: Callable[[RunResult, str], float],
+    of: Callable[[Run, str], float],
     label: str,
 ) -> None:
     axes.set(xlim=(-0.03, 1.03), ylim=(len(style) - 0.5, -0.5), xticks=[], yticks=[])

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from fedgrid.tracking.arrays import Array, mean
 from fedgrid.tracking.figures.curves import band, by_round
 from fedgrid.tracking.figures.panels import (
     NO_RUN,
@@ -24,9 +25,7 @@ from fedgrid.tracking.figures.panels import (
     title,
 )
 from fedgrid.tracking.figures.style import GRID, INK, Style, paper_style, styles
-from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.client_scores import mean
-from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
 
 UNKNOWN = "no temperature was recorded"
@@ -88,15 +87,15 @@ def temperature_bands(study: Study, *, normalised: bool, together: bool = False)
     return figure
 
 
-def _draw_runs(axes: Axes, results: Sequence[RunResult], style: Mapping[str, Style]) -> None:
+def _draw_runs(axes: Axes, results: Sequence[Run], style: Mapping[str, Style]) -> None:
     """Draw one line per run, each thinner than the last, so that coinciding runs stay visible."""
     order = list(style)
-    for result in sorted(results, key=lambda result: order.index(result.run.algorithm)):
-        algorithm = result.run.algorithm
+    for result in sorted(results, key=lambda result: order.index(result.algorithm)):
+        algorithm = result.algorithm
         size = 1 - order.index(algorithm) / len(order)
         there_R = ~np.isnan(result.curves["temperature"])
         round_R, temperature_R = result.round_R[there_R], result.curves["temperature"][there_R]
-        marks = np.flatnonzero(round_R == result.clustering.clustering_round).tolist()
+        marks = np.flatnonzero(round_R == result.scores["clustering_round"]).tolist()
         line = {**style[algorithm].of_line, "linewidth": 0.6 + 0.9 * size, "markersize": 2.4 + 3 * size}
         axes.plot(round_R, temperature_R, label=algorithm, markevery=marks, **line)
     _finish(axes)
@@ -128,7 +127,7 @@ def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalis
         low_R, high_R = _interval(values_SR)
         band(axes, round_R, low_R, high_R, INK)
     for position, (algorithm, own_style) in enumerate(style.items()):
-        found = [result.clustering.clustering_round for result in study.of(algorithm=algorithm).finished]
+        found = [result.scores["clustering_round"] for result in study.of(algorithm=algorithm).finished]
         numbers = [number for number in found if number is not None]
         if numbers:
             where = float(np.mean(numbers))
@@ -152,20 +151,20 @@ def _parts(study: Study) -> dict[str, Study]:
     return {f"{name}, {clients} clients": study.of(clients=clients) for name, clients in study.blocks}
 
 
-def _with_temperatures(results: Sequence[RunResult]) -> tuple[list[RunResult], float]:
+def _with_temperatures(results: Sequence[Run]) -> tuple[list[Run], float]:
     """Return the runs to average, and the share of them that a round must have to be drawn.
 
     Of runs that never cluster one per scenario and seed, as they are equal, in the rounds that all have.
     """
     known = [result for result in results if not np.isnan(result.curves["temperature"]).all()]
     whole = {
-        (result.run.scenario, result.run.seed): result
+        (result.scenario, result.seed): result
         for result in reversed(known)
-        if result.clustering.clustering_round is None and not np.isnan(result.curves["temperature"]).any()
+        if result.scores["clustering_round"] is None and not np.isnan(result.curves["temperature"]).any()
     }
     if whole:
         return list(whole.values()), 1.0
-    return [result for result in known if result.run.algorithm.startswith(FAMILY)], 0.5
+    return [result for result in known if result.algorithm.startswith(FAMILY)], 0.5
 
 
 def _scaled(values_SR: Array) -> Array:

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import combinations
 
 from fedgrid.tracking import figures
+from fedgrid.tracking.explained.scores import Explained
 from fedgrid.tracking.exposure.privacy import over_epsilon
 from fedgrid.tracking.report import settings
 from fedgrid.tracking.report.blocks import of_dataset
@@ -15,7 +16,6 @@ from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.scoring import measures, statistics
 from fedgrid.tracking.scoring.axes import along, axes_of, of_setting, values_of
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
-from fedgrid.tracking.scoring.explanations import Explained
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables import clustering, comparison, scenarios
 from fedgrid.tracking.tables.axes import over_axis, sweep
@@ -188,7 +188,7 @@ def _by_setting(study: Study, section_of: Callable[[Study], Section]) -> Iterato
 
 def _lacking(study: Study) -> Section:
     rows = [
-        Row(run.name, (Cell(run.algorithm), Cell(str(run.seed)), Cell(study.lacking[run.run_id])))
+        Row(run.name, (Cell(run.algorithm), Cell(str(run.seed)), Cell(run.lacking)))
         for run in study.unfinished
     ]
     table = Table(

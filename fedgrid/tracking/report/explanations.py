@@ -4,16 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from fedgrid.tracking import figures
+from fedgrid.tracking.explained.boxes import explanation_boxes
 from fedgrid.tracking.explained.figures import insertion_against_deletion, mean_curves
 from fedgrid.tracking.explained.maps import map_grid
 from fedgrid.tracking.explained.results import ExplainedGrid, Shown, sentence
-from fedgrid.tracking.explained.tables import own_scores
-from fedgrid.tracking.papers.ocfl.explanations import ranks, scores
-from fedgrid.tracking.report.page import Choice, Plate, Section
-from fedgrid.tracking.report.ranks import diagram
-from fedgrid.tracking.report.settings import worded
-from fedgrid.tracking.scoring.explanations import (
+from fedgrid.tracking.explained.scores import (
     DELETION,
     DISTRIBUTIONS,
     GAP,
@@ -24,6 +19,11 @@ from fedgrid.tracking.scoring.explanations import (
     of_clients,
     verdict,
 )
+from fedgrid.tracking.explained.tables import own_scores
+from fedgrid.tracking.papers.ocfl.explanations import ranks, scores
+from fedgrid.tracking.report.page import Choice, Plate, Section
+from fedgrid.tracking.report.ranks import diagram
+from fedgrid.tracking.report.settings import worded
 from fedgrid.tracking.scoring.run import AS_PUBLISHED, Scenario
 from fedgrid.tracking.scoring.statistics import Comparison
 from fedgrid.tracking.scoring.study import plain
@@ -161,5 +161,5 @@ def _boxes(explained: Sequence[Explained], on: str, score: ExplanationScore, cli
         f"Explanations: {score.name} on {DISTRIBUTIONS[on]}, {clients} clients",
         "A dot for each cluster's model, those of all scenarios of a data set together, so that an algorithm "
         "with more clusters has more dots (n). Boxes: quartiles.",
-        partial(figures.explanation_boxes, explained, on, score),
+        partial(explanation_boxes, explained, on, score),
     )

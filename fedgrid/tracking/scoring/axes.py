@@ -5,42 +5,15 @@ Which keys are axes is decided where the study is made; here they are read from 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 
-from fedgrid.tracking.scoring.run import SETTING_OF_ALGORITHM, AxisValue, Run
+from fedgrid.tracking.scoring.run import AXES, SETTING_OF_ALGORITHM, AxisValue, Run
+from fedgrid.tracking.scoring.selection import number_of
 from fedgrid.tracking.scoring.study import Study
-
-FIELDS = ("dataset", "clients", "split", "algorithm", "seed")
-"""Axes that every grid has."""
-
-
-def axis_named(study: Study, name: str) -> str:
-    """Return the axis that a user's word names: one of `FIELDS`, or a key of a run, or its last part.
-
-    Those of `FIELDS` may be in the plural.
-
-    Raises:
-        ValueError: there is no such key, or several end so.
-    """
-    for field in (name, name.removesuffix("s")):
-        if field in FIELDS:
-            return field
-    keys = dict.fromkeys(key for run in study.runs for key in (*dict(run.axes), *run.keys))
-    meant = [name] if name in keys else [key for key in keys if key.endswith(f".{name}")]
-    if len(meant) == 1:
-        return meant[0]
-    if meant:
-        raise ValueError(f"'{name}' is any of {', '.join(meant)}: name one of these")
-    near = get_close_matches(name, [*FIELDS, *keys], 1)
-    raise ValueError(
-        f"no axis '{name}'; {f'did you mean {near[0]!r}? ' if near else ''}"
-        f"there are {', '.join((*FIELDS, *axes_of(study)))}, and any key of a run"
-    )
 
 
 def value_on(run: Run, axis: str) -> str | None:
-    """Return a run's value of an axis of `axis_named` as text; None if its algorithm has no such setting."""
-    if axis in FIELDS:
+    """Return a run's value of an axis as text; None if its algorithm has no such setting."""
+    if axis in AXES:
         return str(getattr(run, axis))
     return dict(run.axes).get(axis, run.keys.get(axis))
 
@@ -71,10 +44,8 @@ def values_of(study: Study, axis: str) -> tuple[str, ...]:
 
 def numbers_of(values: Sequence[str]) -> list[float] | None:
     """Return the values as numbers, None if one of them is none."""
-    try:
-        return [float(value) for value in values]
-    except ValueError:
-        return None
+    numbers = [number for value in values if (number := number_of(value)) is not None]
+    return numbers if len(numbers) == len(values) else None
 
 
 def along(study: Study, axis: str) -> Study:
@@ -83,24 +54,21 @@ def along(study: Study, axis: str) -> Study:
     Runs that differ only in a setting of their algorithm then have the same `Run.algorithm`, so that a table
     or figure has one row or line for all of its values.
     """
-    runs = [run for run in study.runs if axis in dict(run.axes)]
-    return _with_runs(study, {run.run_id: replace(run, algorithm=_without(run, axis)) for run in runs})
+    runs = (run for run in study.runs if axis in dict(run.axes))
+    return study.only(replace(run, algorithm=_without(run, axis)) for run in runs)
 
 
 def at(study: Study, axis: str, value: str) -> Study:
     """Return the study of the runs that have a value of an axis."""
-    return _with_runs(study, {run.run_id: run for run in study.runs if (axis, value) in run.axes})
+    return study.only(run for run in study.runs if (axis, value) in run.axes)
 
 
 def of_setting(study: Study, setting: tuple[AxisValue, ...]) -> Study:
     """Return the study of one combination of the further axes' values, as if the grid had no such axes."""
-    runs = (run for run in study.runs if run.setting == setting)
-    return _with_runs(
-        study,
-        {
-            run.run_id: replace(run, axes=tuple(pair for pair in run.axes if pair not in setting))
-            for run in runs
-        },
+    return study.only(
+        replace(run, axes=tuple(pair for pair in run.axes if pair not in setting))
+        for run in study.runs
+        if run.setting == setting
     )
 
 
@@ -116,14 +84,3 @@ def _without(run: Run, axis: str) -> str:
     others = [(key, value) for key, value in run.axes if key != axis and key.startswith(SETTING_OF_ALGORITHM)]
     words = ", ".join(f"{key.removeprefix(SETTING_OF_ALGORITHM)} {value}" for key, value in others)
     return f"{run.method} ({words})" if words else run.method
-
-
-def _with_runs(study: Study, runs: dict[str, Run]) -> Study:
-    """Return a study with these runs, by id, and their results."""
-    results = {run_id: study.results[run_id] for run_id in runs if run_id in study.results}
-    return Study(
-        study.name,
-        tuple(runs.values()),
-        {run_id: replace(result, run=runs[run_id]) for run_id, result in results.items()},
-        {run_id: study.lacking[run_id] for run_id in runs if run_id in study.lacking},
-    )

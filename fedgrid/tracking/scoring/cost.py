@@ -11,10 +11,11 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from fedgrid.tracking.records import Array, nearest_score
+from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.records import nearest_score
 from fedgrid.tracking.scoring.client_scores import CLIENTS, ONLY_CURVES, PUBLISHED_CLIENTS
 from fedgrid.tracking.scoring.partitions import PARTITION
-from fedgrid.tracking.scoring.run import RunResult, Scenario
+from fedgrid.tracking.scoring.run import Run, Scenario
 from fedgrid.tracking.scoring.study import Study
 
 Traffic: TypeAlias = Literal["training", "with-test"]
@@ -121,7 +122,7 @@ def costs(study: Study, terms: Terms) -> Mapping[str, tuple[Cost, ...]]:
     goals, curve = _goals(study, terms.target), terms.target.curve
     return {
         algorithm: tuple(
-            cost(result, curve, goals.get(result.run.scenario, np.inf), terms.traffic)
+            cost(result, curve, goals.get(result.scenario, np.inf), terms.traffic)
             for result in study.of(algorithm=algorithm).finished
             if is_known(result, curve)
         )
@@ -129,7 +130,7 @@ def costs(study: Study, terms: Terms) -> Mapping[str, tuple[Cost, ...]]:
     }
 
 
-def cost(result: RunResult, curve: str, goal: float, traffic: Traffic = "training") -> Cost:
+def cost(result: Run, curve: str, goal: float, traffic: Traffic = "training") -> Cost:
     """Return the cost until a curve of a run first reaches `goal`."""
     there = np.flatnonzero(result.curves[curve] >= goal)
     sent_R, seconds_R = sent(result, traffic), result.curves["seconds"]
@@ -137,16 +138,16 @@ def cost(result: RunResult, curve: str, goal: float, traffic: Traffic = "trainin
         float(result.round_R[there[0]]) if len(there) else np.inf,
         _until(sent_R, there),
         _until(seconds_R, there),
-        result.run.clients,
+        result.clients,
     )
 
 
-def sent(result: RunResult, traffic: Traffic) -> Array:
+def sent(result: Run, traffic: Traffic) -> Array:
     """Return the bytes sent up and down since the start, shape (R,), NaN where unknown."""
     bytes_R = result.curves["bytes"]
     if traffic == "training":
         return bytes_R
-    whole_R = result.curves["asked_clients"] * (result.run.model_bytes or np.nan)
+    whole_R = result.curves["asked_clients"] * (result.model_bytes or np.nan)
     return np.asarray(bytes_R + np.cumsum(np.minimum(whole_R, result.curves["bytes_down"])))
 
 
@@ -161,7 +162,7 @@ def recorded(study: Study, terms: Terms) -> Terms:
     return replace(terms, target=published) if has_published else terms
 
 
-def is_known(result: RunResult, curve: str) -> bool:
+def is_known(result: Run, curve: str) -> bool:
     """Return whether a run has a value of a curve."""
     return not np.isnan(result.curves[curve]).all()
 

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from functools import partial
 from math import isnan, nan
 
-from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study
 
@@ -24,7 +24,7 @@ class Measure:
 
     name: str
     """The heading of its column."""
-    of: Callable[[RunResult], float]
+    of: Callable[[Run], float]
     """NaN where the run has none."""
     highest: bool | None = True
     """Whether more is better; None if neither is."""
@@ -33,21 +33,31 @@ class Measure:
 
 def mean_over_rounds(name: str, curve: str, *, highest: bool | None = True) -> Measure:
     """Return the mean over the rounds of a curve of `tracking.scoring.scores.curves`."""
-    return Measure(name, partial(RunResult.mean, curve=curve), highest)
+    return Measure(name, partial(Run.mean, curve=curve), highest)
 
 
 def last_round(name: str, curve: str, *, highest: bool | None = True) -> Measure:
     """Return the last value of a curve of `tracking.scoring.scores.curves`."""
-    return Measure(name, partial(RunResult.last, curve=curve), highest)
+    return Measure(name, partial(Run.last, curve=curve), highest)
 
 
 def last_rounds(name: str, curve: str, count: int) -> Measure:
     """Return the mean of a curve over the last `count` rounds, as Prigent et al. report it (5, or 20)."""
-    return Measure(name, partial(RunResult.mean, curve=curve, last=count))
+    return Measure(name, partial(Run.mean, curve=curve, last=count))
+
+
+def final(name: str, score: str, *, highest: bool | None = None, digits: int = 3) -> Measure:
+    """Return a number of `Run.scores`, NaN where it is not defined."""
+    return Measure(name, partial(_final, score=score), highest, digits)
+
+
+def _final(result: Run, score: str) -> float:
+    value = result.scores.get(score)
+    return nan if value is None else float(value)
 
 
 def measure_named(score: str, *studies: Study) -> Measure:
-    """Return the measure of a score: the last value of a curve, or a number of `RunResult.scores`.
+    """Return the measure of a score: the last value of a curve, or a number of `Run.scores`.
 
     Raises:
         ValueError: no study has it; names the nearest.
@@ -63,7 +73,7 @@ def measure_named(score: str, *studies: Study) -> Measure:
         near = get_close_matches(score, known, 1)
         others = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
         raise ValueError(f"no score '{score}'; {others}")
-    return Measure(words_of(score), lambda result: _final(result, score), None)
+    return final(words_of(score), score)
 
 
 def words_of(score: str) -> str:
@@ -72,20 +82,11 @@ def words_of(score: str) -> str:
     return " ".join(word.upper() if word in ACRONYMS else word for word in words)
 
 
-def _final(result: RunResult, score: str) -> float:
-    value = result.scores.get(score)
-    return nan if value is None else float(value)
-
-
 def recorded(study: Study, known: Iterable[Measure]) -> tuple[Measure, ...]:
     """Return those of some measures that any finished run has."""
     return tuple(
         measure for measure in known if any(not isnan(measure.of(result)) for result in study.finished)
     )
-
-
-def _round(number: int | None) -> float:
-    return float("nan") if number is None else float(number)
 
 
 FINAL_ARI = last_round("final ARI", "ari")
@@ -96,24 +97,18 @@ MEAN_ARI = mean_over_rounds("mean ARI", "ari")
 MEAN_AMI = mean_over_rounds("mean AMI", "ami")
 MEAN_HOMOGENEITY = mean_over_rounds("mean homogeneity", "homogeneity")
 MEAN_COMPLETENESS = mean_over_rounds("mean completeness", "completeness")
-CLUSTERING_ROUND = Measure(
-    "clustering round", lambda result: _round(result.clustering.clustering_round), None, 1
-)
-LAST_CHANGE = Measure(
-    "round of the last change", lambda result: _round(result.clustering.last_change_round), None, 1
-)
+CLUSTERING_ROUND = final("clustering round", "clustering_round", digits=1)
+LAST_CHANGE = final("round of the last change", "last_change_round", digits=1)
 CLUSTERS = Measure("clusters at the end", lambda result: result.last("clusters"), None, 1)
 SMALLEST_CLUSTER = Measure(
     "smallest cluster at the end", lambda result: result.last("smallest_cluster"), None, 1
 )
 CLIENTS_ALONE = Measure("clients alone at the end", lambda result: result.last("clients_alone"), None, 1)
 
-RAND_PUBLISHED = Measure("RAND as published", lambda result: result.published.published_rand, digits=2)
-AMI_PUBLISHED = Measure("AMI as published", lambda result: result.published.published_ami, digits=2)
-COM_PUBLISHED = Measure("COM as published", lambda result: result.published.published_com, digits=2)
-ROUND_PUBLISHED = Measure(
-    "round as published", lambda result: float(result.published.published_round), None, 1
-)
+RAND_PUBLISHED = final("RAND as published", "published_rand", highest=True, digits=2)
+AMI_PUBLISHED = final("AMI as published", "published_ami", highest=True, digits=2)
+COM_PUBLISHED = final("COM as published", "published_com", highest=True, digits=2)
+ROUND_PUBLISHED = final("round as published", "published_round", digits=1)
 
 CLUSTERING = (
     MEAN_ARI,

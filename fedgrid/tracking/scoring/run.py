@@ -1,8 +1,8 @@
-"""A run as tables know it, the result of a finished one, and which runs have given values."""
+"""A run as tables know it, with its result if it is finished, and which runs have given values."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from fedgrid.regular_files import read_file
-from fedgrid.tracking.records import Array, Records, RecordsError, read_records, table
-from fedgrid.tracking.scoring.partitions import Clustering, PublishedClustering
+from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.records import Records, RecordsError, read_records, table
 from fedgrid.tracking.scoring.scores import curves
+from fedgrid.tracking.scoring.selection import Condition
 
 AS_PUBLISHED = "as published"
 """Ends the names of algorithms and scores that share a paper's mistakes."""
@@ -28,9 +29,13 @@ NOT_SETTABLE = ("format", "plugin_digests")
 """Keys of `config.json` that are no settings."""
 
 
+def _nothing() -> Array:
+    return np.empty(0)
+
+
 @dataclass(frozen=True)
 class Run:
-    """A run, as known from its configuration."""
+    """A run as known from its configuration, and its result if it is finished: a few kilobytes."""
 
     run_id: str
     name: str
@@ -59,6 +64,24 @@ class Run:
     """The run's value of every key that can be an axis, whether or not the grid has it as one."""
     idle: frozenset[str] = field(default=frozenset(), compare=False)
     """Those keys that have no effect on this run's kind of split: they are in no table's heading."""
+    lacking: str = field(default="", compare=False)
+    """Why it has no result: `30 of 50 rounds`, `not started`, `failed: ...`; empty of a finished run."""
+    scores: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """The final scores by name, as `ari` and `personalised_accuracy`, None for one that is not defined:
+    `tracking.scoring.scores.of_run`, which `scores.json` in the run's folder keeps."""
+    round_R: Array = field(default_factory=_nothing, compare=False)
+    """Of a finished run, like all below; none otherwise."""
+    curves: Mapping[str, Array] = field(default_factory=dict, compare=False)
+    """Name -> score of each round, shape (R,), NaN in rounds without it: `tracking.scoring.scores.curves`.
+    A name that is no score's is a `KeyError`."""
+    labels_RK: Array = field(default_factory=_nothing, compare=False)
+    truth_K: Array = field(default_factory=_nothing, compare=False)
+    """The hidden groups of round 1."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has a result."""
+        return len(self.round_R) > 0
 
     @property
     def is_as_published(self) -> bool:
@@ -85,63 +108,20 @@ class Run:
         """What runs of one seed have in common that differ in their algorithm only."""
         return (self.dataset, self.clients, self.split, *self.setting)
 
-
-def plain_title(title: str) -> str:
-    """Return what the papers' tables call an algorithm, or the one that it is "as published"."""
-    return title.removesuffix(f" {AS_PUBLISHED}")
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """A finished run: its scores, curves and partitions, a few kilobytes, and its tables on disk."""
-
-    run: Run
-    scores: Mapping[str, Any]
-    """The final scores by name, as `ari` and `personalised_accuracy`, None for one that is not defined:
-    `tracking.scoring.scores.of_run`, which `scores.json` in the run's folder keeps."""
-    round_R: Array
-    curves: Mapping[str, Array]
-    """Name -> score of each round, shape (R,), NaN in rounds without it: `tracking.scoring.scores.curves`.
-    A name that is no score's is a `KeyError`."""
-    labels_RK: Array
-    truth_K: Array
-    """The hidden groups of round 1."""
-
-    @property
-    def folder(self) -> Path:
-        """Its records, log and last two states."""
-        return self.run.folder
-
     @property
     def config(self) -> dict[str, Any]:
         """Its configuration, as `fedgrid.run` takes it."""
         values: dict[str, Any] = json.loads(read_file(self.folder / "config.json"))
         return {key: value for key, value in values.items() if key not in NOT_SETTABLE}
 
-    @property
-    def rounds(self) -> pa.Table:
-        """The table with a row a round; `.to_pandas()` where pandas is installed."""
-        return table(self.folder, "rounds")
-
-    @property
-    def clients(self) -> pa.Table:
-        """The table with a row a round and client."""
-        return table(self.folder, "clients")
+    def table(self, name: str) -> pa.Table:
+        """Return a table of its records: `rounds` (a row a round), `clients` (a row a round and client)."""
+        return table(self.folder, name)
 
     @property
     def records(self) -> Records:
         """The records as arrays, as `figures.temperature` and `figures.cluster_map` take them."""
         return read_records(self.folder)
-
-    @property
-    def clustering(self) -> Clustering:
-        """When it has found its partition."""
-        return Clustering(**self._part(Clustering))
-
-    @property
-    def published(self) -> PublishedClustering:
-        """Its row of the published Tables 1 and 2."""
-        return PublishedClustering(**self._part(PublishedClustering))
 
     def mean(self, curve: str, *, last: int = 0) -> float:
         """Return the mean over the rounds that have a value, NaN if none has.
@@ -158,18 +138,18 @@ class RunResult:
         measured = self._measured(curve)
         return float(measured[-1]) if len(measured) else float("nan")
 
-    def _part(self, kind: type[Clustering | PublishedClustering]) -> dict[str, Any]:
-        return {each.name: self.scores[each.name] for each in fields(kind)}
-
     def _measured(self, curve: str) -> Array:
         values_R = self.curves[curve]
         return np.asarray(values_R[~np.isnan(values_R)])
 
 
-def read_result(run: Run, scores: Mapping[str, Any], known: Collection[str] | None = None) -> RunResult:
-    """Return the result of a finished run with these final scores; the rest is computed from its records.
+def plain_title(title: str) -> str:
+    """Return what the papers' tables call an algorithm, or the one that it is "as published"."""
+    return title.removesuffix(f" {AS_PUBLISHED}")
 
-    `known` are names of numbers that records may have, as in `tracking.scoring.scores.curves`.
+
+def with_result(run: Run, scores: Mapping[str, Any]) -> Run:
+    """Return a run with its result: these final scores, and what is computed from its records.
 
     Raises:
         RecordsError: there are no records, or they are not of all of its rounds and clients.
@@ -182,92 +162,79 @@ def read_result(run: Run, scores: Mapping[str, Any], known: Collection[str] | No
                 run.folder, *shape, *expected
             )
         )
-    return RunResult(
-        run, scores, found.round_R, curves(found, known), found.clients["cluster"], found.truth_K
+    return replace(
+        run,
+        scores=scores,
+        round_R=found.round_R,
+        curves=curves(found),
+        labels_RK=found.clients["cluster"],
+        truth_K=found.truth_K,
     )
 
 
-FIELDS = {
-    each.name: (each.name,) for each in fields(Run) if each.name not in ("axes", "keys", "idle", "folder")
-} | {
+AXES = ("dataset", "clients", "split", "algorithm", "seed")
+"""Axes that every grid has; a user may name them in the plural."""
+SYNONYMS = {
     "algorithm": ("algorithm", "method", "published"),
     "split": ("split", "split_in_words"),
-    "setting": ("setting",),
-    "scenario": ("scenario",),
+    **{
+        name: (name,)
+        for name in ("run_id", "name", "dataset", "clients", "published", "seed", "rounds", "method")
+    },
+    **{name: (name,) for name in ("is_archived", "is_reference", "model_bytes", "setting", "scenario")},
 }
-"""Keyword -> the attributes of a run that it may stand for, beside a key of its configuration."""
+"""Column -> the attributes of a run that it may stand for, beside a key of its configuration."""
 
 
-def matching(runs: Sequence[Run], wanted: Mapping[str, Any]) -> list[Run]:
-    """Return the runs that have all of these values, as `Study.where`.
-
-    Raises:
-        ValueError: there is no such keyword, or no run has such a value.
-    """
-    found = list(runs)
-    for keyword, value in wanted.items():
-        choices = list(value) if isinstance(value, list | set | frozenset | range) else [value]
-        key = key_of(runs, keyword)
-        there = {run.run_id: _values(run, keyword, key) for run in runs}
-        for choice in choices:
-            if runs and not any(_is_among(choice, values) for values in there.values()):
-                ids = _texts(values[:1] for values in there.values())
-                raise ValueError(
-                    _unknown(f"no run has {keyword}={choice!r}", str(choice), ids, _texts(there.values()))
-                )
-        found = [run for run in found if any(_is_among(choice, there[run.run_id]) for choice in choices)]
-    return found
-
-
-def key_of(runs: Sequence[Run], keyword: str) -> str | None:
-    """Return the key of a configuration that a keyword names, None if it names a field of `Run` only.
-
-    A keyword is a key, or its last part where no other key ends so.
+def column_named(runs: Sequence[Run], name: str) -> str:
+    """Return the column that a user's word names: one of `SYNONYMS`, a key of a run, its last part, a score.
 
     Raises:
-        ValueError: it names neither, or several keys.
+        ValueError: there is no such column, or several end so.
     """
-    keys = dict.fromkeys(key for run in runs for key in run.keys)
-    if keyword in keys:
-        return keyword
-    if keyword in FIELDS or not runs:
-        return None
-    ending = [key for key in keys if key.endswith(f".{keyword}")]
+    keys = dict.fromkeys(key for run in runs for key in (*dict(run.axes), *run.keys, *run.scores))
+    for word in (name, name.removesuffix("s")):
+        if word in AXES or word in keys or word in SYNONYMS:
+            return word
+    ending = [key for key in keys if key.endswith(f".{name}")]
     if len(ending) == 1:
         return ending[0]
     if ending:
-        raise ValueError(
-            f"where: '{keyword}' is any of {', '.join(ending)}: give one as **{{'{ending[0]}': ...}}"
-        )
-    raise ValueError(_unknown(f"where: unknown keyword '{keyword}'", keyword, [*FIELDS, *keys]))
+        raise ValueError(f"'{name}' is any of {', '.join(ending)}: name one of these")
+    near = get_close_matches(name, [*AXES, *SYNONYMS, *keys], 1)
+    axes = dict.fromkeys(key for run in runs for key, _ in run.axes)
+    raise ValueError(
+        f"no axis '{name}'; {f'did you mean {near[0]!r}? ' if near else ''}"
+        f"there are {', '.join((*AXES, *axes))}, and any key of a run"
+    )
 
 
-def _values(run: Run, keyword: str, key: str | None) -> list[Any]:
-    """Return what a run has under a keyword, first what a configuration calls it."""
-    of_key = [run.keys[key]] if key is not None and key in run.keys else []
-    return [*of_key, *(getattr(run, name) for name in FIELDS.get(keyword, ()))]
+def select(runs: Sequence[Run], conditions: Iterable[Condition]) -> list[Run]:
+    """Return the runs that meet all conditions.
+
+    Raises:
+        ValueError: there is no such column, or no run has a value that is asked for.
+    """
+    found = list(runs)
+    for condition in conditions if runs else ():
+        there = {run.run_id: values_on(run, column_named(runs, condition.column)) for run in runs}
+        for value in condition.values if condition.operator == "=" else ():
+            if not any(replace(condition, values=(value,)).holds(values) for values in there.values()):
+                raise ValueError(_no_run_has(condition.column, value, [*there.values()]))
+        found = [run for run in found if condition.holds(there[run.run_id])]
+    return found
 
 
-def _is_among(wanted: object, values: Collection[Any]) -> bool:
-    return any(wanted == value or _text(wanted) == _text(value) for value in values)
+def values_on(run: Run, column: str) -> list[Any]:
+    """Return what a run has on a column of `column_named`, first what a configuration calls it."""
+    keys = {**run.scores, **run.keys, **dict(run.axes)}
+    of_key = [keys[column]] if column in keys else []
+    return [*of_key, *(getattr(run, name) for name in SYNONYMS.get(column, ()))]
 
 
-def _text(value: object) -> str:
-    """Return a value as text, the same for the same number: 5, 5.0 and "5" are one."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    try:
-        return f"{float(str(value)):.12g}"
-    except ValueError:
-        return str(value)
-
-
-def _texts(there: Iterable[Sequence[Any]]) -> list[str]:
-    return [str(value) for values in there for value in values if value is not None]
-
-
-def _unknown(what: str, name: str, allowed: Sequence[str], synonyms: Sequence[str] = ()) -> str:
-    names = list(dict.fromkeys(allowed))
-    near = get_close_matches(name, list(dict.fromkeys([*names, *synonyms])), 1)
-    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return f"{what}; {f'did you mean {near[0]!r}? ' if near else ''}there are {shown}"
+def _no_run_has(column: str, value: object, there: Sequence[Sequence[Any]]) -> str:
+    ids = list(dict.fromkeys(str(each) for values in there for each in values[:1] if each is not None))
+    every = dict.fromkeys([*ids, *(str(each) for values in there for each in values if each is not None)])
+    near = get_close_matches(str(value), list(every), 1)
+    shown = ", ".join(ids[:20]) + (", ..." if len(ids) > 20 else "")
+    return f"no run has {column}={value!r}; {f'did you mean {near[0]!r}? ' if near else ''}there are {shown}"

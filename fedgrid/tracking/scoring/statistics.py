@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.tracking.records import Array
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.paired_tests import (
     ALPHA,
+    DIGITS,
     LEAST_DATASETS,
+    LEAST_DIFFERENCES,
     Pair,
     average_ranks,
     cliques,
@@ -26,7 +28,6 @@ from fedgrid.tracking.scoring.paired_tests import (
     friedman,
     over_datasets,
 )
-from fedgrid.tracking.scoring.signed_ranks import DIGITS, LEAST_DIFFERENCES
 from fedgrid.tracking.scoring.study import Study
 
 ScoresByAlgorithm = Mapping[str, Mapping[Any, Mapping[int, float]]]
@@ -76,7 +77,7 @@ def compare(study: Study, measure: Measure) -> Comparison:
     for result in study.finished:
         value = measure.of(result)
         if not np.isnan(value):
-            scores[result.run.algorithm].setdefault(result.run.scenario, {})[result.run.seed] = value
+            scores[result.algorithm].setdefault(result.scenario, {})[result.seed] = value
     compared = compare_scores(
         scores,
         measure.name,

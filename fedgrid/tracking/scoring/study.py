@@ -4,7 +4,7 @@ Shapes: R rounds, K clients.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import product
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from fedgrid.redaction import printable
-from fedgrid.tracking.scoring.run import AxisValue, Run, RunResult, Scenario, matching
+from fedgrid.tracking.scoring.run import AxisValue, Run, Scenario, select
+from fedgrid.tracking.scoring.selection import Condition
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,14 +40,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Study:
-    """The runs of a grid in its order, and the results of the finished runs."""
+    """The runs of a grid in its order, finished or not."""
 
     name: str
     runs: tuple[Run, ...]
-    results: Mapping[str, RunResult]
-    """By run id."""
-    lacking: Mapping[str, str]
-    """Run id -> state of a run without a result: `30 of 50 rounds`, `not started`, `failed: ...`."""
     notes: tuple[str, ...] = ()
     """What a reader must know of the runs, as that some went on with other code."""
     superseded: int = 0
@@ -57,9 +54,14 @@ class Study:
 
         With `by_round` it has a row for each round, and the scores of that round, NaN where there is none.
         The columns are what identifies the run, the grid's further axes, then the scores as in
-        `Result.curves`. A run's row also has `clustering_round`, `last_change_round` and `exactly_right`.
+        `Run.curves`. A run's row also has `clustering_round`, `last_change_round` and `exactly_right`.
         """
-        return _frame(self.finished, by_round=by_round)
+        from pandas import DataFrame, concat
+
+        if not by_round:
+            return DataFrame([_identity(run) | _last_scores(run) for run in self.finished])
+        parts = [DataFrame({**_identity(run), "round": run.round_R, **run.curves}) for run in self.finished]
+        return concat(parts, ignore_index=True) if parts else DataFrame()
 
     def __repr__(self) -> str:
         """Return what the study is of, and mean scores by algorithm, on a screen at most."""
@@ -75,7 +77,7 @@ class Study:
     def _repr_html_(self) -> str:
         """Return the same for a cell of a notebook, with the runs to unfold."""
         facts = "".join(f"<tr><th>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in self._facts())
-        means, runs = (_html(frame) for frame in (self._means(), _shown(self.finished)))
+        means, runs = (_html(frame) for frame in (self._means(), self._shown()))
         listed = f"<details><summary>runs</summary>{runs}</details>" if runs else ""
         return f"<b>{escape(self._title())}</b><table>{facts}</table>{means}{listed}"
 
@@ -85,7 +87,7 @@ class Study:
     def _facts(self) -> list[tuple[str, str]]:
         """Return name and value of what the runs are."""
         axes = dict.fromkeys(key for run in self.runs for key, _ in run.axes)
-        lacking = "; ".join(f"{run.name}: {self.lacking.get(run.run_id, '')}" for run in self.unfinished)
+        lacking = "; ".join(f"{run.name}: {run.lacking}" for run in self.unfinished)
         found: dict[str, Iterable[object]] = {
             "data sets": self.datasets,
             "clients": sorted({run.clients for run in self.runs}),
@@ -100,18 +102,21 @@ class Study:
 
     def _means(self) -> "DataFrame":
         """Return a row an algorithm: number of finished runs, and the means of `SHOWN` that any has."""
-        from pandas import DataFrame
+        frame = self.to_pandas()
+        if frame.empty:
+            return frame
+        runs = frame.groupby("algorithm")
+        means = runs[[key for key in SHOWN if key in frame]].mean()
+        means.insert(0, "runs", runs.size())
+        names = [name for name in self.algorithms if name in means.index]
+        return means.loc[names].dropna(axis="columns", how="all").rename_axis(index=None, columns="mean")
 
-        rows = {
-            name: {
-                "runs": len(results),
-                **{key: _mean(result.last(key) for result in results) for key in SHOWN},
-            }
-            for name in self.algorithms
-            if (results := [each for each in self.finished if each.run.algorithm == name])
-        }
-        found = DataFrame.from_dict(rows, orient="index").dropna(axis="columns", how="all")
-        return found.rename_axis(columns="mean")
+    def _shown(self) -> "DataFrame":
+        """Return a row for each finished run: what the runs differ in, and a few scores."""
+        frame = self.to_pandas()
+        varied = [key for key in _identity(self.runs[0]) if frame[key].nunique() > 1] if len(frame) else []
+        columns = dict.fromkeys(["algorithm", *varied, *SHOWN])
+        return frame[[key for key in columns if key in frame and key not in ("run_id", "name")]]
 
     def where(self, **wanted: Any) -> "Study":
         """Return the study of the runs that have all of these values: `where(dataset="mnist", seed=[0, 1])`.
@@ -123,7 +128,16 @@ class Study:
         Raises:
             ValueError: there is no such keyword, or no run of this study has such a value.
         """
-        return self.only(matching(self.runs, wanted))
+        several = (list, set, frozenset, range)
+        return self.only(
+            select(
+                self.runs,
+                (
+                    Condition(name, "=", tuple(value) if isinstance(value, several) else (value,))
+                    for name, value in wanted.items()
+                ),
+            )
+        )
 
     def of(self, **wanted: Any) -> "Study":
         """Return the study of the runs whose fields have just these values; it may have no runs."""
@@ -131,23 +145,17 @@ class Study:
 
     def only(self, runs: Iterable[Run]) -> "Study":
         """Return the study of these of its runs."""
-        chosen = {run.run_id: run for run in runs}
-        return replace(
-            self,
-            runs=tuple(chosen.values()),
-            results={run_id: self.results[run_id] for run_id in chosen if run_id in self.results},
-            lacking={run_id: self.lacking[run_id] for run_id in chosen if run_id in self.lacking},
-        )
+        return replace(self, runs=tuple({run.run_id: run for run in runs}.values()))
 
     @property
-    def finished(self) -> tuple[RunResult, ...]:
-        """The results of the finished runs, in the order of the runs."""
-        return tuple(self.results[run.run_id] for run in self.runs if run.run_id in self.results)
+    def finished(self) -> tuple[Run, ...]:
+        """The finished runs, in the order of the runs."""
+        return tuple(run for run in self.runs if run.is_finished)
 
     @property
     def unfinished(self) -> tuple[Run, ...]:
         """The runs without a result."""
-        return tuple(run for run in self.runs if run.run_id not in self.results)
+        return tuple(run for run in self.runs if not run.is_finished)
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -246,49 +254,21 @@ def _distinct(values: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def _frame(results: Sequence[RunResult], *, by_round: bool = False) -> "DataFrame":
-    """Return a frame of results, as `Study.to_pandas`."""
-    from pandas import DataFrame, concat
-
-    if not by_round:
-        return DataFrame([_identity(result.run) | _last_scores(result) for result in results])
-    parts = [
-        DataFrame({**_identity(result.run), "round": result.round_R, **result.curves}) for result in results
-    ]
-    return concat(parts, ignore_index=True) if parts else DataFrame()
-
-
-def _shown(results: Sequence[RunResult]) -> "DataFrame":
-    """Return a row for each run: what the runs differ in, and a few scores."""
-    found = _frame(results)
-    if not results:
-        return found
-    varied = [key for key in _identity(results[0].run) if found[key].nunique() > 1]
-    columns = dict.fromkeys(["algorithm", *varied, *SHOWN])
-    return found[[key for key in columns if key in found and key not in ("run_id", "name")]]
-
-
 def _html(frame: "DataFrame") -> str:
     """Return a frame as a table, empty if it has no row."""
     settings = {"max_rows": ROWS, "float_format": "{:.3g}".format, "border": 0}
     return str(frame.to_html(index="runs" in frame, **settings)) if len(frame) else ""
 
 
-def _mean(values: Iterable[float]) -> float:
-    known = [value for value in values if not np.isnan(value)]
-    return float(np.mean(known)) if known else np.nan
-
-
 def _identity(run: Run) -> dict[str, Any]:
     return {name: getattr(run, name) for name in IDENTITY} | dict(run.axes)
 
 
-def _last_scores(result: RunResult) -> dict[str, Any]:
-    found = result.clustering
+def _last_scores(run: Run) -> dict[str, Any]:
+    found = {name: run.scores[name] for name in ("clustering_round", "last_change_round")}
     return {
-        "rounds": len(result.round_R),
-        "clustering_round": np.nan if found.clustering_round is None else found.clustering_round,
-        "last_change_round": np.nan if found.last_change_round is None else found.last_change_round,
-        "exactly_right": found.exactly_right,
-        **{name: result.last(name) for name in result.curves},
+        "rounds": len(run.round_R),
+        **{name: np.nan if number is None else number for name, number in found.items()},
+        "exactly_right": run.scores["exactly_right"],
+        **{name: run.last(name) for name in run.curves},
     }

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import isnan
 
-from fedgrid.tracking.scoring.axes import FIELDS, along, axes_of, axis_named, value_on, values_of
+from fedgrid.tracking.scoring.axes import along, axes_of, value_on, values_of
 from fedgrid.tracking.scoring.measures import Measure, measure_named, words_of
 from fedgrid.tracking.scoring.paired_tests import ALPHA, LEAST_SEEDS, by_seed, holm, seeds_test
-from fedgrid.tracking.scoring.run import SETTING_OF_ALGORITHM, Run
+from fedgrid.tracking.scoring.run import AXES, SETTING_OF_ALGORITHM, Run, column_named
 from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study, plain, slug
 from fedgrid.tracking.tables.cells import explained, over_scenarios, split_name
@@ -107,13 +107,13 @@ def _check_testable(scores: Sequence[str], measures: Sequence[Measure]) -> None:
 
 def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> Layout:
     """Return the layout, with algorithms or scenarios on a side for which nothing is named."""
-    left = tuple(dict.fromkeys(axis_named(study, name) for name in rows))
-    above = tuple(dict.fromkeys(axis_named(study, name) for name in columns))
+    left = tuple(dict.fromkeys(column_named(study.runs, name) for name in rows))
+    above = tuple(dict.fromkeys(column_named(study.runs, name) for name in columns))
     if twice := set(left) & set(above):
         raise ValueError(f"{min(twice)} is both in rows and in columns: name it once")
     others = tuple(axis for axis in _scenario_axes(study) if axis not in (*left, *above))
     if not left:
-        left = (ALGORITHM,) if ALGORITHM not in above else others or FIELDS[:1]
+        left = (ALGORITHM,) if ALGORITHM not in above else others or AXES[:1]
         above = above or others
     elif not above:
         above = (ALGORITHM,) if ALGORITHM not in left else others
@@ -127,7 +127,7 @@ def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> Layout
 
 def _scenario_axes(study: Study) -> tuple[str, ...]:
     """Return the axes in which the scenarios of a study differ."""
-    found = (*FIELDS[:3], *(axis for axis in axes_of(study) if not axis.startswith(SETTING_OF_ALGORITHM)))
+    found = (*AXES[:3], *(axis for axis in axes_of(study) if not axis.startswith(SETTING_OF_ALGORITHM)))
     return tuple(axis for axis in dict.fromkeys(found) if len(values_of(study, axis)) > 1)
 
 
@@ -189,7 +189,7 @@ def _tests(
 
 
 def _scores(part: Study, measure: Measure) -> Mapping[tuple[object, int], float]:
-    values = {(result.run.scenario, result.run.seed): measure.of(result) for result in part.finished}
+    values = {(result.scenario, result.seed): measure.of(result) for result in part.finished}
     return {key: value for key, value in values.items() if not isnan(value)}
 
 

@@ -49,7 +49,7 @@ def over_scenarios(study: Study, measure: Measure, *, expected: int = 0) -> Cell
         return Cell(ABSENT)
     expected = max(expected, len(study.runs))
     scores = {
-        (result.run.scenario, result.run.seed): value
+        (result.scenario, result.seed): value
         for result in study.finished
         if not np.isnan(value := measure.of(result))
     }

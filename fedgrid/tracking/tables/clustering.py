@@ -104,7 +104,7 @@ def published_rounds(study: Study) -> Table:
 
 def published_round(study: Study) -> Cell:
     """Return a cell of Table 2; runs whose labels never change are in no mean, and a dash if all are such."""
-    rounds = [float(result.published.published_round) for result in study.finished]
+    rounds = [float(result.scores["published_round"]) for result in study.finished]
     if not rounds or set(rounds) == {1.0}:
         return _dash(study, 1.0)
     changed = [number if number > 1 else np.nan for number in rounds]
@@ -167,7 +167,7 @@ def right_share(study: Study) -> Cell:
     """
     if not study.runs:
         return Cell(ABSENT)
-    answers = [result.clustering.exactly_right for result in study.finished]
+    answers = [result.scores["exactly_right"] for result in study.finished]
     found = [answer for answer in answers if answer is not None]
     if answers and not found:
         return Cell(NONE)

@@ -1,7 +1,7 @@
 """Two grids side by side, paired by scenario and algorithm."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from fedgrid.tracking.scoring.measures import (
     RAND_PUBLISHED,
     Measure,
 )
+from fedgrid.tracking.scoring.paired_tests import LEAST_DIFFERENCES, signed_ranks
 from fedgrid.tracking.scoring.run import SETTING_OF_ALGORITHM, Scenario
-from fedgrid.tracking.scoring.signed_ranks import LEAST_DIFFERENCES, signed_ranks
 from fedgrid.tracking.scoring.study import Study, slug
 from fedgrid.tracking.tables.cells import lacking, over_scenarios, over_seeds
 from fedgrid.tracking.tables.significance import EFFECT, EFFECT_COLUMNS, effect, p_text
@@ -181,12 +181,7 @@ def _cells(pairs: Sequence[Pair], measure: Measure) -> tuple[Cell, ...]:
 
 def _joined(studies: Sequence[Study]) -> Study:
     """Return the study of the runs of all of these."""
-    return replace(
-        studies[0],
-        runs=tuple(run for study in studies for run in study.runs),
-        results={run_id: result for study in studies for run_id, result in study.results.items()},
-        lacking={run_id: state for study in studies for run_id, state in study.lacking.items()},
-    )
+    return studies[0].only(run for study in studies for run in study.runs)
 
 
 def _of_pairs(

@@ -57,7 +57,7 @@ def per_scenario(study: Study) -> Table:
                 _finished(runs),
                 right_share(runs),
                 *(over_seeds(runs, measure) for measure in columns.values()),
-                Cell("; ".join(_unfinished(runs, run) for run in runs.unfinished) or NONE),
+                Cell("; ".join(_unfinished(run) for run in runs.unfinished) or NONE),
             ),
             is_reference=algorithm in study.references,
         )
@@ -105,5 +105,5 @@ def _finished(study: Study) -> Cell:
     return Cell(f"{finished}/{asked}", float(finished), tone="" if finished == asked else "partial")
 
 
-def _unfinished(study: Study, run: Run) -> str:
-    return f"s{run.seed}: {study.lacking[run.run_id]}"
+def _unfinished(run: Run) -> str:
+    return f"s{run.seed}: {run.lacking}"

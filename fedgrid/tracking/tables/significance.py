@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from fedgrid.tracking.scoring.paired_tests import ALPHA, Pair
-from fedgrid.tracking.scoring.signed_ranks import LEAST_DIFFERENCES, LEVEL, SignedRanks
+from fedgrid.tracking.scoring.paired_tests import ALPHA, LEAST_DIFFERENCES, LEVEL, Pair, SignedRanks
 from fedgrid.tracking.scoring.statistics import Comparison
 from fedgrid.tracking.scoring.study import slug
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, fixed

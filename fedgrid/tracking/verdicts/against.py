@@ -1,7 +1,7 @@
 """One method against its rivals: paired differences over blocks, their test, and what it could have shown.
 
 A block is a scenario and a seed: seeds draw other images for other clients and other first weights, so blocks
-are independent given the data set. Source of the test: `tracking.scoring.signed_ranks`; Holm 1979. Shapes: N
+are independent given the data set. Source of the test: `tracking.scoring.paired_tests`; Holm 1979. Shapes: N
 blocks.
 """
 
@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.paired_tests import ALPHA, average_ranks, friedman, holm
-from fedgrid.tracking.scoring.signed_ranks import LEVEL, effect_and_p
+from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.scoring.paired_tests import ALPHA, LEVEL, average_ranks, effect_and_p, friedman, holm
 
 POWER = 0.8
 RELATIVE_EFFICIENCY = 0.955

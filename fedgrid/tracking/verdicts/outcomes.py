@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedgrid.redaction import in_csv
-from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.scoring.run import Run
 
 Settings = Literal["default", "tuned"]
 Protocol = Literal["served", "fine-tuned"]
@@ -98,18 +98,18 @@ class RowOfArena:
     has_groups: bool
 
 
-def outcome_of(row: RowOfArena, result: RunResult, made_with: Mapping[str, str]) -> Outcome:
+def outcome_of(row: RowOfArena, result: Run, made_with: Mapping[str, str]) -> Outcome:
     """Return the outcome of a finished run."""
     accuracy_R = result.curves["personalised_accuracy"]
     sent_R = result.curves["bytes"] / 1e6
     measured = np.flatnonzero(~np.isnan(accuracy_R)).tolist()
     return Outcome(
         **asdict(row),
-        dataset=result.run.dataset,
-        seed=result.run.seed,
-        run_id=result.run.run_id,
+        dataset=result.dataset,
+        seed=result.seed,
+        run_id=result.run_id,
         ari=result.last("ari"),
-        exactly_right=nan if result.clustering.exactly_right is None else result.clustering.exactly_right,
+        exactly_right=nan if result.scores["exactly_right"] is None else result.scores["exactly_right"],
         clusters=result.last("clusters"),
         personalised_accuracy=result.last("personalised_accuracy"),
         worst_tenth_accuracy=result.last("worst_tenth_accuracy"),

@@ -9,8 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
-from fedgrid.tracking.scoring.paired_tests import ALPHA, cliques, holm
-from fedgrid.tracking.scoring.signed_ranks import effect_and_p
+from fedgrid.tracking.scoring.paired_tests import ALPHA, cliques, effect_and_p, holm
 from fedgrid.tracking.verdicts.against import Ranking, Scores, ranking, shared_blocks
 
 

@@ -152,7 +152,7 @@ def test_style_of_matplotlibs_changes_the_figures_and_no_table(grids, tmp_path):
     [
         (("--filter", "algorithm=nothing"), "--filter algorithm=nothing: no run has"),
         (("--filter", "algoritm=BNC"), "did you mean 'algorithm'"),
-        (("--filter", "BNC"), "is not AXIS=VALUE"),
+        (("--filter", "BNC"), "expected COLUMN=VALUE"),
         (("--style", "ggplo"), "did you mean 'ggplot'"),
     ],
 )

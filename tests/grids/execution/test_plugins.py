@@ -115,7 +115,7 @@ def test_status_and_report_need_no_plugin(grid, storage, tmp_path):
     assert json.loads(status.out)["done"] == 2
     registry._titles.clear()
     study = load("grid", str(storage))
-    assert [result.run.algorithm for result in study.finished] == ["BNC", "OWN"]
+    assert [result.algorithm for result in study.finished] == ["BNC", "OWN"]
 
 
 def test_plugin_of_the_command_line_is_listed_and_a_missing_one_is_named(grid):

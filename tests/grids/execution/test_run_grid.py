@@ -83,7 +83,7 @@ def test_run_that_fails_is_lacking_with_its_cause(storage, tmp_path):
         plugins=[file],
         in_process=True,
     )
-    [cause] = study.lacking.values()
+    [cause] = [run.lacking for run in study.unfinished]
     assert cause.startswith("failed: ")
     assert "a slip" in cause
     assert not study.finished

@@ -25,8 +25,8 @@ from fedgrid.grids.explain.analysis import EXPLAIN, styles
 from fedgrid.grids.explain.asked import Asked, jobs_of
 from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.explained.scores import DISTRIBUTIONS
 from fedgrid.tracking.mlflow.store import artifact_root, default_uri
-from fedgrid.tracking.scoring.explanations import DISTRIBUTIONS
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.explained import GRID, RUNS, explanations
 from tests.helpers.small_grid import NOWHERE

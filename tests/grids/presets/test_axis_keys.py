@@ -8,8 +8,9 @@ import pytest
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.uplink.steps import Clip, Noise
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.grids.presets.axis_keys import AXES, KIND, axis_keys, in_run_order, text_of, value_text
+from fedgrid.grids.presets.axis_keys import AXES, KIND, axis_keys, in_run_order, value_text
 from fedgrid.grids.presets.load import load_grid
+from fedgrid.tracking.scoring.selection import text_of
 
 NOWHERE = Path("no-data-needed")
 EPOCHS = "axes: {training.local_epochs: [1, 5]}\n"

@@ -98,9 +98,9 @@ def test_any_axis_can_be_extended(values):
             "no dataset 'mnits' in this grid; did you mean 'mnist'? it has: mnist, fmnist, cifar10, ",
         ),
         ({"filters": ["clients=20"]}, "no clients '20' in this grid; it has: 15, 30"),
-        ({"filters": ["mnist"]}, "'mnist' is not AXIS=VALUE, as in dataset=mnist,dataset=fmnist,clients=15"),
-        ({"filters": ["dataset=mnist,fmnist"]}, "'fmnist' is not AXIS=VALUE"),
-        ({"filters": [""]}, "'' is not AXIS=VALUE"),
+        ({"filters": ["mnist"]}, "--filter mnist: expected COLUMN=VALUE"),
+        ({"filters": ["clients>15"]}, "'>' selects finished runs only"),
+        ({"filters": [""]}, "expected COLUMN=VALUE"),
         (
             {"filters": ["dataset=mnist", "dataset=fmnist"]},
             "no run is left: dataset should be fmnist, but only mnist is there",

@@ -45,8 +45,8 @@ def test_study_has_results_of_finished_runs_and_reasons_for_the_others(storage):
         (folder / name).touch()
     RunFolder(storage, failed).fail("no such image", 3)
     study = load("mine", storage)
-    assert [result.run.run_id for result in study.finished] == [done.run_id]
-    assert study.lacking == {
+    assert [result.run_id for result in study.finished] == [done.run_id]
+    assert {run.run_id: run.lacking for run in study.unfinished} == {
         half.run_id: f"2 of {ROUNDS} rounds",
         failed.run_id: "failed: no such image",
         waiting.run_id: "not started",
@@ -82,7 +82,7 @@ def test_run_with_damaged_records_is_missing_with_the_reason(storage):
     path.write_bytes(b"PAR1")
     study = load("mine", storage)
     assert study.finished == ()
-    assert study.lacking[run.run_id].startswith(f"{path} is damaged")
+    assert study.runs[0].lacking.startswith(f"{path} is damaged")
 
 
 def test_flipped_bit_in_any_file_of_a_finished_run_is_noticed(storage):

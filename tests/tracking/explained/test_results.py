@@ -10,9 +10,9 @@ from fedgrid.tracking import figures
 from fedgrid.tracking.explained.figures import insertion_against_deletion, mean_curves
 from fedgrid.tracking.explained.maps import map_grid, overlay
 from fedgrid.tracking.explained.results import Band, ExplainedGrid, Paired, Shown, paired, sentence
+from fedgrid.tracking.explained.scores import GAP, Explained, of_runs
 from fedgrid.tracking.explained.tables import own_scores
 from fedgrid.tracking.report.explanations import own_sections
-from fedgrid.tracking.scoring.explanations import GAP, Explained, of_runs
 
 SCENARIO = ("digits", 15, "overlapping-balanced")
 

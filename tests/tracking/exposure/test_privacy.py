@@ -66,8 +66,8 @@ class TestTable:
     def test_has_the_last_round_that_cost_anything_where_there_are_budgets(self):
         """Epsilon rises to 6 in round 2 of 3, and stays."""
         whole, *_ = study(solo=False).finished
-        run = replace(whole.run, keys={"privacy.delta": "1e-05", "privacy.epsilon": "8"})
-        spent = replace(whole, run=run, curves={**whole.curves, "epsilon": np.array([3.0, 6.0, 6.0])})
+        keys = {"privacy.delta": "1e-05", "privacy.epsilon": "8"}
+        spent = replace(whole, keys=keys, curves={**whole.curves, "epsilon": np.array([3.0, 6.0, 6.0])})
         table = over_epsilon(study_of([spent]))
         assert [column.name for column in table.columns][:2] == ["epsilon", "sends until"]
         assert [cell.text for cell in table.rows[0].cells][1] == "2"

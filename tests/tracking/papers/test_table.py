@@ -159,9 +159,7 @@ def communities(
     axes = tuple((key, keys[key]) for key in ("participation", "split.majority", "algorithm.resolution"))
     name = f"Louvain ({attribution}, {late}, {settings.get('labels_RK') is ONE})"
     result = finished("Louvain", seed, split="majority", axes=axes, keys=keys, **settings)
-    return replace(
-        result, run=replace(result.run, algorithm=name, run_id=f"{name} {result.run.run_id} {keys}")
-    )
+    return replace(result, algorithm=name, run_id=f"{name} {result.run_id} {keys}")
 
 
 def test_communities_that_find_the_groups_hold_the_claim_of_full_participation():

@@ -110,7 +110,7 @@ def test_a_value_that_an_algorithm_was_not_run_with_is_absent():
 
 def test_a_value_that_was_run_in_fewer_scenarios_says_so():
     study = two_axes()
-    fewer = study_of([r for r in study.finished if r.run.axes != ((EPOCHS, "10"), (MAJORITY, "1"))])
+    fewer = study_of([r for r in study.finished if r.axes != ((EPOCHS, "10"), (MAJORITY, "1"))])
     cells = {row.name: row.cells for row in over_axis(fewer, EPOCHS).rows}["BNC"]
     assert [cell.text for cell in cells[:2]] == ["0.200", "0.500 (1/2)"]
     assert [cell.bold for cell in cells[:2]] == [True, False]
@@ -213,8 +213,8 @@ def test_a_band_reaches_over_the_seeds():
 
 
 def test_a_figure_of_an_axis_without_a_result_says_so():
-    run = finished(0.1, epochs="1").run
-    other = finished(0.1, epochs="5").run
+    run = finished(0.1, epochs="1")
+    other = finished(0.1, epochs="5")
     axes, _ = figures.over_axis(study_of([], [run, other]), EPOCHS).axes
     assert "no run is" in axes.texts[0].get_text()
 
@@ -252,7 +252,7 @@ def test_the_figure_of_two_axes_has_a_row_for_each_algorithm():
 
 
 def test_the_figure_of_two_axes_refuses_to_mix_data_sets():
-    other = replace(two_axes().finished[0].run, dataset="digits", run_id="other")
+    other = replace(two_axes().finished[0], dataset="digits", run_id="other")
     with pytest.raises(ValueError, match="several data sets"):
         figures.sweep(study_of([*two_axes().finished], [other]), MAJORITY, EPOCHS)
 

@@ -122,7 +122,7 @@ def test_the_download_to_test_is_one_model_at_most_what_the_round_sends(down, te
 
 def test_a_download_to_test_of_unknown_size_is_unknown():
     result = run(LENET, LENET, asked=2, clients=4, model=LENET, rounds=2)
-    result = replace(result, run=replace(result.run, model_bytes=None))
+    result = replace(result, model_bytes=None)
     assert np.isnan(only(result, traffic="with-test").bytes)
     assert only(result, traffic="with-test").rounds == 2
 
@@ -172,7 +172,7 @@ def test_the_table_of_a_cost_has_medians_and_says_how_many_arrive():
     """SCL arrives after 1 and 3 rounds (median 2), BNC in one run of two: its median never does."""
     rounds = {"SCL": ([0.9] * 3, [0.1, 0.1, 0.9]), "BNC": ([0.1, 0.9, 0.9], [0.1] * 3)}
     results = [
-        replace(result, run=replace(result.run, seed=seed, run_id=f"{name}{seed}"))
+        replace(result, seed=seed, run_id=f"{name}{seed}")
         for name, both in rounds.items()
         for seed, scores in enumerate(both)
         for result in [run(10, 10, asked=1, clients=2, model=10, rounds=3, algorithm=name, accuracy=scores)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import permutation_test, rankdata, wilcoxon
 
-from fedgrid.tracking.scoring.signed_ranks import signed_ranks
+from fedgrid.tracking.scoring.paired_tests import signed_ranks
 
 
 def against_zero(differences):

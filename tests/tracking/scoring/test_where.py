@@ -24,7 +24,7 @@ def study(tmp_path_factory):
     folder = tmp_path_factory.mktemp("where")
     (folder / "mine.yaml").write_text(GRID)
     runs = describe(load_grid(str(folder / "mine.yaml"), {}, [], NOWHERE).runs, Storage(folder / "runs"))
-    return Study("mine", runs, {}, {run.run_id: "not started" for run in runs})
+    return Study("mine", runs)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,6 @@ def study(tmp_path_factory):
 def test_ids_titles_numbers_as_text_and_every_axis(study, wanted, share):
     found = study.where(**wanted)
     assert len(found.runs) * share == len(study.runs) == 48
-    assert set(found.lacking) == {run.run_id for run in found.runs}
 
 
 @pytest.mark.parametrize(
@@ -56,8 +55,8 @@ def test_ids_titles_numbers_as_text_and_every_axis(study, wanted, share):
     [
         ({"split": "overlapping"}, "no run has split='overlapping'; did you mean 'overlapping-balanced'"),
         ({"algorithm": "ocfl-kmean"}, "did you mean 'ocfl-kmeans'"),
-        ({"algoritm": "fedavg"}, "unknown keyword 'algoritm'; did you mean 'algorithm'"),
-        ({"local_epoch": 1}, "unknown keyword 'local_epoch'; did you mean 'training.local_epochs'"),
+        ({"algoritm": "fedavg"}, "'algoritm'; did you mean 'algorithm'"),
+        ({"local_epoch": 1}, "'local_epoch'; did you mean 'training.local_epochs'"),
         ({"name": "x" * 300}, "no run has name="),
         ({"seed": [0, 7]}, "no run has seed=7"),
     ],
@@ -77,4 +76,4 @@ def test_values_are_listed_as_ids_and_titles_help_to_find_the_nearest(study):
 
 
 def test_a_study_without_runs_has_none_of_anything():
-    assert Study("none", (), {}, {}).where(algorithm="x").runs == ()
+    assert Study("none", ()).where(algorithm="x").runs == ()

@@ -2,7 +2,6 @@
 
 import csv
 import io
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -246,13 +245,6 @@ def test_the_table_of_all_scenarios_names_the_unfinished_runs_of_a_row():
     assert [line["split"] for line in lines] == ["nonoverlapping-balanced", "overlapping-balanced"]
     assert [line["as published: RAND"] for line in lines] == ["1.0", ""]
     assert [line["not finished"] for line in lines] == ["s1: 1 of 2 rounds", "s0: 1 of 2 rounds"]
-
-
-def test_the_same_study_gives_the_same_bytes_in_whatever_order_results_are_kept():
-    study = by_name(BNC=[ONE, ONE], SCL=[WHOLE, LATE])
-    turned = replace(study, results=dict(reversed(study.results.items())))
-    for build in (published_clustering, personalisation, overview, per_scenario):
-        assert to_csv(build(study)) == to_csv(build(turned))
 
 
 def test_fairness_has_the_worst_client_jains_index_the_gap_in_loss_and_the_sizes_of_the_last_clusters():

@@ -11,7 +11,7 @@ import pytest
 
 from fedgrid.tracking.papers.ocfl.tables import against_published
 from fedgrid.tracking.scoring.measures import FINAL_ARI
-from fedgrid.tracking.scoring.run import read_result
+from fedgrid.tracking.scoring.run import with_result
 from fedgrid.tracking.scoring.scores import of_run
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.scoring.study import Study
@@ -36,9 +36,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
         numbers_RK = np.unique(labels_RK, return_inverse=True)[1].reshape(labels_RK.shape)
         truth_K = np.repeat([0, 1, 2], SIZES[balance, clients])
         write_records(run.folder, numbers_RK.tolist(), truth_K.tolist())
-        found.append(read_result(run, of_run(run.folder, run.published)))
-    runs = tuple(result.run for result in found)
-    return Study("archive", runs, {result.run.run_id: result for result in found}, {})
+        found.append(with_result(run, of_run(run.folder, run.published)))
+    return Study("archive", tuple(found))
 
 
 def scenario_of(row: dict[str, str]) -> tuple[str, str, str, int]:

@@ -21,7 +21,7 @@ CELLS = (
     "%matplotlib inline\nimport fedgrid\n\nstudy = fedgrid.load('STUDY', 'runs')",
     "for result in study.finished:\n"
     "    ari, accuracy = (result.last(name) for name in ('ari', 'personalised_accuracy'))\n"
-    "    print(result.run.algorithm, result.run.seed, f'ARI {ari:.2f}, accuracy {accuracy:.3f}')",
+    "    print(result.algorithm, result.seed, f'ARI {ari:.2f}, accuracy {accuracy:.3f}')",
     "fedgrid.figures.temperatures(study)",
     "fedgrid.figures.cluster_maps(study)",
 )

@@ -32,8 +32,8 @@ from fedgrid.tracking.tables.comparison import paired_algorithms
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.tracking.explained.scores import Explained
     from fedgrid.tracking.report.page import Page
-    from fedgrid.tracking.scoring.explanations import Explained
     from fedgrid.tracking.scoring.study import Study
     from fedgrid.tracking.tables.table import Table
 
@@ -238,7 +238,7 @@ def _grid_facts(study: Study) -> dict[str, Any]:
         "runs": len(study.runs),
         "finished": len(study.finished),
         "superseded": study.superseded,
-        "lacking": {run.name: study.lacking[run.run_id] for run in study.unfinished},
+        "lacking": {run.name: run.lacking for run in study.unfinished},
     }
 
 
@@ -268,6 +268,6 @@ def _show_lacking(study: Study, storage: Storage, console: Console) -> None:
             f"{len(study.unfinished)} of {len(study.runs)} runs of {study.name} are not in the report:",
         )
         for run in study.unfinished[:LACKING_SHOWN]:
-            print_plain(console, f"  {run.name}: {study.lacking[run.run_id]}")
+            print_plain(console, f"  {run.name}: {run.lacking}")
         if len(study.unfinished) > LACKING_SHOWN:
             print_plain(console, f"  and {len(study.unfinished) - LACKING_SHOWN} more, named in the report")

@@ -9,10 +9,10 @@ from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.steps import Steps
-from fedgrid.grids.presets.axes import filter_of
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.figures.style import style_context
-from fedgrid.tracking.scoring.axes import axis_named
+from fedgrid.tracking.scoring.run import select
+from fedgrid.tracking.scoring.selection import read_conditions
 from fedgrid.tracking.scoring.study import Study, slug
 
 
@@ -43,10 +43,7 @@ def filtered(study: Study, filters: Sequence[str]) -> Study:
     """
     for text in filters:
         try:
-            wanted: dict[str, list[str]] = {}
-            for name, values in filter_of(text).items():
-                wanted.setdefault(axis_named(study, name), []).extend(values)
-            study = study.where(**wanted)
+            study = study.only(select(study.runs, read_conditions(text)))
         except ValueError as error:
             raise ConfigError(f"--filter {text}: {error}") from error
         if not study.finished:

@@ -23,7 +23,7 @@ from fedgrid.tracking.papers.shared.claim import (
 )
 from fedgrid.tracking.scoring.cost import cost
 from fedgrid.tracking.scoring.measures import PA_LAST
-from fedgrid.tracking.scoring.run import RunResult
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
 
 PAPER = "FLIS"
@@ -59,12 +59,12 @@ def _rounds(study: Study, *titles: str) -> ScoreBySeed:
     """Return rounds to the paper's target, on other data to 95 % of the best; one more than all if never."""
     best: dict[tuple[str, str], float] = {}
     for result in study.finished:
-        place = (result.run.dataset, str(result.run.scenario))
+        place = (result.dataset, str(result.scenario))
         best[place] = max(best.get(place, 0.0), 0.95 * accuracy(result))
 
-    def rounds(result: RunResult) -> float:
-        goal = TARGETS.get(result.run.dataset, best[result.run.dataset, str(result.run.scenario)])
-        return min(cost(result, curve_of(result.run), goal).rounds, float(result.run.rounds + 1))
+    def rounds(result: Run) -> float:
+        goal = TARGETS.get(result.dataset, best[result.dataset, str(result.scenario)])
+        return min(cost(result, curve_of(result), goal).rounds, float(result.rounds + 1))
 
     return scores(study, rounds, lambda run: named(*titles)(run) and run.split in SKEWED)
 

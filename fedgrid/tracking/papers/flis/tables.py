@@ -12,7 +12,7 @@ from fedgrid.tracking.papers.flis import numbers
 from fedgrid.tracking.papers.shared.cells import beside
 from fedgrid.tracking.scoring.cost import Cost, cost
 from fedgrid.tracking.scoring.measures import Measure
-from fedgrid.tracking.scoring.run import Run, RunResult
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.cells import explained, over_seeds
 from fedgrid.tracking.tables.table import (
@@ -69,9 +69,9 @@ def curve_of(run: Run) -> str:
     return "personalised_accuracy" if run.published in SERVED else "last_local_accuracy"
 
 
-def accuracy(result: RunResult) -> float:
+def accuracy(result: Run) -> float:
     """Return the paper's accuracy of a run, of its last round."""
-    return result.last(curve_of(result.run))
+    return result.last(curve_of(result))
 
 
 PERCENT = Measure("accuracy, %", lambda result: 100 * accuracy(result), digits=2)
@@ -154,7 +154,7 @@ def _cost(study: Study) -> Table:
         for (dataset, heading), printed in zip(columns, known, strict=True):
             scenario, place, of = parts[heading]
             own = _of(part.of(dataset=dataset), scenario)
-            spent = [cost(result, curve_of(result.run), TARGETS[dataset]) for result in own.finished]
+            spent = [cost(result, curve_of(result), TARGETS[dataset]) for result in own.finished]
             found = median([of(each) for each in spent], 2 * place, printed[place] if printed else None)
             cells.append(found if own.runs else Cell(ABSENT))
         rows.append(Row(algorithm, tuple(cells)))

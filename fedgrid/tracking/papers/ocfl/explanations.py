@@ -4,10 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fedgrid.tracking.papers.ocfl import numbers
-from fedgrid.tracking.papers.ocfl.tables import FAR_SCORE
-from fedgrid.tracking.papers.shared.cells import beside
-from fedgrid.tracking.scoring.explanations import (
+from fedgrid.tracking.explained.scores import (
     DELETION,
     DISTRIBUTIONS,
     INSERTION,
@@ -18,6 +15,9 @@ from fedgrid.tracking.scoring.explanations import (
     of_runs,
     published_ranks,
 )
+from fedgrid.tracking.papers.ocfl import numbers
+from fedgrid.tracking.papers.ocfl.tables import FAR_SCORE
+from fedgrid.tracking.papers.shared.cells import beside
 from fedgrid.tracking.scoring.run import AS_PUBLISHED
 from fedgrid.tracking.tables.table import (
     ABSENT,

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedgrid.tracking.papers.prigent import numbers
 from fedgrid.tracking.scoring.cost import cost, sent
-from fedgrid.tracking.scoring.run import Run, RunResult
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.cells import explained
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, fixed, lettered, median
@@ -38,7 +38,7 @@ NOTES: Mapping[str, str] = {
 OF_ROWS = {"IFCA": ("ifca",), "LADD": ("ladd",)}
 OF_EMBEDDINGS = ("sign", "flip")
 
-Of = Callable[[RunResult], float]
+Of = Callable[[Run], float]
 Columns = Sequence[tuple[str, str, int, Of]]
 """Heading, key of the published numbers, digits, and the number of a run."""
 
@@ -76,7 +76,7 @@ def _costs(study: Study, dataset: str) -> Table:
     target, last = TARGETS[dataset], LAST.get(dataset, 5)
     fedavg = _median(study, FEDAVG, lambda result: float(result.curves["seconds"][-1]))
 
-    def until(result: RunResult) -> tuple[float, float, float]:
+    def until(result: Run) -> tuple[float, float, float]:
         found = cost(result, ACCURACY, target, "with-test")
         return found.rounds, found.bytes / GIGA, found.seconds / fedavg
 
@@ -179,5 +179,5 @@ def against_attack(errors: Mapping[str, Sequence[float]]) -> Table | None:
 
 
 def _median(study: Study, published: str, of: Of) -> float:
-    values = [of(result) for result in study.finished if result.run.published == published]
+    values = [of(result) for result in study.finished if result.published == published]
     return float(np.median(values)) if values else np.nan

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from scipy import stats
 
-from fedgrid.tracking.scoring.run import Run, RunResult
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
 
 Verdict: TypeAlias = Literal["holds", "does not hold", "cannot be said"]
@@ -79,7 +79,7 @@ def verdict(checks: Iterable[Check]) -> Verdict:
 
 def scores(
     study: Study,
-    of: Callable[[RunResult], float],
+    of: Callable[[Run], float],
     where: Callable[[Run], bool],
     without: str = "",
 ) -> ScoreBySeed:
@@ -89,8 +89,8 @@ def scores(
     """
     found: dict[tuple[str, int], list[float]] = {}
     for result in study.finished:
-        if where(result.run) and not isnan(value := of(result)):
-            found.setdefault((words(result.run, without), result.run.seed), []).append(value)
+        if where(result) and not isnan(value := of(result)):
+            found.setdefault((words(result, without), result.seed), []).append(value)
     return {key: float(np.mean(values)) for key, values in found.items()}
 
 

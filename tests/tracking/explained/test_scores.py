@@ -4,7 +4,7 @@ from math import isnan, nan
 
 import pytest
 
-from fedgrid.tracking.scoring.explanations import (
+from fedgrid.tracking.explained.scores import (
     DELETION,
     DISTRIBUTIONS,
     GAP,

@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedgrid.tracking.explained.scores import Explained, ExplanationScore
 from fedgrid.tracking.figures.panels import FIFTHS, Margins, named_rows, panels, rule, say
 from fedgrid.tracking.figures.style import FAINT, INK, PAGE, SMALL, Style, paper_style, styles
-from fedgrid.tracking.scoring.explanations import Explained, ExplanationScore
 
 HALF = 0.32
 """Half the height of a box, of a row's."""

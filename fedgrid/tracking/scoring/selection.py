@@ -1,0 +1,105 @@
+"""Which runs somebody asks for: the conditions of `--where`, `--filter` and `Study.where`, and their match.
+
+`dataset=mnist,fmnist,ari>0.9`: a column is one of some values (`=`), none of them (`!=`), or a number above
+or below another. All conditions must hold.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import ge, gt, le, lt
+from typing import Any
+
+CONDITION = re.compile(r"\s*([\w.-]+?)\s*(!=|>=|<=|=|>|<)\s*(.*?)\s*")
+ORDERS: Mapping[str, Callable[[float, float], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What the values of a column must be."""
+
+    column: str
+    operator: str
+    values: tuple[Any, ...]
+
+    def holds(self, there: Iterable[Any]) -> bool:
+        """Return whether a run meets it that has these values of the column: synonyms of one another.
+
+        A run without a number is neither above nor below one.
+        """
+        if self.operator in ORDERS:
+            numbers = [number for value in there if (number := number_of(value)) is not None]
+            return any(ORDERS[self.operator](number, float(self.values[0])) for number in numbers)
+        texts = {text_of(value) for value in there}
+        return any(text_of(value) in texts for value in self.values) == (self.operator == "=")
+
+
+def read_conditions(text: str) -> list[Condition]:
+    """Return the conditions of a text. A part without an operator is one more value of the one before it.
+
+    Raises:
+        ValueError: the text is no such conditions; without the text itself.
+    """
+    found: dict[tuple[str, str, str], Condition] = {}
+    last: tuple[str, str] | None = None
+    for part in text.split(","):
+        match = CONDITION.fullmatch(part)
+        if match and match[3]:
+            last, value = (match[1], match[2]), match[3]
+        elif last and part.strip() and not match:
+            value = part.strip()
+        else:
+            raise ValueError(
+                "expected COLUMN=VALUE, as in algorithm=ocfl-hdbscan or 'ari>0.9', with commas between; "
+                "operators: = != > >= < <="
+            )
+        if last[1] in ORDERS and number_of(value) is None:
+            raise ValueError(f"'{value}' is not a number")
+        # Values of one column and operator are alternatives, but for limits: all of these must hold.
+        key = (*last, value if last[1] in ORDERS else "")
+        before = found[key].values if key in found else ()
+        found[key] = Condition(*last, (*before, value))
+    return list(found.values())
+
+
+def number_of(value: Any) -> float | None:
+    """Return a number, or the number of a text; None if there is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def text_of(value: Any) -> str:
+    """Return the text of a value, the same for the same number: 1.0 and 1 are `1`, '1e-3' is `0.001`.
+
+    Of a mapping with a name: `fedprox (mu 0.5)`. Of a list of sections or mappings: `clip 1, noise 0.5`.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        number = None if isinstance(value, int) else number_of(value)
+        return str(value) if number is None else f"{number:.12g}"
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+        settings = ", ".join(f"{key} {text_of(value[key])}" for key in sorted(value) if key != "name")
+        return f"{value['name']} ({settings})" if settings else str(value["name"])
+    if isinstance(value, list | tuple):
+        # Sections are models of pydantic.
+        parts = [each.model_dump() if hasattr(each, "model_dump") else each for each in value]
+        if any(isinstance(part, Mapping) for part in parts):
+            return ", ".join(f"{key} {text_of(inner)}" for part in parts for key, inner in dict(part).items())
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def in_order(values: Sequence[Any], reverse: bool) -> list[int]:
+    """Return the places of values in their order: largest number first, text from A to Z, None last."""
+    known = [place for place, value in enumerate(values) if value is not None]
+    numbers = all(isinstance(values[place], int | float) for place in known)
+    key: Callable[[int], Any] = (
+        (lambda place: -values[place]) if numbers else lambda place: text_of(values[place])
+    )
+    unknown = [place for place, value in enumerate(values) if value is None]
+    return [*sorted(known, key=key, reverse=reverse), *unknown]
