@@ -19,12 +19,11 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.axis_keys import SPLIT, axis_keys
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.asked import SUPERSEDED, superseded_words
-from fedgrid.grids.results.axes import further_axes, name_of, naming_keys, pairs_of
+from fedgrid.grids.results.axes import further_axes, name_of, naming_keys, pairs_of, titles
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.model_sizes import model_bytes
 from fedgrid.grids.results.origin_notes import origin_notes
 from fedgrid.grids.results.outcome import DAMAGED, is_finished, read_scores, state
-from fedgrid.grids.results.titles import titles
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.run import Run, plain_title, with_result
 from fedgrid.tracking.scoring.study import Study, plain
