@@ -1,5 +1,7 @@
-"""Arrays, and means over the numbers of them that there are."""
+"""Arrays, means over the numbers of them that there are, and scores, which are functions of arrays."""
 
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,3 +24,31 @@ def last(values: ArrayLike) -> float:
     values = np.asarray(values, np.float64)
     measured = values[~np.isnan(values)]
     return float(measured[-1]) if len(measured) else float("nan")
+
+
+@dataclass(frozen=True)
+class Score:
+    """The declaration of one score."""
+
+    name: str
+    meaning: str
+    """One sentence for the documentation and for MLflow."""
+    of: Callable[..., Any]
+    """How the score is computed; the tuple that it is declared in says from what."""
+    section: str = ""
+    """Of MLflow's metrics; empty if MLflow does not show the score."""
+    highest: bool | None = True
+    """Whether more is better; None if neither is."""
+
+
+def computed(scores: Iterable[Score], *given: Any) -> dict[str, Any]:
+    """Return name -> value of scores, each computed from `given`."""
+    return {score.name: score.of(*given) for score in scores}
+
+
+def finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return name -> value, None for NaN and infinity."""
+    return {
+        name: None if isinstance(value, float) and not np.isfinite(value) else value
+        for name, value in values.items()
+    }

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, hint
-from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.tables import RESULT_COLUMNS
 from fedgrid.grids.mlflow_log.annotations import Annotations, annotations_of
@@ -14,12 +14,11 @@ from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys,
 from fedgrid.grids.presets.variants import variant_of, variant_settings
 from fedgrid.grids.results.asked import SUPERSEDED
 from fedgrid.grids.results.axes import further_axes, name_of, naming_keys
-from fedgrid.grids.results.outcome import damage, is_finished, read_scores
+from fedgrid.grids.results.outcome import DAMAGED, is_finished, read_scores, state
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.tracking.records import SHORT_NAMES, RecordsError, read_records
 from fedgrid.tracking.scoring.scores import curves
 
-FINISHED, FAILED, DAMAGED, WAITING = "finished", "failed", "damaged", "not started"
 ALL = "all"
 """Stands for every column whose value is known without reading a run's records."""
 IDENTITY = ("run", "run_id", "state", SUPERSEDED, "scenario", "variant", "folder")
@@ -75,15 +74,7 @@ class Row:
     @cached_property
     def state(self) -> str:
         """`finished`, `failed`, `damaged`, `7 of 15 rounds` or `not started`."""
-        folder = RunFolder(self._storage, self.config)
-        if self.is_finished:
-            return FINISHED
-        if folder.failure():
-            return FAILED
-        if damage(self._storage, self.config):
-            return DAMAGED
-        rounds = folder.rounds_done
-        return f"{rounds} of {self.config.training.rounds} rounds" if rounds else WAITING
+        return state(self._storage, self.config)[0]
 
     @cached_property
     def scores(self) -> Mapping[str, Any]:

@@ -16,9 +16,9 @@ from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import ROOMY, duration, result_row
+from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.results.axes import name_of
 from fedgrid.grids.results.outcome import Outcome
-from fedgrid.grids.results.tally import Tally
 from fedgrid.redaction import printable
 
 NUMBERS_WIDTH = 64

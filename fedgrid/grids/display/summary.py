@@ -24,13 +24,13 @@ from fedgrid.grids.display.tables import (
     summary_rows,
     summary_table,
 )
+from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.variants import variant_of, variant_settings
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import Outcome, finished, is_finished
-from fedgrid.grids.results.tally import Tally
 from fedgrid.redaction import in_csv, redacted
 from fedgrid.tracking import records
 

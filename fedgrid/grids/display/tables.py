@@ -11,9 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fedgrid.grids.display.blueprint import Blueprint
-from fedgrid.grids.results.axes import further_axes, setting_of, values_of
+from fedgrid.grids.results.axes import further_axes, setting_of, titles, values_of
 from fedgrid.grids.results.outcome import Outcome
-from fedgrid.grids.results.titles import titles
 from fedgrid.tracking.tables.cells import spread_over_seeds
 from fedgrid.tracking.tables.table import NONE
 from fedgrid.tracking.tables.table import Table as PageTable

@@ -21,6 +21,7 @@ from fedgrid.engine.runtime.storage.atomic import delete_abandoned
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.display.summary import write_summary
+from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.execution.executors import Executor, InProcess, OnRay
 from fedgrid.grids.execution.interrupt import graceful
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
@@ -30,7 +31,6 @@ from fedgrid.grids.mlflow_log.records_at_uri import records_at_uri
 from fedgrid.grids.planning.claims import of_launch
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
-from fedgrid.grids.results.tally import Tally
 from fedgrid.grids.round_cache.retention import Retention
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.placement import Request
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.results.outcome import Outcome
-from fedgrid.grids.results.tally import Tally
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from fedgrid.engine.runtime.leases.lease import Lease
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.progress import Bars, JsonLines, Lines
+    from fedgrid.grids.display.tally import Tally
     from fedgrid.grids.mlflow_log.run_log import RunLog
     from fedgrid.grids.results.grid_folder import GridFolder
     from fedgrid.grids.results.outcome import Outcome
-    from fedgrid.grids.results.tally import Tally
     from fedgrid.grids.round_cache.retention import Retention
 
 TICK_SECONDS = 1.0

@@ -20,9 +20,9 @@ from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.axes import pairs_of
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.record_columns import EVERY_COLUMN, RecordColumn
+from fedgrid.tracking.arrays import Score
 from fedgrid.tracking.mlflow.names import plain
 from fedgrid.tracking.mlflow.runs import Metrics
-from fedgrid.tracking.scoring.group import Score
 from fedgrid.tracking.scoring.scores import OF_ROUNDS
 
 VERSIONS = ("fedgrid", "torch", "ray", "scikit-learn", "hdbscan", "numpy")

@@ -17,6 +17,7 @@ from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, u
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.times import Times, times_of
 
+FINISHED, FAILED, DAMAGED, WAITING = "finished", "failed", "damaged", "not started"
 SCORES = "scores.json"
 """The final scores of a run, in its folder. Written last; faster to read than the records."""
 RUN_ID = "run_id"
@@ -63,6 +64,24 @@ def state_of(storage: Storage, config: RunConfig) -> tuple[bool, str | None]:
         return False, None
     why = _damage(storage, config, folder, there)
     return why is None and bool(has_scores), why
+
+
+def state(storage: Storage, config: RunConfig) -> tuple[str, str]:
+    """Return `finished`, `failed`, `damaged`, `7 of 15 rounds` or `not started`, and the cause, if any.
+
+    Raises:
+        NewerFormat: a newer fedgrid wrote it.
+    """
+    is_done, why = state_of(storage, config)
+    if is_done:
+        return FINISHED, ""
+    folder = RunFolder(storage, config)
+    if failure := folder.failure():
+        return FAILED, failure.cause
+    if why:
+        return DAMAGED, why
+    rounds = folder.rounds_done
+    return f"{rounds} of {config.training.rounds} rounds" if rounds else WAITING, ""
 
 
 def damage(storage: Storage, config: RunConfig) -> str | None:

@@ -13,18 +13,17 @@ from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.dealing.kinds import idle_options
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
-from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.axis_keys import SPLIT, axis_keys
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.asked import SUPERSEDED, superseded_words
-from fedgrid.grids.results.axes import further_axes, name_of, naming_keys, pairs_of
+from fedgrid.grids.results.axes import further_axes, name_of, naming_keys, pairs_of, titles
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.model_sizes import model_bytes
 from fedgrid.grids.results.origin_notes import origin_notes
-from fedgrid.grids.results.outcome import damage, is_finished, read_scores
-from fedgrid.grids.results.titles import titles
+from fedgrid.grids.results.outcome import DAMAGED, is_finished, read_scores, state
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.run import Run, plain_title, with_result
 from fedgrid.tracking.scoring.study import Study, plain
@@ -134,10 +133,7 @@ def result_of(run: Run) -> Run:
 
 
 def _how_far(storage: Storage, config: RunConfig) -> str:
-    folder = RunFolder(storage, config)
-    if failure := folder.failure():
-        return f"failed: {failure.cause}"
-    if damaged := damage(storage, config):
-        return f"{damaged}; `fedgrid run` repeats it"
-    rounds = folder.rounds_done
-    return f"{rounds} of {folder.config.training.rounds} rounds" if rounds else "not started"
+    how, why = state(storage, config)
+    if how == DAMAGED:
+        return f"{why}; `fedgrid run` repeats it"
+    return f"{how}: {why}" if why else how

@@ -9,8 +9,8 @@ import numpy as np
 
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.cells import block_of, explained, title_of
-from fedgrid.tracking.tables.table import NONE, Column, Row, Table, median
+from fedgrid.tracking.tables.cells import algorithms_table, block_of, title_of
+from fedgrid.tracking.tables.table import NONE, Column, Table, median
 
 BITS, MEGA = 8, 1e6
 
@@ -35,12 +35,8 @@ def before_training(study: Study) -> Table:
         ("MB until the clusters are final", 3, lambda result: until_final(result) / MEGA),
         ("ARI", 3, lambda result: result.last("ari")),
     )
-    rows = []
-    for algorithm in study.algorithms:
-        part = study.of(algorithm=algorithm)
-        cells = (median([of(result) for result in part.finished], digits) for _, digits, of in columns)
-        rows.append(Row(algorithm, tuple(cells), is_reference=algorithm in study.references))
-    table = Table(
+    return algorithms_table(
+        study,
         f"before-training-{dataset}-{clients}",
         f"Before training: {title_of(dataset, clients)}",
         "Medians over runs. Before training: bits that a client says about its data; megabytes of that, of "
@@ -51,10 +47,8 @@ def before_training(study: Study) -> Table:
             *(Column(heading, "before training") for heading, *_ in columns[:3]),
             *(Column(heading) for heading, *_ in columns[3:]),
         ),
-        tuple(rows),
-        corner="algorithm",
+        lambda part: (median([of(run) for run in part.finished], digits) for _, digits, of in columns),
     )
-    return explained(table, study)
 
 
 def until_final(result: Run) -> float:

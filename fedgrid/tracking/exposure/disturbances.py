@@ -3,8 +3,8 @@
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure, last_round, recorded
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.cells import dataset_of, explained, rows_of_algorithms
-from fedgrid.tracking.tables.table import Column, Table, bold_columns
+from fedgrid.tracking.tables.cells import dataset_of, measures_table
+from fedgrid.tracking.tables.table import Table
 
 OF_FAULTS = {
     "apart": last_round("attackers apart", "attackers_apart"),
@@ -38,8 +38,8 @@ def disturbances(study: Study) -> Table | None:
         for name, measure in of_group.items()
         if measure in (*OF_ALL.values(), *special)
     }
-    rows = rows_of_algorithms(study, list(columns.values()))
-    table = Table(
+    return measures_table(
+        study,
         f"disturbances-{dataset}",
         f"Attackers and clients whose data move: {dataset}",
         "Of the last round. Apart: share of the attackers whose cluster has no honest client; ARI, PA and GA "
@@ -47,8 +47,5 @@ def disturbances(study: Study) -> Table | None:
         "new group, so that their cluster holds a larger share of it than of their old one; found: that have "
         "done so in some round; rounds: from the move until then, mean over those found. Means over "
         "scenarios; best of a column in bold.",
-        tuple(Column(name, group) for group, name in columns),
-        bold_columns(rows, [measure.highest for measure in columns.values()]),
-        corner="algorithm",
+        columns,
     )
-    return explained(table, study)

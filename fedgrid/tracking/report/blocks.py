@@ -17,8 +17,6 @@ from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables import clustering, personalisation
 from fedgrid.tracking.tables.cells import split_name, title_of
 from fedgrid.tracking.tables.cost import cost
-from fedgrid.tracking.tables.definitions import definitions
-from fedgrid.tracking.tables.fairness import fairness
 from fedgrid.tracking.tables.table import Table
 
 CLUSTERS = "of the clusters' models"
@@ -171,8 +169,8 @@ def of_dataset(study: Study, terms: Terms = AS_USUAL, *, published: bool = False
                     (AS_PUBLISHED, personalisation.published_personalisation(study)),
                 )
             ),
-            *(table for table in (definitions(study),) if len(table.columns) > 1),
-            fairness(study),
+            *(table for table in (personalisation.definitions(study),) if len(table.columns) > 1),
+            personalisation.fairness(study),
             *(table for table in (disturbances(study),) if table is not None),
             Choice(tuple(_segments(study, dataset))),
             *_communities(study, dataset),

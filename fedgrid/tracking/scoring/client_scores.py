@@ -11,8 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedgrid.tracking.arrays import Array, mean
-from fedgrid.tracking.scoring.group import Score
+from fedgrid.tracking.arrays import Array, Score, mean
 
 TENTH = 10
 TestColumns: TypeAlias = Mapping[str, ArrayLike]

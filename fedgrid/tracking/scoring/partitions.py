@@ -13,8 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.scoring.group import Score, computed
+from fedgrid.tracking.arrays import Array, Score, computed
 
 AMI_IS_RAND = "OCFL-HDB"
 """The row of the published tables whose AMI is a copy of its RAND."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedgrid.record_columns import EVERY_COLUMN
 from fedgrid.tracking import records
-from fedgrid.tracking.arrays import last, mean
+from fedgrid.tracking.arrays import computed, finite, last, mean
 from fedgrid.tracking.records import Columns, Records
 from fedgrid.tracking.scoring import disturbances
 from fedgrid.tracking.scoring.client_scores import (
@@ -23,7 +23,6 @@ from fedgrid.tracking.scoring.client_scores import (
     TRAINING,
 )
 from fedgrid.tracking.scoring.disturbances import ATTACKER, DRIFT, FAULTS
-from fedgrid.tracking.scoring.group import computed, finite
 from fedgrid.tracking.scoring.partitions import (
     PARTITION,
     clustering,

@@ -1,6 +1,6 @@
 """Cells with means over seeds and scenarios, and the sentences on them in captions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.study import SPLITS, Study, require_one
-from fedgrid.tracking.tables.table import ABSENT, Cell, Row, Table, dash, mean, number
+from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns, dash, mean, number
 
 
 def block_of(study: Study) -> tuple[str, int]:
@@ -68,16 +68,45 @@ def over_scenarios(study: Study, measure: Measure, *, expected: int = 0) -> Cell
     )
 
 
-def rows_of_algorithms(study: Study, measures: Sequence[Measure]) -> list[Row]:
-    """Return a row an algorithm: its means over scenarios, a cell a measure."""
-    return [
+def algorithms_table(
+    study: Study,
+    name: str,
+    title: str,
+    caption: str,
+    columns: Iterable[Column],
+    cells_of: Callable[[Study], Iterable[Cell]],
+    highest: Sequence[bool | None] | None = None,
+) -> Table:
+    """Return a table with a row an algorithm, whose cells are a function of its runs; the caption explained.
+
+    `highest` says of each column whether the greatest number is the best, which is bold; None: no best.
+    """
+    columns = tuple(columns)
+    rows = tuple(
         Row(
-            name,
-            tuple(over_scenarios(study.of(algorithm=name), measure) for measure in measures),
-            is_reference=name in study.references,
+            algorithm,
+            tuple(cells_of(study.of(algorithm=algorithm))),
+            is_reference=algorithm in study.references,
         )
-        for name in study.algorithms
-    ]
+        for algorithm in (study.algorithms if columns else ())
+    )
+    bold = rows if highest is None or not rows else bold_columns(rows, highest)
+    return explained(Table(name, title, caption, columns, bold, corner="algorithm"), study)
+
+
+def measures_table(
+    study: Study, name: str, title: str, caption: str, measures: Mapping[tuple[str, str], Measure]
+) -> Table:
+    """Return a row an algorithm, with means over scenarios of measures by group and heading."""
+    return algorithms_table(
+        study,
+        name,
+        title,
+        caption,
+        (Column(heading, group) for group, heading in measures),
+        lambda part: (over_scenarios(part, measure) for measure in measures.values()),
+        [measure.highest for measure in measures.values()],
+    )
 
 
 def spread_over_seeds(scores: Mapping[tuple[Any, int], float], expected: int) -> float | None:

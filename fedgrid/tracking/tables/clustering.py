@@ -4,7 +4,7 @@ conventions.
 Source: OCFL journal paper, arXiv:2509.01587, Tables 1 and 2; conventions in `tracking.scoring.partitions`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,15 @@ from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.cells import block_of, dataset_of, explained, over_seeds, split_name, title_of
+from fedgrid.tracking.tables.cells import (
+    algorithms_table,
+    block_of,
+    dataset_of,
+    explained,
+    over_seeds,
+    split_name,
+    title_of,
+)
 from fedgrid.tracking.tables.table import (
     ABSENT,
     NONE,
@@ -21,7 +29,6 @@ from fedgrid.tracking.tables.table import (
     Column,
     Row,
     Table,
-    bold_columns,
     dash,
     number,
     share,
@@ -47,16 +54,16 @@ ROUNDS = {"first": measures.CLUSTERING_ROUND, "last": measures.LAST_CHANGE}
 def published_clustering(study: Study) -> Table:
     """Return Table 1 of one data set and number of clients, as it was published."""
     dataset, clients = block_of(study)
-    table = Table(
+    return _by_split(
+        study,
         f"table1-{dataset}-{clients}",
         f"Table 1, as published: {title_of(dataset, clients)}",
         f"Published conventions: means over the first {PUBLISHED_ROUNDS} rounds; RAND is the adjusted Rand "
         "index, COM is homogeneity, the AMI of OCFL-HDB is its RAND. Best of a column in bold. –: one "
         "cluster in all of these rounds.",
-        *_by_split(study, measures.PUBLISHED_CLUSTERING, published_cell),
-        corner="algorithm",
+        measures.PUBLISHED_CLUSTERING,
+        published_cell,
     )
-    return explained(table, study)
 
 
 def published_cell(study: Study, measure: Measure) -> Cell:
@@ -71,35 +78,31 @@ def clustering(study: Study, *, final: bool) -> Table:
     round."""
     dataset, clients = block_of(study)
     kind, words = ("final", "of the last partition") if final else ("mean", "means over all rounds")
-    table = Table(
+    return _by_split(
+        study,
         f"clustering-{kind}-{dataset}-{clients}",
         f"Clustering, {words}: {title_of(dataset, clients)}",
         f"Scores against the hidden groups, {words}: adjusted Rand index, adjusted mutual information, "
         "homogeneity (1: no cluster mixes groups) and completeness (1: no group is split, as with one "
         "cluster for all clients). Best of a column in bold.",
-        *_by_split(study, FINAL if final else MEAN, over_seeds),
-        corner="algorithm",
+        FINAL if final else MEAN,
+        over_seeds,
     )
-    return explained(table, study)
 
 
 def published_rounds(study: Study) -> Table:
     """Return Table 2 of one data set, as it was published."""
     dataset = dataset_of(study)
     columns = tuple(_scenarios(study))
-    table = Table(
+    return algorithms_table(
+        study,
         _name("table2", study),
         f"Table 2, as published: {dataset}",
         "Published convention: the round, from 1, of the last change of the clients' cluster labels; renamed "
         "clusters count as a change. –: the labels never change.",
-        tuple(Column(split_name(split), f"{clients} clients") for clients, split in columns),
-        _rows(
-            study,
-            lambda cells: [published_round(cells.of(clients=n, split=split)) for n, split in columns],
-        ),
-        corner="algorithm",
+        (Column(split_name(split), f"{clients} clients") for clients, split in columns),
+        lambda part: [published_round(part.of(clients=n, split=split)) for n, split in columns],
     )
-    return explained(table, study)
 
 
 def published_round(study: Study) -> Cell:
@@ -122,21 +125,20 @@ def rounds(study: Study) -> Table:
             for measure in ROUNDS.values()
         ]
 
-    table = Table(
+    return algorithms_table(
+        study,
         _name("rounds", study),
         f"Clustering rounds: {dataset_of(study)}",
         "First: the first round, counted from 1, in which the algorithm decided on a partition, even an "
         "unchanged one. Last: the last round in which the partition changed; renamed clusters are no change. "
         "–: never.",
-        tuple(
+        (
             Column(name, f"{clients} clients, {split_name(split)}")
             for clients, split in columns
             for name in ROUNDS
         ),
-        _rows(study, cells_of),
-        corner="algorithm",
+        cells_of,
     )
-    return explained(table, study)
 
 
 def exactly_right(study: Study) -> Table:
@@ -175,23 +177,18 @@ def right_share(study: Study) -> Cell:
 
 
 def _by_split(
-    study: Study, headings: dict[str, Measure], cell_of: CELL_OF
-) -> tuple[tuple[Column, ...], tuple[Row, ...]]:
-    """Return the columns, a group for each split, and the rows, one per algorithm."""
-    columns = tuple(Column(name, split_name(split)) for split in study.splits for name in headings)
-    rows = _rows(
+    study: Study, name: str, title: str, caption: str, headings: Mapping[str, Measure], cell_of: CELL_OF
+) -> Table:
+    """Return a table with a group of columns for each split."""
+    columns = [(split, heading) for split in study.splits for heading in headings]
+    return algorithms_table(
         study,
-        lambda cells: [
-            cell_of(cells.of(split=split), measure) for split in study.splits for measure in headings.values()
-        ],
-    )
-    return columns, bold_columns(rows, [True] * len(columns))
-
-
-def _rows(study: Study, cells_of: Callable[[Study], Sequence[Cell]]) -> tuple[Row, ...]:
-    return tuple(
-        Row(name, tuple(cells_of(study.of(algorithm=name))), is_reference=name in study.references)
-        for name in study.algorithms
+        name,
+        title,
+        caption,
+        (Column(heading, split_name(split)) for split, heading in columns),
+        lambda part: (cell_of(part.of(split=split), headings[heading]) for split, heading in columns),
+        [True] * len(columns),
     )
 
 

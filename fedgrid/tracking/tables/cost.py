@@ -1,14 +1,14 @@
 """The cost of a target score: rounds, bytes and seconds until it is reached."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
 
 from fedgrid.tracking.scoring.cost import AS_USUAL, Cost, Terms, costs, recorded, scale
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.cells import block_of, explained, title_of
-from fedgrid.tracking.tables.table import Column, Row, Table, bold_columns, median, share
+from fedgrid.tracking.tables.cells import algorithms_table, block_of, title_of
+from fedgrid.tracking.tables.table import Cell, Column, Table, median, share
 
 NEVER = "never"
 SENT = {
@@ -37,23 +37,21 @@ def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
         (name, lambda each: each.sent(terms.unit) / size, 2),
         ("seconds", lambda each: each.seconds, 1),
     )
-    rows = []
-    for algorithm, found in by_algorithm.items():
-        part = study.of(algorithm=algorithm)
-        reached = sum(np.isfinite(each.rounds) for each in found)
-        cells = (
-            share(int(reached), len(part.finished), len(part.runs)),
-            *(median([of(each) for each in found], digits, never=NEVER) for _, of, digits in columns),
-        )
-        rows.append(Row(algorithm, cells, is_reference=algorithm in study.references))
-    table = Table(
+
+    def cells(part: Study) -> Iterator[Cell]:
+        found = [one for algorithm in part.algorithms for one in by_algorithm[algorithm]]
+        reached = sum(bool(np.isfinite(each.rounds)) for each in found)
+        yield share(reached, len(part.finished), len(part.runs))
+        yield from (median([of(each) for each in found], digits, never=NEVER) for _, of, digits in columns)
+
+    return algorithms_table(
+        study,
         f"cost-{dataset}-{clients}",
         f"Cost of {target.score} {target.goal}: {title_of(dataset, clients)}",
         f"Until {target.score} first reaches {target.goal}: how many runs reach it; medians over all runs "
         f"of the rounds, of the {SENT[terms.unit]} ({CONVENTIONS[terms.traffic]}), and of the seconds, as "
         f"without the round cache. {NEVER}: not reached by half of the runs. Least of a column in bold.",
         (Column("reached"), *(Column(heading, "until the target") for heading, _, _ in columns)),
-        bold_columns(rows, [None, False, False, False]),
-        corner="algorithm",
+        cells,
+        [None, False, False, False],
     )
-    return explained(table, study)

@@ -1,12 +1,13 @@
-"""Personalisation and generalisation of the models: PF1, GF1, accuracies, learning gap and recall."""
+"""How well the models serve the clients: personalisation and generalisation, evenly, by any definition."""
 
 from collections.abc import Mapping
 from itertools import product
 from math import isnan
 
-from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rounds
+from fedgrid.tracking.scoring import measures
+from fedgrid.tracking.scoring.measures import Measure, last_round, last_rounds, mean_over_rounds
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.cells import explained, over_scenarios
+from fedgrid.tracking.tables.cells import dataset_of, explained, measures_table, over_scenarios
 from fedgrid.tracking.tables.table import Column, Row, Table, bold_columns
 
 PUBLISHED = {
@@ -103,3 +104,89 @@ def _table(study: Study, curves: Mapping[str, str], name: str, title: str, capti
 def measure_of(span: str, heading: str, curve: str) -> Measure:
     """Return the measure of a curve over one of `SPANS`; neither a small nor a large gap is better."""
     return SPANS[span](heading, curve, highest=None if heading == "gap" else True)
+
+
+FAIRNESS = {"worst client": "worst_client_accuracy", "Jain": "jain_index", "gap in loss": "learning_gap_loss"}
+"""Heading -> curve of `tracking.scoring.scores.curves`."""
+WORST_TENTH = {"worst tenth": "worst_tenth_accuracy"}
+"""The same, which the table of all scenarios does not have."""
+SIZES = {
+    "clusters": measures.CLUSTERS,
+    "smallest": measures.SMALLEST_CLUSTER,
+    "clients alone": measures.CLIENTS_ALONE,
+}
+
+
+def fairness(study: Study) -> Table:
+    """Return scores of the clients served worst, and the sizes of the clusters, one row per algorithm.
+
+    Raises:
+        ValueError: if the study has several data sets.
+    """
+    dataset = dataset_of(study)
+    return measures_table(
+        study,
+        f"fairness-{dataset}",
+        f"Fairness and sizes of clusters: {dataset}",
+        "Worst client: least accuracy of a cluster's model on the own test set of one of its clients. Worst "
+        "tenth: mean accuracy of the tenth of the clients (rounded up) with the lowest. Jain: "
+        "Jain's index of the clients' accuracies, 1 if all are equal. Gap in loss: mean over clients of the "
+        "absolute difference of the loss on the own and on the server's test set, in nats. Of the last "
+        "partition: its clusters, the clients of the smallest, and the clients whose cluster has no other. "
+        "Means over scenarios; best of a column in bold.",
+        _fairness(),
+    )
+
+
+def _fairness() -> Mapping[tuple[str, str], Measure]:
+    """Return group and heading -> measure."""
+    scores = {
+        (span, name): of_span(name, curve, highest=None if name == "gap in loss" else True)
+        for (span, of_span), (name, curve) in product(SPANS.items(), (WORST_TENTH | FAIRNESS).items())
+    }
+    return scores | {("last partition", name): measure for name, measure in SIZES.items()}
+
+
+DEFINITIONS: Mapping[str, tuple[Measure, ...]] = {
+    "OCFL": (last_round("last round", "personalised_accuracy"),),
+    "FLIS": (last_round("last local model", "last_local_accuracy"),),
+    "Prigent": (
+        last_rounds("asked, last 5", "asked_accuracy", 5),
+        last_rounds("asked, last 20", "asked_accuracy", 20),
+    ),
+    "Bettinelli": (
+        last_round("communities", "generalised_accuracy"),
+        last_round("global model", "global_accuracy"),
+        last_round("global, own images", "global_own_accuracy"),
+    ),
+}
+"""Paper -> its scores."""
+DEFINITIONS_CAPTION = (
+    "OCFL: the model that a client is served after the last round (its cluster's; adapted first, where the "
+    "algorithm adapts, as Per-FedAvg does), on the client's own test set, mean over all clients. FLIS: each "
+    "client's last local model, as it left its last training, mean over all clients that ever trained. "
+    "Prigent: as OCFL, mean over the clients that a round asked, then over the last 5 rounds or 20. "
+    "Bettinelli: the clusters' models, and the global model, on the server's test set; the global model on "
+    "the clients' own. A definition that no run has numbers for is left out. Means over scenarios; best of a "
+    "column in bold."
+)
+
+
+def definitions(study: Study) -> Table:
+    """Return a row for each algorithm, and a column for each definition that any run has numbers for.
+
+    Raises:
+        ValueError: if the study has several data sets.
+    """
+    dataset = dataset_of(study)
+    return measures_table(
+        study,
+        f"definitions-{dataset}",
+        f"Accuracy by each paper's definition: {dataset}",
+        DEFINITIONS_CAPTION,
+        {
+            (paper, measure.name): measure
+            for paper, known in DEFINITIONS.items()
+            for measure in measures.recorded(study, known)
+        },
+    )

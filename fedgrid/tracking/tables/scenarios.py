@@ -1,6 +1,6 @@
 """Two tables of a whole study: an overview, and every score of every scenario."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.axes import setting_axes
@@ -8,10 +8,10 @@ from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rou
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables import fairness, personalisation
-from fedgrid.tracking.tables.cells import explained, over_scenarios, over_seeds
+from fedgrid.tracking.tables import personalisation
+from fedgrid.tracking.tables.cells import algorithms_table, explained, over_scenarios, over_seeds
 from fedgrid.tracking.tables.clustering import right_share
-from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_columns, fixed
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, fixed
 
 
 def overview(study: Study) -> Table:
@@ -21,29 +21,26 @@ def overview(study: Study) -> Table:
     ranks = dict(zip(comparison.algorithms, comparison.ranks, strict=True))
     scores = (measures.FINAL_ARI, pf1, gf1)
     ranked = f"mean rank by {pf1.name}, 1 is best, {comparison.where}" if ranks else "no ranks yet"
-    rows = []
-    for algorithm in study.algorithms:
-        part = study.of(algorithm=algorithm)
-        rank = ranks.get(algorithm)
-        cells = (
-            _finished(part),
-            right_share(part),
-            *(over_scenarios(part, measure) for measure in scores),
-            Cell(NONE) if rank is None else Cell(fixed(rank, 2), rank, count=comparison.num_scenarios),
-        )
-        rows.append(Row(algorithm, cells, is_reference=algorithm in study.references))
-    table = Table(
+
+    def cells(part: Study) -> Iterator[Cell]:
+        yield _finished(part)
+        yield right_share(part)
+        yield from (over_scenarios(part, measure) for measure in scores)
+        rank = ranks.get(part.runs[0].algorithm)
+        yield Cell(NONE) if rank is None else Cell(fixed(rank, 2), rank, count=comparison.num_scenarios)
+
+    return algorithms_table(
+        study,
         "overview",
         f"Overview of {study.name}",
         "Finished runs; runs whose last partition equals the hidden groups, of those that have groups; "
         "adjusted Rand index (ARI) of the last partition; F1 of the last round, personalised (PF1) and "
         f"generalised (GF1), as in the tables of personalisation (means over scenarios); {ranked}. Best of a "
         "column in bold.",
-        tuple(map(Column, ("finished", "exactly right", *(measure.name for measure in scores), "mean rank"))),
-        bold_columns(rows, [None, True, True, True, True, False]),
-        corner="algorithm",
+        map(Column, ("finished", "exactly right", *(measure.name for measure in scores), "mean rank")),
+        cells,
+        [None, True, True, True, True, False],
     )
-    return explained(table, study)
 
 
 def per_scenario(study: Study) -> Table:
@@ -86,7 +83,7 @@ def _measures() -> Mapping[tuple[str, str], Measure]:
     spans: Mapping[str, Callable[[str, str], Measure]] = {"mean": mean_over_rounds, "last": last_round}
     clients = {
         "as published": personalisation.PUBLISHED,
-        "clients": {**personalisation.RIGHT, **fairness.CURVES},
+        "clients": {**personalisation.RIGHT, **personalisation.FAIRNESS},
     }
     return {
         **{("as published", name): measure for name, measure in published.items()},

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines, headline, work_done
+from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.results.outcome import Outcome, finished
-from fedgrid.grids.results.tally import Tally
 from fedgrid.grids.results.times import Times
 from fedgrid.tracking.scoring.scores import of_rounds
 from tests.helpers.small_grid import config, take

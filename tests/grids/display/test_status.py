@@ -12,8 +12,8 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display import status as status_module
 from fedgrid.grids.display.plain import PlainConsole
 from fedgrid.grids.display.status import status, watch_status
+from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.tally import Tally
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.small_grid import config, take
 

@@ -11,11 +11,11 @@ from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.execution.in_process import run_in_process
 from fedgrid.grids.execution.run_events import RunPreparing, run_to_end
 from fedgrid.grids.execution.watch import TICK_SECONDS, Watch
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.tally import Tally
 from tests.helpers.small_grid import NOWHERE, ROUNDS, Log, View, config
 from tests.helpers.time import Time
 

@@ -14,11 +14,11 @@ from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.run.run_folder import FAILED, RunFolder, folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.tally import Tally
 from tests.helpers.processes import of_kind, processes
 from tests.helpers.small_grid import NOWHERE, Log, View, config
 

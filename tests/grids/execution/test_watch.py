@@ -11,10 +11,10 @@ from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.clock import Patience
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.execution.run_events import RoundDone, RunFinished, RunPreparing, RunStarted, RunStopped
 from fedgrid.grids.execution.watch import IDLE_SECONDS, Watch
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.tally import Tally
 from fedgrid.grids.round_cache.retention import Retention
 from tests.helpers.kept_rounds import keep, shared_prefixes_with_states
 from tests.helpers.small_grid import Log, View, config, take

@@ -8,7 +8,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.results.own_items import own_items, with_own_items
 from fedgrid.tracking.report.page import Page
-from fedgrid.tracking.tables.fairness import fairness
+from fedgrid.tracking.tables.personalisation import fairness
 from tests.helpers.studies import WHOLE, result_of, run_of, study_of
 
 DOCS = Path(__file__).parents[3] / "docs"

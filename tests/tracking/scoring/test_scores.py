@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from fedgrid.record_columns import schemas
 from fedgrid.tracking import records
+from fedgrid.tracking.arrays import computed
 from fedgrid.tracking.records import Columns
 from fedgrid.tracking.scoring import partitions, scores
 from fedgrid.tracking.scoring.client_scores import CLIENTS, lowest_tenth
-from fedgrid.tracking.scoring.group import computed
 
 TRUTH = [0, 0, 0, 1, 1, 1]
 ONE = [0, 0, 0, 0, 0, 0]

@@ -5,8 +5,8 @@ from statistics import fmean
 import numpy as np
 import pytest
 
+from fedgrid.tracking.arrays import computed
 from fedgrid.tracking.scoring.client_scores import PUBLISHED_CLIENTS
-from fedgrid.tracking.scoring.group import computed
 from fedgrid.tracking.scoring.partitions import clustering, of_partition, of_partitions, published_clustering
 from tests.helpers.reference import (
     ARCHIVE,

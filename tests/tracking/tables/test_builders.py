@@ -13,9 +13,8 @@ from fedgrid.tracking.tables.clustering import (
     published_rounds,
     rounds,
 )
-from fedgrid.tracking.tables.fairness import fairness
 from fedgrid.tracking.tables.formats import to_csv
-from fedgrid.tracking.tables.personalisation import personalisation, published_personalisation
+from fedgrid.tracking.tables.personalisation import fairness, personalisation, published_personalisation
 from fedgrid.tracking.tables.scenarios import overview, per_scenario
 from fedgrid.tracking.tables.table import ABSENT, NONE
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of

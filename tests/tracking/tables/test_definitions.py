@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.tracking.tables.definitions import definitions
+from fedgrid.tracking.tables.personalisation import definitions
 from tests.helpers.studies import TRUTH_K, result_of, run_of, study_of
 
 NAN = float("nan")

@@ -6,8 +6,7 @@ from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.scoring.measures import FINAL_ARI
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.tables.clustering import clustering, exactly_right, published_clustering
-from fedgrid.tracking.tables.fairness import fairness
-from fedgrid.tracking.tables.personalisation import personalisation
+from fedgrid.tracking.tables.personalisation import fairness, personalisation
 from fedgrid.tracking.tables.scenarios import overview, per_scenario
 from fedgrid.tracking.tables.table import NONE
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of

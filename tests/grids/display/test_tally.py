@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.grids.results.tally import Tally
+from fedgrid.grids.display.tally import Tally
 
 
 def run(dataset="digits", seed=0, rounds=10):
