@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Payload
 from fedgrid.algorithms.updates.updates import Vector
-from fedgrid.engine.federation.clients.peak_memory import PeakMemory
+from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.data.images import HeldImages, ImageSet, ImageView
 from fedgrid.engine.federation.data.pixel_statistics import PixelStatistics
 from fedgrid.engine.federation.training.confusion import Counts
@@ -189,7 +189,8 @@ class EvaluateReport:
     client: int
     own: Counts | None
     """Its own model, adapted if asked, on its own test set."""
-    server_parts: tuple[Counts, ...]
-    """Every model on this client's part of the server's test set (the parts tile that set)."""
+    server: tuple[Counts, ...]
+    """Every model on this client's part of the server's test set (the parts tile that set); once the reports
+    of all clients are there (`ClientRound.test`), on the whole set."""
     chosen: int | None = None
     """Position of its own model, if it was to choose one."""

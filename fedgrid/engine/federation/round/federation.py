@@ -6,10 +6,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.base import Algorithm, Fresh, Labels, State
-from fedgrid.algorithms.contract.checks import checked_global_model, checked_served, checked_state
-from fedgrid.algorithms.contract.orders import Served
+from fedgrid.algorithms.contract.checks import checked_state
 from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.updates import Vector
 from fedgrid.engine.federation.before_training.encoder_clients import updates_sent
 from fedgrid.engine.federation.clients.messages import Setup
 from fedgrid.engine.federation.configuration.columns import columns_of
@@ -106,13 +104,6 @@ class Federation:
     def checked(self, method: str, state: State) -> State:
         """Return the state that a method of the algorithm has returned, checked and read-only."""
         return checked_state(self.algorithm, method, state, self.layout.size, len(self.truth_K))
-
-    def to_test(self, state: State) -> tuple[Served, Vector | None]:
-        """Return the models that clients are served, and the one for all if it is to be tested."""
-        served = checked_served(self.algorithm, state, self.layout.size)
-        if not self.evaluation.global_model:
-            return served, None
-        return served, checked_global_model(self.algorithm, state, self.layout.size)
 
     def evaluates(self, round_index: int) -> bool:
         """Return whether models are tested in a round, which counts from 0."""

@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute
-from fedgrid.engine.federation.clients.client_round import ClientRound, Evaluations
-from fedgrid.engine.federation.clients.messages import Memory, TrainReport, TrainTask
+from fedgrid.engine.federation.clients.client_round import ClientRound
+from fedgrid.engine.federation.clients.messages import EvaluateReport, Memory, TrainReport, TrainTask
 from fedgrid.engine.federation.round.cache import OtherBits
 from fedgrid.engine.runtime.round_cache.entry import CacheEntry
 from fedgrid.engine.runtime.round_cache.key import digest, of_task
@@ -140,8 +140,10 @@ class CachedRound(ClientRound):
         known = self.cached({name: [client] for name, client in names.items()}, gather)
         return dict(zip(remembering, known, strict=True))
 
-    def test(self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]) -> Evaluations:
-        """Test served models: each client on its part of the server's images, `testing` on their own too."""
+    def test(
+        self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]
+    ) -> list[EvaluateReport]:
+        """Return each client's report of served models, as `ClientRound.test` does."""
         adapting = memories if served.adaptation else {}
         choosing = sorted(served.choosing & set(testing))
         inputs = [
@@ -158,7 +160,7 @@ class CachedRound(ClientRound):
         (known,) = self.cached(
             {name: ()}, lambda _: [pack_tests(super(CachedRound, self).test(served, memories, testing))]
         )
-        return unpack_tests(known)
+        return unpack_tests(known, len(served.model_K))
 
     def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Return cached arrays; compute the missing ones under the round's lock."""
