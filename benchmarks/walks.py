@@ -174,10 +174,10 @@ def form_of(given: Any, case: Case) -> str | None:
 
 def walk_of(threads: Iterable[Sequence[str]]) -> Walk:
     """Return the walk of a value that was in these modules, one after the other, in each of some threads."""
-    found = [list(modules) for modules in threads]
-    steps = [pair for modules in found for pair in zip(modules, modules[1:], strict=False)]
+    lists = [list(modules) for modules in threads]
+    steps = [pair for modules in lists for pair in zip(modules, modules[1:], strict=False)]
     passes = [(start, to) for start, to in steps if start != to]
-    return Walk(frozenset(module for modules in found for module in modules), frozenset(passes), len(passes))
+    return Walk(frozenset(module for modules in lists for module in modules), frozenset(passes), len(passes))
 
 
 @contextmanager
@@ -206,15 +206,15 @@ def followed(tree: Path, case: Case, forms: dict[str, None], begins: str) -> Ite
         if event not in ("call", "return") or not module_of(frame) or getattr(at_work, "now", False):
             return
         at_work.now = True  # Properties that are looked at call functions, too.
-        found = [result] if event == "return" else [*frame.f_locals.values()]
+        objects = [result] if event == "return" else [*frame.f_locals.values()]
         to = frame if event == "call" else frame.f_back
         while to is not None and not module_of(to):
             to = to.f_back
         module = module_of(to)
         if module and not module.startswith(case.elsewhere or ("-",)):
-            if any(map(case.holds, found)):
+            if any(map(case.holds, objects)):
                 passed.setdefault(threading.get_ident(), []).append(module)
-            now = dict.fromkeys(filter(None, (form_of(given, case) for given in found)))
+            now = dict.fromkeys(filter(None, (form_of(given, case) for given in objects)))
             if forms or not case.forms or begins in now:
                 forms.update(now)
         at_work.now = False

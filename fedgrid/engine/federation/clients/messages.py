@@ -89,6 +89,12 @@ class Setup:
     plugins: tuple[str, ...] = ()
     """Digests of those that the run names: a client may need its model or local rule from them."""
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of an image."""
+        _, channels, height, width = self.server_set.images.shape
+        return channels, height, width
+
 
 @dataclass(frozen=True)
 class Described:

@@ -32,10 +32,8 @@ def module_of(setup: Setup, device: str) -> nn.Module:
     Raises:
         ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
     """
-    _, channels, height, width = setup.server_set.images.shape
-    shape = channels, height, width
-    setup.training.check_size(shape)
-    module = blank(setup.model, shape, setup.num_classes).to(device)
+    setup.training.check_size(setup.shape)
+    module = blank(setup.model, setup.shape, setup.num_classes).to(device)
     if (by := setup.normalised_by) is not None:
         module = Normalised(module, by.means, by.deviations, device)
     if setup.training.precision == "bfloat16":
@@ -103,10 +101,6 @@ def stacks_of(setup: Setup, device: str) -> StackTraining | None:
 
     So do those of a model that draws random numbers itself: `vmap` would draw others than for a client alone.
     """
-    if setup.training.stacked == 1:
+    if setup.training.stacked == 1 or draws(blank(setup.model, setup.shape, setup.num_classes), setup.shape):
         return None
-    _, channels, height, width = setup.server_set.images.shape
-    shape = channels, height, width
-    return (
-        None if draws(blank(setup.model, shape, setup.num_classes), shape) else StackTraining(setup, device)
-    )
+    return StackTraining(setup, device)

@@ -34,7 +34,7 @@ from fedgrid.engine.federation.encoders.encoder import Codec, Encoder
 from fedgrid.engine.federation.errors import of_client
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, squared_norm
 from fedgrid.engine.federation.seeds import generator
-from fedgrid.engine.federation.training import choice, evaluation, local
+from fedgrid.engine.federation.training import evaluation, local
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.uplink.replies import residuals, send_reply
 
@@ -275,7 +275,7 @@ class ClientWorker:
         if len(candidates) == 1:
             return candidates[0]
         held = self._holdings.chosen_on(task.client, task.round_index, on)
-        return choice.best(candidates, lambda place: self._test_of(models[place], held), by)
+        return evaluation.best(candidates, lambda place: self._test_of(models[place], held), by)
 
     def _fixed(self) -> AbstractContextManager[None]:
         return fixed_numerics(self._setup.training.tf32)

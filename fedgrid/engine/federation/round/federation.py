@@ -71,7 +71,7 @@ class Federation:
         )
         return cls(
             algorithm=algorithm,
-            layout=_layout(*_model_of(config, setup), config.plugin_digests),
+            layout=_layout(setup.model, setup.shape, setup.num_classes, setup.plugins),
             seed=config.root_seed,
             rounds=config.training.rounds,
             evaluation=config.evaluation,
@@ -110,16 +110,9 @@ class Federation:
         return (round_index + 1) % self.evaluation.every == 0 or round_index + 1 == self.rounds
 
 
-def fresh_models(config: RunConfig, setup: Setup) -> Fresh:
+def fresh_models(setup: Setup) -> Fresh:
     """Return what draws the initial models of a run."""
-    of_model = *_model_of(config, setup), config.root_seed
-    return lambda number: initial_vector(*of_model, number)
-
-
-def _model_of(config: RunConfig, setup: Setup) -> tuple[str, tuple[int, int, int], int]:
-    """Return the name of a run's model, the shape of its images and the number of its classes."""
-    _, channels, height, width = setup.server_set.images.shape
-    return config.model, (channels, height, width), setup.num_classes
+    return lambda number: initial_vector(setup.model, setup.shape, setup.num_classes, setup.seed, number)
 
 
 @lru_cache(maxsize=1)

@@ -62,15 +62,13 @@ def round_row(
         bytes_down,
         bytes_up,
         excluded=len(_excluded(reports)),
-        message_bytes=plan.meeting.up,
-        encoder_bytes=sum(plan.meeting.encoder),
     )
     row: dict[str, Any] = {"round": plan.round_index + 1, **metrics.values(outcome)}
     row |= plan.ledger.of_round()
     if COUNTS in federation.columns:
         row[COUNTS] = diagnostics.counts
     if MESSAGE in federation.columns:
-        row |= {name: getattr(outcome, name) for name in MESSAGE_BYTES}
+        row |= dict(zip(MESSAGE_BYTES, (plan.meeting.up, sum(plan.meeting.encoder)), strict=True))
     if CENTRALISED in federation.columns:
         row |= {metric.name: metric.value(outcome) for metric in metrics.CENTRALISED_METRICS}
     return row

@@ -94,7 +94,7 @@ class Session:
         self._pool.prepare(setup)
         federation = Federation.of(config, algorithm, setup, truth_K, threads=self._threads, encoder=encoder)
         if run_state is None:
-            run_state = federation.begin(fresh_models(config, setup))
+            run_state = federation.begin(fresh_models(setup))
         folder.log(f"continues after round {rounds_done}" if rounds_done else "starts")
         if (slow := slow_precision(machines, config.training.precision)) is not None:
             folder.log(f"warning: {slow}")
