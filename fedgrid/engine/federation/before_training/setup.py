@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedgrid.algorithms.contract.base import Algorithm
-from fedgrid.engine.federation.before_training.deal import deal
+from fedgrid.engine.federation.before_training.deal import deal, deal_again
 from fedgrid.engine.federation.clients.messages import Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import Pair
@@ -12,7 +12,6 @@ from fedgrid.engine.federation.dealing.kinds import transform_of
 from fedgrid.engine.federation.dealing.server_images import hold_out, server_parts, sets_of_groups
 from fedgrid.engine.federation.dealing.split import client_sets
 from fedgrid.engine.federation.disturbances.held import client_data
-from fedgrid.engine.federation.disturbances.moved import moved_parts
 
 
 def setup_of(
@@ -31,8 +30,7 @@ def setup_of(
     transform = transform_of(config.split, num_classes)
     rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
     source = pool_set, rest, transform
-    of_split = config.split_scenario, num_classes, config.split, config.seed
-    moved = moved_parts(config.drift, splits, pool_set, rest, *of_split)
+    moved = deal_again(config, images, num_classes, splits)
     sets = client_sets(splits, *source), client_sets(moved, *source)
     server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, transform)
     sends = algorithm.traits.sends_updates
