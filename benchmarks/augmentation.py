@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from fedgrid.engine.federation.clients.numerics import fixed_numerics
+from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.models.initialisation import blank, initial_vector
 from fedgrid.engine.federation.models.normalisation import Normalised

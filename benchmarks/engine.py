@@ -7,7 +7,7 @@ from pathlib import Path
 import ray
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.round.rows import RoundRecord
+from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.runtime.clients.placement import Request, plan
 from fedgrid.engine.runtime.clients.ray_pool import RayPool
 from fedgrid.engine.runtime.run.session import Session

@@ -30,7 +30,7 @@ from benchmarks.groups.decisions import decisions
 from benchmarks.groups.stored import Round, SharedPrefix, first_rounds_of
 from fedgrid.algorithms.clustering.temperature import rises, temperature
 from fedgrid.algorithms.updates.products import Products
-from fedgrid.engine.federation.clients.allocator import keep_freed_memory
+from fedgrid.engine.federation.clients.process import keep_freed_memory
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.tracking.papers.shared.csv_rows import csv_rows

@@ -16,7 +16,7 @@ from benchmarks import gpu_runs
 from benchmarks.stacked import worker
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import TrainTask
-from fedgrid.engine.federation.clients.numerics import fixed_numerics
+from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.models.initialisation import blank, initial_vector
 from fedgrid.engine.federation.models.mixed_precision import MixedPrecision

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedgrid.engine.federation.clients.peak_memory import own_peak
+from fedgrid.engine.federation.clients.process import own_peak
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedgrid.engine.federation.clients.allocator import keep_freed_memory
 from fedgrid.engine.federation.clients.messages import ClientData, Setup
+from fedgrid.engine.federation.clients.process import keep_freed_memory
 from fedgrid.engine.federation.models.registry import build
 from fedgrid.engine.federation.training.settings import Training
 

@@ -1,12 +1,19 @@
-"""Through which modules a value passes: an update to Table 1, a key to the round, a score to the report.
+"""Through which modules a value passes, and in which forms.
 
     python -m benchmarks.walks [TREE]
 
+The values: an update to Table 1, a key to the round, a score to the report, a plugin's algorithm to its row.
 Does one small run in this process with the code of TREE (a checkout; without it, this one), then its report.
 Notes each call of a function of fedgrid that is given the value, and each that returns it. A *pass* leads
 from one module to another; a *hop* is a pair of modules with any number of passes from the one to the other;
 *both ways* counts the pairs with hops in both directions. Not noted is a value within an object that holds
 all of a run, or of many (`WHOLE`), or that is no frozen dataclass.
+
+A *form* is a type whose objects are handed from function to function to carry the value, or what was made of
+it: a class of ours (of an update, those of `OF_AN_UPDATE`), a dict with the value, a row of `clients.parquet`
+(of an update), an Arrow table, a text, a number. Lists and tuples are none, nor are the parts of a form:
+arrays, one client's `Counts` in a reply. The forms of a command are printed in the order in which they were
+first seen, an update's until the row that has its test; each after the first is a *change of form*.
 """
 
 import json
@@ -27,6 +34,22 @@ import numpy as np
 
 HERE = Path(__file__).parents[1]
 PACKAGES = ("algorithms", "engine", "grids", "tracking")
+PLUGIN = "followed"
+"""The algorithm of the plugin, and the name of its file."""
+PLUGIN_CODE = f"""
+from fedgrid import AlgorithmEntry, FedOpt, FedOptSettings
+
+ALGORITHMS = [
+    AlgorithmEntry(
+        name="{PLUGIN}",
+        title="{PLUGIN.upper()}",
+        summary="plain averaging",
+        source="ours",
+        algorithm=FedOpt,
+        settings=FedOptSettings(),
+    )
+]
+"""
 Holds: TypeAlias = Callable[[Any], bool]
 DEPTH = 4
 """Of lists, mappings and objects within one another that are searched."""
@@ -34,11 +57,21 @@ MOST = 500
 """Entries of a list or mapping that is searched."""
 WHOLE = {"RunConfig", "Federation", "Grid", "Preset", "Session", "Opened", "Study", "GridFolder"}
 """Names of classes, in this code or earlier, that hold all of a run, or of many."""
-OF_AN_UPDATE = {
+SEEN_AS = {
     *("LocalResult", "Sent", "SentReply", "Reply", "TrainReport", "Updates", "Products", "Diagnostics"),
     *("RoundOutcome", "RoundRecord", "Records", "Clustering", "PublishedClustering"),
 }
-"""Names of classes that hold an update, or what was made of it."""
+"""Names of classes that hold an update, or what was made of it: for the hops."""
+OF_AN_UPDATE = {
+    *("LocalResult", "Sent", "SentReply", "Reply", "Updates", "State", "RunState", "Served"),
+    *("EvaluateReport", "Evaluations", "ServedTests", "ModelTests", "TestScores", "RoundRecord"),
+    *("Records", "Clustering", "PublishedClustering", "RunResult", "Measure", "Cell", "Row", "Table"),
+}
+"""Those on its way, in this code or earlier: for the forms."""
+BEGINS = {"run": "Sent", "report": "Arrow table"}
+"""The first form of an update on its way to its row, and from there to Table 1; until then it is a model."""
+TEST = "cluster_own_accuracy"
+"""The column that has an update's test."""
 SHARE = 0.4375
 """Of clients: a value that nothing else in the run has."""
 ARI = 0.5945945945945946
@@ -58,6 +91,8 @@ class Case:
 
     name: str
     holds: Holds
+    forms: Collection[str] = ()
+    """Names of the classes that count as forms; empty: all that hold the value."""
     keys: Mapping[str, Any] = field(default_factory=dict)
     """Further keys of the run."""
     elsewhere: tuple[str, ...] = ()
@@ -80,7 +115,7 @@ class Walk:
         return sum((to, start) in self.hops for start, to in self.hops) // 2
 
 
-def holding(value: float, classes: Collection[str] = ()) -> Holds:
+def holding(value: float | str, classes: Collection[str] = ()) -> Holds:
     """Return whether an object is, or holds, a value (also as text) or an object of one of some classes."""
 
     def holds(given: Any, depth: int = DEPTH) -> bool:
@@ -111,17 +146,46 @@ def _inner(given: Any) -> Sequence[Any]:
     return ()
 
 
+def form_of(given: Any, case: Case) -> str | None:
+    """Return the form in which an object carries the case's value, None if it does not."""
+    name = type(given).__name__
+    if type(given).__module__.startswith("pyarrow"):
+        return "Arrow table" if case.forms and TEST in getattr(given, "column_names", ()) else None
+    if name in case.forms:
+        return name
+    if isinstance(given, Mapping):
+        if case.forms and TEST in given:
+            return "row"
+        if any(case.holds(inner) for inner in given.values() if not _inner(inner)):
+            return "dict"
+        return next(filter(None, (form_of(inner, case) for inner in given.values())), None)
+    if isinstance(given, list | tuple | set | frozenset):
+        return next(filter(None, (form_of(inner, case) for inner in given)), None)
+    if isinstance(given, np.ndarray) or case.forms and is_dataclass(given):
+        return None
+    if isinstance(given, float | str):
+        kind = "number" if isinstance(given, float) else "text"
+        return kind if case.holds(given) else None
+    names = [each.name for each in fields(given)] if is_dataclass(given) else []
+    names = names or [*getattr(type(given), "model_fields", {})]
+    values = [getattr(given, each, None) for each in names]
+    return name if any(case.holds(value) for value in values) else None
+
+
 def walk_of(threads: Iterable[Sequence[str]]) -> Walk:
     """Return the walk of a value that was in these modules, one after the other, in each of some threads."""
-    found = [list(modules) for modules in threads]
-    steps = [pair for modules in found for pair in zip(modules, modules[1:], strict=False)]
+    lists = [list(modules) for modules in threads]
+    steps = [pair for modules in lists for pair in zip(modules, modules[1:], strict=False)]
     passes = [(start, to) for start, to in steps if start != to]
-    return Walk(frozenset(module for modules in found for module in modules), frozenset(passes), len(passes))
+    return Walk(frozenset(module for modules in lists for module in modules), frozenset(passes), len(passes))
 
 
 @contextmanager
-def followed(tree: Path, case: Case) -> Iterator[dict[int, list[str]]]:
-    """Note, by thread, the modules of a tree that are given the value in the block, or get it back."""
+def followed(tree: Path, case: Case, forms: dict[str, None], begins: str) -> Iterator[dict[int, list[str]]]:
+    """Note, by thread, the modules of a tree that are given the value in the block, or get it back.
+
+    In `forms` note in which it was, in their order; an update's from `begins` on.
+    """
     passed: dict[int, list[str]] = {}
     names: dict[str, str] = {}
     at_work = threading.local()
@@ -134,6 +198,7 @@ def followed(tree: Path, case: Case) -> Iterator[dict[int, list[str]]]:
         if file not in names:
             path = Path(file).resolve()
             parts = path.relative_to(tree).with_suffix("").parts if path.is_relative_to(tree) else ("",)
+            parts = parts[1:] if parts[0] == "fedgrid" and len(parts) > 1 else parts
             names[file] = ".".join(parts) if parts[0] in PACKAGES else ""
         return names[file]
 
@@ -141,13 +206,17 @@ def followed(tree: Path, case: Case) -> Iterator[dict[int, list[str]]]:
         if event not in ("call", "return") or not module_of(frame) or getattr(at_work, "now", False):
             return
         at_work.now = True  # Properties that are looked at call functions, too.
-        found = [result] if event == "return" else [*frame.f_locals.values()]
+        objects = [result] if event == "return" else [*frame.f_locals.values()]
         to = frame if event == "call" else frame.f_back
         while to is not None and not module_of(to):
             to = to.f_back
         module = module_of(to)
-        if module and not module.startswith(case.elsewhere or ("-",)) and any(map(case.holds, found)):
-            passed.setdefault(threading.get_ident(), []).append(module)
+        if module and not module.startswith(case.elsewhere or ("-",)):
+            if any(map(case.holds, objects)):
+                passed.setdefault(threading.get_ident(), []).append(module)
+            now = dict.fromkeys(filter(None, (form_of(given, case) for given in objects)))
+            if forms or not case.forms or begins in now:
+                forms.update(now)
         at_work.now = False
 
     threading.setprofile(note)
@@ -165,9 +234,14 @@ BESIDE_TABLE_1 = (
     *("tracking.tables.cost", "tracking.tables.personalisation", "tracking.scoring.cost"),
 )
 CASES = (
-    Case("an update to Table 1", holding(ARI, OF_AN_UPDATE), elsewhere=BESIDE_TABLE_1),
-    Case("the key participation to the round", holding(SHARE), {"participation": SHARE}, report=False),
+    Case("an update to Table 1", holding(ARI, SEEN_AS), OF_AN_UPDATE, elsewhere=BESIDE_TABLE_1),
+    Case("the key participation to the round", holding(SHARE), keys={"participation": SHARE}, report=False),
     Case("a score to MLflow and to the report", holding(ARI)),
+    Case(
+        "a plugin's algorithm from file to row",
+        holding(PLUGIN),
+        keys={"algorithm": PLUGIN, "plugins": [f"{PLUGIN}.py"]},
+    ),
 )
 
 
@@ -179,28 +253,41 @@ def measure(tree: Path) -> None:
     from fedgrid.grids.cli import main
     from tests.e2e.same_bytes_runs import in_words_of
 
+    Path(f"{PLUGIN}.py").write_text(PLUGIN_CODE)
     for number, case in enumerate(CASES):
         name = f"walk{number}"
         Path(f"{name}.yaml").write_text(json.dumps(in_words_of(tree, {**RUN, **case.keys})))
-        with followed(tree, case) as passed:
-            for command in (["run", f"{name}.yaml", "--in-process"], ["report", name])[: 1 + case.report]:
-                sys.argv = ["fedgrid", *command, "--storage", name]
+        forms: list[dict[str, None]] = [{}, {}][: 1 + case.report]
+        threads: list[list[str]] = []
+        for command, seen in zip(
+            (["run", f"{name}.yaml", "--in-process"], ["report", name]), forms, strict=False
+        ):
+            sys.argv = ["fedgrid", *command, "--storage", name]
+            with followed(tree, case, seen, BEGINS[command[0]]) as passed:
                 try:
                     with redirect_stdout(StringIO()):
                         main.run_command()
                 except SystemExit as end:
                     if end.code:
                         raise
-        walk = walk_of(passed.values())
+            threads += passed.values()
+        walk = walk_of(threads)
         counts = f"{len(walk.modules)} modules, {len(walk.hops)} hops, {walk.both_ways} both ways"
         print(f"{case.name}: {counts}, {walk.passes} passes")
-        print("   " + " ".join(dict.fromkeys(module for each in passed.values() for module in each)))
+        print("   " + " ".join(dict.fromkeys(module for each in threads for module in each)))
+        for command, seen in zip(("run", "report"), forms, strict=False):
+            until = list(seen)
+            if case.forms and "row" in until and command == "run":
+                until = until[: until.index("row") + 1]
+            changes = len(until) - 1
+            print(f"   {command}, {changes} changes of form: {' > '.join(until)}")
 
 
 def main() -> None:
     """Measure a tree in a process of its own, below a folder that is deleted afterwards."""
     tree = Path(sys.argv[1] if len(sys.argv) > 1 else HERE).resolve()
-    path = {"PYTHONPATH": f"{tree / 'src'}{os.pathsep}{HERE}"}
+    root = tree / "src" if (tree / "src").exists() else tree
+    path = {"PYTHONPATH": f"{root}{os.pathsep}{HERE}"}
     code = f"from benchmarks.walks import measure, Path; measure(Path({str(tree)!r}))"
     with TemporaryDirectory(prefix="walks-") as folder:
         environment = {**os.environ, **path, "FEDGRID_CACHE": folder}

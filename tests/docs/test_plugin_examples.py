@@ -52,7 +52,7 @@ def descend(module: nn.Module, data, parameters, rate: float) -> None:
 def loss_of(setup, model: np.ndarray, client: int) -> float:
     """Return the loss of a model on a client's test images."""
     [report] = ClientWorker(setup).evaluate([EvaluateTask(client, 0)], [model])
-    return scores([report.own])[0].loss
+    return scores([report.own])[0]["loss"]
 
 
 def fedrep(**given):

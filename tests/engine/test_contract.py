@@ -422,7 +422,7 @@ class TestServed:
         shifted, _ = in_process().evaluate(tasks, [zeros, model], {})
         (plain,) = in_process().evaluate([EvaluateTask(1, 0)], [model], {})
         assert shifted.own.loss_sum == plain.own.loss_sum
-        assert shifted.server_parts[0].loss_sum == pytest.approx(3 * np.log(3), rel=1e-6), "not adapted"
+        assert shifted.server[0].loss_sum == pytest.approx(3 * np.log(3), rel=1e-6), "not adapted"
 
     def test_an_adapting_rule_sees_the_clients_memory_after_the_round(self):
         seen = []

@@ -5,10 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.algorithms.contract.base import State
-from fedgrid.engine.federation.clients.messages import TrainReport
-from fedgrid.engine.federation.clients.peak_memory import PeakMemory
-from fedgrid.engine.federation.record_names import TESTS
-from fedgrid.engine.federation.round.rows import RoundRecord, client_row
+from fedgrid.engine.federation.record_names import SCORES, TESTS
+from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.federation.training.confusion import Counts, scores
 from fedgrid.engine.runtime.configuration.complete import complete
@@ -42,7 +40,6 @@ def record(number):
     """Odd rounds have no evaluation and no norms; client 2's update is not finite."""
     tested = number % 2 == 0
     [result] = scores([Counts(np.array([[number, 1], [0, 0]]), 1 / 3)])
-    labels_K = progress(number).state.labels_K
     return RoundRecord(
         round={
             **dict.fromkeys(schemas()["rounds"].names),
@@ -57,17 +54,19 @@ def record(number):
             "warnings": 1,
         },
         clients=[
-            client_row(
-                number=number,
-                client=client,
-                part="trained" if client != 2 else "excluded",
-                report=report(client, number),
-                labels_K=labels_K,
-                truth_K=labels_K,
-                train_images=7,
-                test_images=3,
-                tests=dict.fromkeys(TESTS, result if tested else None),
-            )
+            {
+                **dict.fromkeys(schemas()["clients"].names),
+                "round": number,
+                "client": client,
+                "cluster": client % 2,
+                "true_cluster": client % 2,
+                "part": "trained" if client != 2 else "excluded",
+                "excluded": client == 2,
+                "train_images": 7,
+                "test_images": 3,
+                **numbers_of_training(client, number),
+                **{f"{test}_{name}": result[name] if tested else None for test in TESTS for name in SCORES},
+            }
             for client in range(NUM_CLIENTS)
         ],
         timing={
@@ -84,20 +83,13 @@ def record(number):
     )
 
 
-def report(client, number):
+def numbers_of_training(client, number):
     usable = client != 2
-    return TrainReport(
-        client=client,
-        chosen=0,
-        train_loss=1 / number if usable else np.nan,
-        train_accuracy=0.5,
-        update_norm=0.1 if usable else np.inf,
-        usable=usable,
-        local=None,
-        local_server=None,
-        seconds=0.5,
-        peak_memory=PeakMemory("host:1", 300.0),
-    )
+    return {
+        "train_loss": 1 / number if usable else np.nan,
+        "train_accuracy": 0.5,
+        "update_norm": 0.1 if usable else np.inf,
+    }
 
 
 def save(folder, *numbers):

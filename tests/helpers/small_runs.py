@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, TrainReport
-from fedgrid.engine.federation.clients.peak_memory import PeakMemory
+from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.clients.machine import this_machine

@@ -28,7 +28,7 @@ def attack(job: Job, context: Context) -> Artifacts:
         RunError: a state is damaged, or the encoder is gone.
     """
     # Importing torch takes seconds.
-    from fedgrid.engine.federation.clients.numerics import fixed_numerics
+    from fedgrid.engine.federation.clients.process import fixed_numerics
     from fedgrid.grids.attack.attacks.attack import attacked
     from fedgrid.grids.attack.attacks.observed import observe
 

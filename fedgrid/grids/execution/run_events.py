@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from fedgrid.algorithms.registry import title
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FedgridError, RunError
-from fedgrid.engine.federation.round.rows import RoundRecord
+from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, set_aside, write_text

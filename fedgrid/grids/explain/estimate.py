@@ -56,7 +56,7 @@ def _seconds_a_pass(model: str, shape: tuple[int, int, int]) -> float:
     # Importing torch takes seconds.
     import torch
 
-    from fedgrid.engine.federation.clients.numerics import fixed_numerics
+    from fedgrid.engine.federation.clients.process import fixed_numerics
     from fedgrid.engine.federation.models import registry
     from fedgrid.engine.federation.training.evaluation import TEST_BATCH
 

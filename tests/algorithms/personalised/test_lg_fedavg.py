@@ -129,7 +129,7 @@ def test_clients_are_tested_with_the_shared_layer_over_their_own_lower_ones(tmp_
     for client, row in enumerate(last):
         whole = np.concatenate([memories[client]["personal"], model[-HEAD:]])
         [report] = ClientWorker(setup).evaluate([EvaluateTask(client, 0)], [whole])
-        assert scores([report.own])[0].loss == row["cluster_own_loss"]
+        assert scores([report.own])[0]["loss"] == row["cluster_own_loss"]
         assert row["cluster_server_loss"] is None
 
 

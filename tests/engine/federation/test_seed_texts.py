@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation import seeds
+from fedgrid.engine.federation.before_training.deal import deal_again
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.dealing.split import split_pool
 from fedgrid.engine.federation.disturbances.drift import Move
-from fedgrid.engine.federation.disturbances.moved import moved_parts
-from fedgrid.engine.federation.partition.scenarios import scenario_of
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.complete import complete
 
@@ -36,6 +35,7 @@ TEXTS = {
 }
 OF_EACH_SPLIT = pytest.mark.parametrize(("split", "text"), TEXTS.items(), ids=TEXTS)
 
+NOWHERE = Path("no-data-needed")
 LABELS = np.arange(960) % 10
 WRITERS = np.arange(960) // 120
 """Eight writers with the same classes: six clients are a seeded choice of them."""
@@ -72,7 +72,7 @@ def deal(kind, dataset="digits", **options):
 
 def root_seed(kind, dataset="digits"):
     given = {"dataset": dataset, "split": split_of(kind)}
-    return complete({"clients": 6}, Path("no-data-needed")).model_copy(update=given).root_seed
+    return complete({"clients": 6}, NOWHERE).model_copy(update=given).root_seed
 
 
 @OF_EACH_SPLIT
@@ -97,8 +97,8 @@ def test_images_of_a_client_that_drifts(split, drawn_from):
     pool = ImageSet(np.zeros((len(LABELS), 1, 8, 8), np.uint8), LABELS)
     parts_K = deal(split)
     drawn_from.clear()
-    scenario = scenario_of("digits", split, 6)
-    moved_parts({1: Move(round=2, to=1)}, parts_K, pool, pool, scenario, 10, split_of(split), 0)
+    given = {"split": split_of(split), "drift": {1: Move(round=2, to=1)}}
+    deal_again(complete({"clients": 6}, NOWHERE).model_copy(update=given), (pool, pool), 10, parts_K)
     assert drawn_from == {TEXTS[split]}
 
 

@@ -91,7 +91,7 @@ def test_a_whole_batch_is_trained_and_a_whole_one_tested(monkeypatch):
 
     def evaluate(self, *given):
         [report] = real_test(self, *given)
-        seen.append((int(report.own.confusion.sum()), int(report.server_parts[0].confusion.sum())))
+        seen.append((int(report.own.confusion.sum()), int(report.server[0].confusion.sum())))
         return [report]
 
     monkeypatch.setattr(probe.ClientWorker, "train", train)

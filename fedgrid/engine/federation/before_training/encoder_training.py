@@ -47,26 +47,20 @@ class EncoderTraining:
     public: ImageSet | None
     """What the server trains on; None if it does not."""
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height, width of the run's images."""
-        _, channels, height, width = self.setup.server_set.images.shape
-        return channels, height, width
-
     def train(self, pool: Pool) -> Encoder:
         """Return the encoder, trained in a pool that has to be prepared again afterwards; it has no id yet.
 
         Raises:
             RunError: its training fails.
         """
-        kind = kind_of(self.settings, self.shape)
+        kind = kind_of(self.settings, self.setup.shape)
         if kind == "pixels":
-            return Encoder(kind, self.shape, {})
+            return Encoder(kind, self.setup.shape, {})
         if kind == "pca":
             assert self.public is not None
-            return Encoder(kind, self.shape, principal(self.public.images, self.settings.components))
+            return Encoder(kind, self.setup.shape, principal(self.public.images, self.settings.components))
         losses: tuple[float, ...] = ()
-        vector = initial_vector(model_of(kind), self.shape, NUM_CLASSES, self.settings.seed)
+        vector = initial_vector(model_of(kind), self.setup.shape, NUM_CLASSES, self.settings.seed)
         if self.public is not None:
             vector, losses = self._on_public(pool, vector, self.public)
         num_bytes = 0
@@ -74,7 +68,7 @@ class EncoderTraining:
             vector, of_rounds, num_bytes = self._among_clients(pool, vector)
             losses += of_rounds
         return Encoder(
-            kind, self.shape, {STATE: vector}, bytes_down=num_bytes, bytes_up=num_bytes, losses=losses
+            kind, self.setup.shape, {STATE: vector}, bytes_down=num_bytes, bytes_up=num_bytes, losses=losses
         )
 
     def _on_public(self, pool: Pool, vector: Vector, public: ImageSet) -> tuple[Vector, tuple[float, ...]]:
@@ -119,7 +113,7 @@ class EncoderTraining:
         """Return a setup in which clients hold images without classes, and the server has none."""
         empty = _unlabelled(none)
         return Setup(
-            model=model_of(kind_of(self.settings, self.shape)),
+            model=model_of(kind_of(self.settings, self.setup.shape)),
             num_classes=NUM_CLASSES,
             training=LocalTraining(
                 local_epochs=epochs,

@@ -1,18 +1,23 @@
 """What the clients of a run are given: images, settings and the hidden groups that only scores see."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fedgrid.algorithms.contract.base import Algorithm
-from fedgrid.engine.federation.before_training.deal import deal
-from fedgrid.engine.federation.clients.messages import Setup
+from fedgrid.engine.federation.before_training.deal import deal, deal_again
+from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data.images import Pair
+from fedgrid.engine.federation.data.images import HeldImages, Pair
 from fedgrid.engine.federation.data.pixel_statistics import statistics_for
 from fedgrid.engine.federation.dealing.kinds import transform_of
 from fedgrid.engine.federation.dealing.server_images import hold_out, server_parts, sets_of_groups
 from fedgrid.engine.federation.dealing.split import client_sets
-from fedgrid.engine.federation.disturbances.held import client_data
-from fedgrid.engine.federation.disturbances.moved import moved_parts
+from fedgrid.engine.federation.disturbances.faults import flipped, noisy
+from fedgrid.engine.federation.seeds import generator
+
+Sets = tuple[HeldImages, HeldImages]
+"""A client's training and test images."""
 
 
 def setup_of(
@@ -28,12 +33,10 @@ def setup_of(
     """
     pool_set, official = images
     splits = deal(config, images, num_classes)
+    moved = deal_again(config, images, num_classes, splits)
     transform = transform_of(config.split, num_classes)
     rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
-    source = pool_set, rest, transform
-    of_split = config.split_scenario, num_classes, config.split, config.seed
-    moved = moved_parts(config.drift, splits, pool_set, rest, *of_split)
-    sets = client_sets(splits, *source), client_sets(moved, *source)
+    sets_K, new_sets = (client_sets(parts, pool_set, rest, transform) for parts in (splits, moved))
     server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, transform)
     sends = algorithm.traits.sends_updates
     setup = Setup(
@@ -41,7 +44,7 @@ def setup_of(
         num_classes=num_classes,
         training=config.training.local,
         seed=config.root_seed,
-        clients=client_data(*sets, config.drift, config.faults, num_classes, config.root_seed, sends=sends),
+        clients=_clients(config, num_classes, sets_K, new_sets, sends=sends),
         server_set=server_set,
         server_parts=server_parts(len(server_set), config.clients),
         reference_set=reference_set,
@@ -50,3 +53,36 @@ def setup_of(
         plugins=config.plugin_digests,
     )
     return setup, np.array([part.cluster for part in splits], np.int64)
+
+
+def _clients(
+    config: RunConfig, num_classes: int, sets_K: Sequence[Sets], new_sets: Sequence[Sets], *, sends: bool
+) -> tuple[ClientData, ...]:
+    """Return what the clients of a run are given: attackers and those that move other data than the rest.
+
+    `sets_K` are their images at the start, `new_sets` those of `config.drift`, in its order. Unless a client
+    `sends` its updates, there is nothing to multiply.
+    """
+    faults = config.faults
+
+    def trained_on(client: int, train: HeldImages) -> HeldImages:
+        if client in faults.label_noise:
+            rng = generator(config.root_seed, "label noise", client=client)
+            train = noisy(train, num_classes, faults.label_noise[client], rng)
+        return flipped(train, num_classes) if client in faults.label_flip else train
+
+    moved = {
+        client: Moved(move.round - 1, move.to, trained_on(client, train), test)
+        for (client, move), (train, test) in zip(config.drift.items(), new_sets, strict=True)
+    }
+    return tuple(
+        ClientData(
+            client,
+            trained_on(client, train),
+            test,
+            moved.get(client),
+            faults.factor(client) if sends else 1.0,
+            faults.name(client),
+        )
+        for client, (train, test) in enumerate(sets_K)
+    )

@@ -6,7 +6,7 @@ Shapes: K clients of the federation, P entries of a state vector.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from types import TracebackType
@@ -29,22 +29,6 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.updates.updates import Vector
     from fedgrid.engine.federation.clients.pool import Pool
     from fedgrid.engine.federation.clients.stopwatch import Stopwatch
-    from fedgrid.engine.federation.training.confusion import Counts
-
-
-@dataclass(frozen=True)
-class Evaluations:
-    """The served models' tests."""
-
-    __test__ = False
-    """For pytest: this is no class of tests."""
-
-    own: Mapping[int, Counts]
-    """Client -> its model on its own test set."""
-    server: Sequence[Counts]
-    """Each model on the server's test set."""
-    chosen: Mapping[int, int] = field(default_factory=dict)
-    """Client -> the position of its model, for the clients that chose one."""
 
 
 class ClientRound:
@@ -127,9 +111,12 @@ class ClientRound:
             if reply.memory and reply.report.usable
         }
 
-    def test(self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]) -> Evaluations:
-        """Test served models: each client on its part of the server's images, `testing` on their own too.
+    def test(
+        self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]
+    ) -> list[EvaluateReport]:
+        """Return each client's report of served models on the server's images, `testing`'s on their own too.
 
+        Each client tests all models on its part of those images; the parts are added up by client.
         `memories` are those after this round, for models that are adapted before their test.
         """
         tasks = [
@@ -143,7 +130,10 @@ class ClientRound:
             )
             for client, place in enumerate(served.model_K)
         ]
-        return _summed(self._pool.evaluate(tasks, served.models, memories))
+        reports = self._pool.evaluate(tasks, served.models, memories)
+        parts = zip(*(report.server for report in reports), strict=True)
+        whole = tuple(reduce(add, of_model) for of_model in parts)
+        return [replace(report, server=whole) for report in reports]
 
     def _train(self, clients: Sequence[int]) -> None:
         """Train those of `clients` that have not been trained in this round."""
@@ -156,11 +146,3 @@ class ClientRound:
             read_only([reply.update, *reply.outputs.values(), *reply.memory.values()])
         self._replies |= {reply.report.client: reply for reply in replies}
         self.trained += [reply.report for reply in replies]
-
-
-def _summed(reports: Sequence[EvaluateReport]) -> Evaluations:
-    """Return the tests, the parts of the server's set added up by client."""
-    parts = zip(*(report.server_parts for report in reports), strict=True)
-    own = {report.client: report.own for report in reports if report.own is not None}
-    chosen = {report.client: report.chosen for report in reports if report.chosen is not None}
-    return Evaluations(own, [reduce(add, each) for each in parts], chosen)

@@ -100,8 +100,8 @@ class Holdings:
         held = {(data.client, False): data for data in clients} | {
             (mover, True): movers[mover] for mover in movers
         }
-        self._train = DeviceSets({key: each.train for key, each in held.items()}, device)
-        self._test = DeviceSets({key: each.test for key, each in held.items()}, device)
+        self._train = DeviceSets({key: data.train for key, data in held.items()}, device)
+        self._test = DeviceSets({key: data.test for key, data in held.items()}, device)
 
     def train(self, client: int, round_index: int) -> DeviceSet:
         """Return the images that a client trains on in a round, from 0."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Payload
 from fedgrid.algorithms.updates.updates import Vector
-from fedgrid.engine.federation.clients.peak_memory import PeakMemory
+from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.data.images import HeldImages, ImageSet, ImageView
 from fedgrid.engine.federation.data.pixel_statistics import PixelStatistics
 from fedgrid.engine.federation.training.confusion import Counts
@@ -88,6 +88,12 @@ class Setup:
     """Statistics of the pool, by which models normalise their images; None: they do not."""
     plugins: tuple[str, ...] = ()
     """Digests of those that the run names: a client may need its model or local rule from them."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of an image."""
+        _, channels, height, width = self.server_set.images.shape
+        return channels, height, width
 
 
 @dataclass(frozen=True)
@@ -189,7 +195,8 @@ class EvaluateReport:
     client: int
     own: Counts | None
     """Its own model, adapted if asked, on its own test set."""
-    server_parts: tuple[Counts, ...]
-    """Every model on this client's part of the server's test set (the parts tile that set)."""
+    server: tuple[Counts, ...]
+    """Every model on this client's part of the server's test set (the parts tile that set); once the reports
+    of all clients are there (`ClientRound.test`), on the whole set."""
     chosen: int | None = None
     """Position of its own model, if it was to choose one."""

@@ -5,7 +5,7 @@ Client c is in stack c // S, slot c % S, whoever else takes part: so its bits ar
 Shapes: S slots of a stack, P entries of a state vector.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -21,7 +21,7 @@ from fedgrid.engine.federation.models.mixed_precision import MixedPrecision
 from fedgrid.engine.federation.models.normalisation import Normalised
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training.confusion import Counts
-from fedgrid.engine.federation.training.local import NOTHING, LocalResult
+from fedgrid.engine.federation.training.local import LocalResult
 from fedgrid.engine.federation.training.own_draws import draws
 from fedgrid.engine.federation.training.stacked import Member, Stack, train_together
 
@@ -32,10 +32,8 @@ def module_of(setup: Setup, device: str) -> nn.Module:
     Raises:
         ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
     """
-    _, channels, height, width = setup.server_set.images.shape
-    shape = channels, height, width
-    setup.training.check_size(shape)
-    module = blank(setup.model, shape, setup.num_classes).to(device)
+    setup.training.check_size(setup.shape)
+    module = blank(setup.model, setup.shape, setup.num_classes).to(device)
     if (by := setup.normalised_by) is not None:
         module = Normalised(module, by.means, by.deviations, device)
     if setup.training.precision == "bfloat16":
@@ -55,6 +53,11 @@ def tasks_by_stack(tasks: Sequence[TrainTask], num_slots: int) -> list[list[Trai
 class Turn:
     """A client's turn in a round, up to its training."""
 
+    task: TrainTask
+    memory: Memory
+    """What its last training left."""
+    start: Vector
+    """The model that it trains, shape (P,); only read."""
     held: DeviceSet
     """What it trains on."""
     chosen: int
@@ -71,37 +74,26 @@ class StackTraining:
         self._setup = setup
         self._stack = Stack(module_of(setup, device), setup.training.stacked)
 
-    def train(
-        self,
-        tasks: Sequence[TrainTask],
-        turns: Sequence[Turn],
-        models: Sequence[Vector],
-        memories: Mapping[int, Memory],
-    ) -> tuple[list[LocalResult], float]:
-        """Train the clients of one stack, each from one of `models`, shape (P,), on its own images.
+    def train(self, turns: Sequence[Turn]) -> tuple[list[LocalResult], float]:
+        """Train the clients of one stack, each on its own images.
 
         Returns:
-            The results in the order of the tasks, and a client's share of the seconds.
+            The results in the order of the turns, and a client's share of the seconds.
 
         Raises:
             ConfigError: a client is to train by a rule.
         """
-        slots = [task.client % self._stack.num_slots for task in tasks]
         members = {}
-        for slot, task, turn in zip(slots, tasks, turns, strict=True):
+        for turn in turns:
+            task, held = turn.task, turn.held
             if task.order.rule != PLAIN:
                 raise ConfigError(self._setup.training.not_stacked)
             rng = generator(self._setup.seed, "batches", client=task.client, round_index=task.round_index)
-            members[slot] = Member(
-                models[turn.chosen],
-                turn.held.images,
-                turn.held.labels,
-                rng,
-                memories.get(task.client, NOTHING),
-            )
+            slot = task.client % self._stack.num_slots
+            members[slot] = Member(turn.start, held.images, held.labels, rng, turn.memory)
         begun = perf_counter()
         results = train_together(self._stack, members, self._setup.training)
-        return [results[slot] for slot in slots], (perf_counter() - begun) / len(tasks)
+        return [results[slot] for slot in members], (perf_counter() - begun) / len(turns)
 
 
 def stacks_of(setup: Setup, device: str) -> StackTraining | None:
@@ -109,10 +101,6 @@ def stacks_of(setup: Setup, device: str) -> StackTraining | None:
 
     So do those of a model that draws random numbers itself: `vmap` would draw others than for a client alone.
     """
-    if setup.training.stacked == 1:
+    if setup.training.stacked == 1 or draws(blank(setup.model, setup.shape, setup.num_classes), setup.shape):
         return None
-    _, channels, height, width = setup.server_set.images.shape
-    shape = channels, height, width
-    return (
-        None if draws(blank(setup.model, shape, setup.num_classes), shape) else StackTraining(setup, device)
-    )
+    return StackTraining(setup, device)

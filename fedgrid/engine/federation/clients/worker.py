@@ -15,8 +15,8 @@ from zlib import crc32
 import numpy as np
 
 from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message
+from fedgrid.algorithms.updates.source import UPDATE
 from fedgrid.algorithms.updates.updates import Vector
-from fedgrid.engine.federation.clients.allocator import keep_freed_memory
 from fedgrid.engine.federation.clients.device_sets import DeviceSet, Holdings
 from fedgrid.engine.federation.clients.messages import (
     Described,
@@ -28,16 +28,15 @@ from fedgrid.engine.federation.clients.messages import (
     TrainReport,
     TrainTask,
 )
-from fedgrid.engine.federation.clients.numerics import fixed_numerics
-from fedgrid.engine.federation.clients.peak_memory import own_peak
-from fedgrid.engine.federation.clients.stacks import StackTraining, Turn, module_of, stacks_of, tasks_by_stack
+from fedgrid.engine.federation.clients.process import fixed_numerics, keep_freed_memory, own_peak
+from fedgrid.engine.federation.clients.stacks import Turn, module_of, stacks_of, tasks_by_stack
 from fedgrid.engine.federation.encoders.encoder import Codec, Encoder
 from fedgrid.engine.federation.errors import of_client
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, squared_norm
 from fedgrid.engine.federation.seeds import generator
-from fedgrid.engine.federation.training import choice, evaluation, local
+from fedgrid.engine.federation.training import evaluation, local
 from fedgrid.engine.federation.training.confusion import Counts
-from fedgrid.engine.federation.uplink.replies import send_reply
+from fedgrid.engine.federation.uplink.replies import residuals, send_reply
 
 
 class ClientWorker:
@@ -70,11 +69,18 @@ class ClientWorker:
             RunError: if a client's training fails; names client, round and cause.
         """
         untrained: dict[int, Counts] = {}
+        replies: dict[tuple[int, int], Reply] = {}
+        alone, num_slots = self._stacks is None, self._setup.training.stacked
         with self._fixed():
-            if self._stacks is not None:
-                by_client = self._train_stacks(self._stacks, tasks, models, memories, untrained)
-                return [by_client[task.client] for task in tasks]
-            return [self._train(task, models, memories.get(task.client, {}), untrained) for task in tasks]
+            for group in [[task] for task in tasks] if alone else tasks_by_stack(tasks, num_slots):
+                with of_client(group[0].client, group[0].round_index):
+                    turns = [self._begin(task, models, memories, untrained) for task in group]
+                    results, seconds = self._train(turns)
+                for turn, result in zip(turns, results, strict=True):
+                    at = turn.task.client, turn.task.round_index
+                    with of_client(*at):
+                        replies[at] = self._reply(turn, result, seconds)
+        return [replies[task.client, task.round_index] for task in tasks]
 
     def evaluate(
         self,
@@ -125,86 +131,71 @@ class ClientWorker:
             described.append(Described(payload, perf_counter() - started))
         return described
 
-    def _train(
-        self, task: TrainTask, models: Sequence[Vector], memory: Memory, untrained: dict[int, Counts]
-    ) -> Reply:
-        with of_client(task.client, task.round_index):
-            turn, started = self._begin(task, models, untrained), perf_counter()
-            reference = self._holdings.reference
-            result = local.train(
-                self._flat,
-                models[turn.chosen],
-                turn.held.images,
-                turn.held.labels,
-                self._setup.training,
-                generator(self._setup.seed, "batches", client=task.client, round_index=task.round_index),
-                memory,
-                rule=task.order.rule,
-                payload=task.order.payload,
-                reference=None if reference is None else reference.images,
-            )
-            local.check_names(task.order.rule, result)
-            return self._reply(task, models, memory, turn, result, perf_counter() - started)
+    def _train(self, turns: Sequence[Turn]) -> tuple[list[local.LocalResult], float]:
+        """Return the results of clients that train together, and the seconds of one."""
+        if self._stacks is not None:
+            return self._stacks.train(turns)
+        (turn,), started, reference = turns, perf_counter(), self._holdings.reference
+        result = local.train(
+            self._flat,
+            turn.start,
+            turn.held.images,
+            turn.held.labels,
+            self._setup.training,
+            self._rng("batches", turn.task),
+            turn.memory,
+            rule=turn.task.order.rule,
+            payload=turn.task.order.payload,
+            reference=None if reference is None else reference.images,
+        )
+        local.check_names(turn.task.order.rule, result)
+        return [result], perf_counter() - started
 
-    def _train_stacks(
+    def _begin(
         self,
-        stacks: StackTraining,
-        tasks: Sequence[TrainTask],
+        task: TrainTask,
         models: Sequence[Vector],
         memories: Mapping[int, Memory],
         untrained: dict[int, Counts],
-    ) -> dict[int, Reply]:
-        replies = {}
-        for together in tasks_by_stack(tasks, self._setup.training.stacked):
-            with of_client(together[0].client, together[0].round_index):
-                turns = [self._begin(task, models, untrained) for task in together]
-                results, seconds = stacks.train(together, turns, models, memories)
-            for task, turn, result in zip(together, turns, results, strict=True):
-                with of_client(task.client, task.round_index):
-                    self._flat.write(result.model)
-                    memory = memories.get(task.client, {})
-                    replies[task.client] = self._reply(task, models, memory, turn, result, seconds)
-        return replies
-
-    def _begin(self, task: TrainTask, models: Sequence[Vector], untrained: dict[int, Counts]) -> Turn:
+    ) -> Turn:
         """Choose the client's model, and test it if it is to be tested before its training.
 
         `untrained` keeps those tests by the models' positions: clients that begin alike share one.
         """
-        started = perf_counter()
-        held, chosen = self._holdings.train(task.client, task.round_index), self._choose(task, models)
+        started, order = perf_counter(), task.order
+        chosen = self._best(task, models, order.candidates, order.choose_on, order.choose_by)
         if task.untrained and chosen not in untrained:
             untrained[chosen] = self._test_of(models[chosen], self._server_set)
-        on_server = untrained[chosen] if task.untrained else None
-        return Turn(held, chosen, on_server, perf_counter() - started)
+        return Turn(
+            task,
+            memories.get(task.client, {}),
+            models[chosen],
+            self._holdings.train(task.client, task.round_index),
+            chosen,
+            untrained[chosen] if task.untrained else None,
+            perf_counter() - started,
+        )
 
-    def _reply(
-        self,
-        task: TrainTask,
-        models: Sequence[Vector],
-        memory: Memory,
-        turn: Turn,
-        result: local.LocalResult,
-        train_seconds: float,
-    ) -> Reply:
-        """Return what a client sends after its training, whose model is in the workspace."""
-        started, order, on_server = perf_counter(), task.order, turn.on_server
-        trained = np.subtract(result.model, models[turn.chosen], out=result.model)
+    def _reply(self, turn: Turn, result: local.LocalResult, train_seconds: float) -> Reply:
+        """Return what a client sends after its training."""
+        started, task, order, on_server = perf_counter(), turn.task, turn.task.order, turn.on_server
+        if self._stacks is not None:  # Else the model is in the workspace.
+            self._flat.write(result.model)
+        trained = np.subtract(result.model, turn.start, out=result.model)
         is_finite = not order.rule.personal or bool(np.isfinite(trained).all())
         sent = send_reply(
             trained,
             result.outputs,
             order.rule,
-            memory,
+            turn.memory,
             self._setup.uplink,
             len(self._flat.weights),
-            self._setup.seed,
-            client=task.client,
-            round_index=task.round_index,
+            lambda purpose: self._rng(purpose, task),
         )
+        update = sent[UPDATE].update
         if (factor := self._factors[task.client]) != 1:
-            sent = replace(sent, update=sent.update * np.float32(factor))
-        squared = squared_norm(sent.update)
+            update = update * np.float32(factor)
+        squared = squared_norm(update)
         report = TrainReport(
             client=task.client,
             chosen=turn.chosen,
@@ -216,14 +207,19 @@ class ClientWorker:
             local_server=self._test(self._server_set) if task.local_server and not on_server else on_server,
             seconds=turn.seconds + train_seconds + perf_counter() - started,
             peak_memory=own_peak(),
-            checksum=crc32(sent.update.data),
+            checksum=crc32(update.data),
             images=len(turn.held.labels),
             steps=result.steps,
-            bytes_up=sent.num_bytes,
+            bytes_up=sum(array.num_bytes for array in sent.values()),
             epoch_seconds=train_seconds / self._setup.training.local_epochs,
         )
-        inferred = {PREDICTIONS: self._infer(models[turn.chosen] + sent.update)} if order.infer else {}
-        return Reply(report, sent.update, {**sent.outputs, **inferred}, {**result.memory, **sent.residuals})
+        outputs = {name: array.update for name, array in sent.items() if name != UPDATE}
+        if order.infer:
+            outputs[PREDICTIONS] = self._infer(turn.start + update)
+        return Reply(report, update, outputs, {**result.memory, **residuals(sent)})
+
+    def _rng(self, purpose: str, task: TrainTask | EvaluateTask) -> np.random.Generator:
+        return generator(self._setup.seed, purpose, client=task.client, round_index=task.round_index)
 
     def _infer(self, model: Vector) -> np.ndarray:
         """Return the predictions of a model on the server's reference images."""
@@ -245,25 +241,19 @@ class ClientWorker:
         assert task.adaptation is not None
         assert task.own is not None
         held = self._holdings.train(task.client, task.round_index)
-        at = {"client": task.client, "round_index": task.round_index}
         local.train(
             self._flat,
             models[task.own],
             held.images,
             held.labels,
             self._setup.training,
-            generator(self._setup.seed, "adaptation", **at),
+            self._rng("adaptation", task),
             memory,
             rule=task.adaptation.rule,
             payload=task.adaptation.payload,
             max_steps=task.adaptation.steps,
         )
         return self._test(self._holdings.test(task.client, task.round_index))
-
-    def _choose(self, task: TrainTask, models: Sequence[Vector]) -> int:
-        """Return the position of the model that a client trains."""
-        order = task.order
-        return self._best(task, models, order.candidates, order.choose_on, order.choose_by)
 
     def _placed(self, task: EvaluateTask, models: Sequence[Vector], chosen: dict[int, int]) -> EvaluateTask:
         """Return a task in which the client has chosen its own model, if it is to; note which in `chosen`."""
@@ -285,7 +275,7 @@ class ClientWorker:
         if len(candidates) == 1:
             return candidates[0]
         held = self._holdings.chosen_on(task.client, task.round_index, on)
-        return choice.best(candidates, lambda place: self._test_of(models[place], held), by)
+        return evaluation.best(candidates, lambda place: self._test_of(models[place], held), by)
 
     def _fixed(self) -> AbstractContextManager[None]:
         return fixed_numerics(self._setup.training.tf32)

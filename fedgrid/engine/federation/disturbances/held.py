@@ -1,6 +1,6 @@
-"""What attackers and moving clients hold in place of what they would otherwise, and what the records say.
+"""The clients of a run that attack or move, and what the records say of them.
 
-Shapes: K clients, L classes.
+Shapes: K clients.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,59 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.clients.messages import ClientData, Moved
-from fedgrid.engine.federation.data.images import HeldImages
-from fedgrid.engine.federation.disturbances.drift import Drift
-from fedgrid.engine.federation.disturbances.faults import Faults, flipped, noisy
-from fedgrid.engine.federation.seeds import generator
-
-Sets = tuple[HeldImages, HeldImages]
-"""A client's training and test images."""
-
-
-def client_data(
-    sets_K: Sequence[Sets],
-    new_sets: Sequence[Sets],
-    drift: Drift,
-    faults: Faults,
-    num_classes: int,
-    seed: int,
-    *,
-    sends: bool = True,
-) -> tuple[ClientData, ...]:
-    """Return what the clients of a run are given.
-
-    Args:
-        sets_K: their images at the start.
-        new_sets: the images of those that move, in the order of `drift`.
-        drift: who moves, when and where to.
-        faults: who attacks, and how.
-        num_classes: L, of the whole data set.
-        seed: the run's root seed, for noisy labels.
-        sends: whether clients send their updates at all; if not, there is nothing to multiply.
-    """
-    new = dict(zip(drift, new_sets, strict=True))
-
-    def trained_on(client: int, train: HeldImages) -> HeldImages:
-        if client in faults.label_noise:
-            rng = generator(seed, "label noise", client=client)
-            train = noisy(train, num_classes, faults.label_noise[client], rng)
-        return flipped(train, num_classes) if client in faults.label_flip else train
-
-    def after_move(client: int) -> Moved:
-        train, test = new[client]
-        return Moved(drift[client].round - 1, drift[client].to, trained_on(client, train), test)
-
-    return tuple(
-        ClientData(
-            client,
-            trained_on(client, train),
-            test,
-            after_move(client) if client in drift else None,
-            faults.factor(client) if sends else 1.0,
-            faults.name(client),
-        )
-        for client, (train, test) in enumerate(sets_K)
-    )
 
 
 @dataclass(frozen=True)

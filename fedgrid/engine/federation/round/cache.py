@@ -1,7 +1,7 @@
 """What a round needs of a cache of rounds that other runs have computed."""
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,22 +18,13 @@ class OtherBits(Exception):
     """Clients have trained again and got other bits than those behind the cached results of the round."""
 
 
-class RoundCache(Protocol):
-    """Returns the work of rounds that other runs may have computed."""
+RoundCache: TypeAlias = Callable[
+    [Sequence[TrainTask], Sequence[Vector], Mapping[int, Memory], Pool, int, Stopwatch], ClientRound
+]
+"""Makes, of what `ClientRound` takes, a round's work at the clients of which other runs may have done some.
 
-    def __call__(
-        self,
-        tasks: Sequence[TrainTask],
-        models: Sequence[Vector],
-        memories: Mapping[int, Memory],
-        pool: Pool,
-        round_index: int,
-        watch: Stopwatch,
-    ) -> ClientRound:
-        """Return a round's work at the clients, as `ClientRound`, of which the cache has what it has.
-
-        Its methods raise `OtherBits` if clients that train again get other bits than those in the cache.
-        """
+Its methods raise `OtherBits` if clients that train again get other bits than those in the cache.
+"""
 
 
 def cache_means_of_old_partition(

@@ -6,10 +6,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.base import Algorithm, Fresh, Labels, State
-from fedgrid.algorithms.contract.checks import checked_global_model, checked_served, checked_state
-from fedgrid.algorithms.contract.orders import Served
+from fedgrid.algorithms.contract.checks import checked_state
 from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.updates import Vector
 from fedgrid.engine.federation.before_training.encoder_clients import updates_sent
 from fedgrid.engine.federation.clients.messages import Setup
 from fedgrid.engine.federation.configuration.columns import columns_of
@@ -73,7 +71,7 @@ class Federation:
         )
         return cls(
             algorithm=algorithm,
-            layout=_layout(*_model_of(config, setup), config.plugin_digests),
+            layout=_layout(setup.model, setup.shape, setup.num_classes, setup.plugins),
             seed=config.root_seed,
             rounds=config.training.rounds,
             evaluation=config.evaluation,
@@ -107,28 +105,14 @@ class Federation:
         """Return the state that a method of the algorithm has returned, checked and read-only."""
         return checked_state(self.algorithm, method, state, self.layout.size, len(self.truth_K))
 
-    def to_test(self, state: State) -> tuple[Served, Vector | None]:
-        """Return the models that clients are served, and the one for all if it is to be tested."""
-        served = checked_served(self.algorithm, state, self.layout.size)
-        if not self.evaluation.global_model:
-            return served, None
-        return served, checked_global_model(self.algorithm, state, self.layout.size)
-
     def evaluates(self, round_index: int) -> bool:
         """Return whether models are tested in a round, which counts from 0."""
         return (round_index + 1) % self.evaluation.every == 0 or round_index + 1 == self.rounds
 
 
-def fresh_models(config: RunConfig, setup: Setup) -> Fresh:
+def fresh_models(setup: Setup) -> Fresh:
     """Return what draws the initial models of a run."""
-    of_model = *_model_of(config, setup), config.root_seed
-    return lambda number: initial_vector(*of_model, number)
-
-
-def _model_of(config: RunConfig, setup: Setup) -> tuple[str, tuple[int, int, int], int]:
-    """Return the name of a run's model, the shape of its images and the number of its classes."""
-    _, channels, height, width = setup.server_set.images.shape
-    return config.model, (channels, height, width), setup.num_classes
+    return lambda number: initial_vector(setup.model, setup.shape, setup.num_classes, setup.seed, number)
 
 
 @lru_cache(maxsize=1)

@@ -26,7 +26,7 @@ class Meeting:
     """Bytes of the messages."""
     encoder: tuple[int, int] = (0, 0)
     """Bytes of the encoder, down and up: its federated training in round 1, its way to each newcomer."""
-    each: tuple[float, ...] = ()
+    durations: tuple[float, ...] = ()
     """Seconds of each message."""
 
     @classmethod
@@ -39,7 +39,7 @@ class Meeting:
         round_index: int,
     ) -> "Meeting":
         """Return what the speakers have said, in their order; `round_index` counts from 0."""
-        messages = {client: each.payload for client, each in zip(speakers, described, strict=True)}
+        messages = {client: said.payload for client, said in zip(speakers, described, strict=True)}
         read_only(array for payload in messages.values() for array in payload.values())
         of_encoder = (0, 0)
         if encoder is not None:
@@ -50,13 +50,13 @@ class Meeting:
             frozenset(messages).difference(newcomers),
             sum(array.nbytes for payload in messages.values() for array in payload.values()),
             of_encoder,
-            tuple(each.seconds for each in described),
+            tuple(said.seconds for said in described),
         )
 
     def seconds(self, trained: Sequence[TrainReport]) -> dict[str, float | None]:
         """Return mean seconds of a message, and of an epoch of the clients that were trained here."""
         epochs = [report.epoch_seconds for report in trained]
         return {
-            "message_seconds": fmean(self.each) if self.each else None,
+            "message_seconds": fmean(self.durations) if self.durations else None,
             "epoch_seconds": fmean(epochs) if epochs else None,
         }

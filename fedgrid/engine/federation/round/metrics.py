@@ -31,10 +31,6 @@ class RoundOutcome:
     bytes_up: int
     excluded: int
     """Number of updates that were NaN or infinite."""
-    message_bytes: int = 0
-    """Of what newcomers said about their data; in `bytes_up` too."""
-    encoder_bytes: int = 0
-    """Of an encoder's federated training and its way to newcomers; in `bytes_up` and `bytes_down` too."""
 
 
 def _temperature(outcome: RoundOutcome) -> float | None:

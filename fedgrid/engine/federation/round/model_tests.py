@@ -3,57 +3,69 @@
 Shapes: K clients of the federation, P entries of a state vector.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from fedgrid.algorithms.contract.checks import checked_global_model, checked_served
 from fedgrid.algorithms.contract.orders import Served
-from fedgrid.algorithms.updates.updates import Vector
-from fedgrid.engine.federation.clients.client_round import ClientRound, Evaluations
-from fedgrid.engine.federation.clients.messages import Memory
 from fedgrid.engine.federation.training.confusion import Counts
-from fedgrid.engine.federation.training.settings import Evaluation
 
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import State
+    from fedgrid.engine.federation.clients.client_round import ClientRound
+    from fedgrid.engine.federation.clients.messages import Memory
+    from fedgrid.engine.federation.round.federation import Federation
+    from fedgrid.engine.federation.round.plan import Plan
 
-@dataclass(frozen=True)
-class ModelTests:
-    """The tests of the models that are served and, with `evaluation.global_model`, of the one for all."""
-
-    served: tuple[Served, Evaluations] | None = None
-    one_for_all: tuple[Served, Evaluations] | None = None
-
-    def of(self, client: int, evaluation: Evaluation) -> dict[str, Counts | None]:
-        """Return a client's tests under the names of their columns; None where it has tested nothing."""
-        tests = _of(client, "cluster", self.served)
-        return tests | _of(client, "global", self.one_for_all) if evaluation.global_model else tests
+ModelTests: TypeAlias = dict[int, dict[str, Counts]]
+"""Client -> name of the test, as in the records -> its result; without what was not tested."""
 
 
 def run_tests(
-    work: ClientRound,
-    served: Served,
-    model: Vector | None,
-    memories: Mapping[int, Memory],
-    testing: Collection[int],
+    federation: Federation, plan: Plan, work: ClientRound, state: State, memories: Mapping[int, Memory]
 ) -> ModelTests:
-    """Test the models after a round: every client on the server's images, `testing` on their own too.
+    """Test the models that are served after a round and, if asked, the one for all; none if no test is due.
 
-    `model` is the one for all, shape (P,); None if there is none, or it is not to be tested.
+    Every client tests on the server's images; those that are present, or were asked, on their own too.
+    `state` and `memories` are those after the round.
     """
-    tested = served, work.test(served, memories, testing)
-    if model is None:
-        return ModelTests(tested)
-    if served.adaptation is None and all(each is model for each in served.models):
-        return ModelTests(tested, tested)
-    alone = Served((model,), np.zeros(len(served.model_K), np.int64))
-    return ModelTests(tested, (alone, work.test(alone, {}, testing)))
+    if not federation.evaluates(plan.round_index):
+        return {}
+    testing: Collection[int] = plan.attendance.present
+    if federation.evaluation.clients == "asked":
+        testing = [order.client for order in plan.orders]
+    size = federation.layout.size
+    served = checked_served(federation.algorithm, state, size)
+    model = None
+    if federation.evaluation.global_model:
+        model = checked_global_model(federation.algorithm, state, size)
+    of_served = _tests(served, work, memories, testing)
+    by_name = {"cluster": of_served}
+    if model is not None and served.adaptation is None and all(other is model for other in served.models):
+        by_name["global"] = of_served
+    elif model is not None:
+        alone = Served((model,), np.zeros(len(served.model_K), np.int64))
+        by_name["global"] = _tests(alone, work, {}, testing)
+    return {
+        client: {f"{name}_{on}": tests[client][on] for name, tests in by_name.items() for on in tests[client]}
+        for client in of_served
+    }
 
 
-def _of(client: int, name: str, tested: tuple[Served, Evaluations] | None) -> dict[str, Counts | None]:
-    if tested is None or client not in tested[1].own:
-        return {f"{name}_own": None, f"{name}_server": None}
-    served, tests = tested
-    place = tests.chosen.get(client, served.model_K[client])
+def _tests(
+    served: Served, work: ClientRound, memories: Mapping[int, Memory], testing: Collection[int]
+) -> ModelTests:
+    """Return each client's tests of its model, `own` and on the `server`'s images."""
     # Without the entries that clients keep to themselves, what the server has is no model.
     is_whole = served.adaptation is None or not served.adaptation.rule.personal
-    return {f"{name}_own": tests.own[client], f"{name}_server": tests.server[place] if is_whole else None}
+    tests: ModelTests = {}
+    for report in work.test(served, memories, testing):
+        if report.own is not None:
+            place = served.model_K[report.client] if report.chosen is None else report.chosen
+            on_server = {"server": report.server[place]} if is_whole else {}
+            tests[report.client] = {"own": report.own, **on_server}
+    return tests

@@ -20,13 +20,17 @@ from fedgrid.engine.federation.errors import FinalError
 from fedgrid.engine.federation.round.cache import OtherBits, RoundCache, cache_means_of_old_partition
 from fedgrid.engine.federation.round.contract_errors import in_round
 from fedgrid.engine.federation.round.federation import Federation
-from fedgrid.engine.federation.round.model_tests import ModelTests, run_tests
+from fedgrid.engine.federation.round.model_tests import run_tests
 from fedgrid.engine.federation.round.plan import Plan, plan_round
-from fedgrid.engine.federation.round.record import client_rows, row_of, timing_row, warnings_of
-from fedgrid.engine.federation.round.rows import RoundRecord
+from fedgrid.engine.federation.round.record import (
+    RoundRecord,
+    client_rows,
+    round_row,
+    timing_row,
+    warnings_of,
+)
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.federation.seeds import generator
-from fedgrid.engine.federation.uplink.privacy import CentralNoise
 
 
 def next_round(
@@ -56,21 +60,22 @@ def _run(
     with _work(federation, plan, run_state, pool, cache, watch) as work:
         reports = work.reports()
         with watch.step("cluster_seconds"):
-            updates = _updates(federation, plan, work, reports, plan.ledger.noise)
+            updates = _updates(federation, plan, work, reports)
             state, diagnostics = _step(federation, plan, updates)
             warnings = plan.ledger.settle(plan.orders, [report.client for report in reports])
             diagnostics = replace(diagnostics, warnings=(*diagnostics.warnings, *warnings))
-            row = row_of(federation, plan, reports, updates, state, diagnostics)
-        after = run_state.after_round(state, work.memories(), plan.ledger.spent_K)
+            row = round_row(federation, plan, reports, updates, state, diagnostics)
+        memories = work.memories()
         with watch.step("evaluate_seconds"):
-            tests = _test(federation, plan, work, after)
+            tests = run_tests(federation, plan, work, state, {**run_state.memories, **memories})
         if cache is not None and work.trained:
             # What other runs find in the cache is without this run's noise.
-            without_noise = _updates(federation, plan, work, reports)
+            without_noise = _updates(federation, plan, work, reports, noisy=False)
             cache_means_of_old_partition(plan.orders, plan.state, state, without_noise)
     rows = client_rows(federation, plan, reports, state, diagnostics, tests)
     timing = timing_row(federation.run_id, plan, work, watch)
-    return after, RoundRecord(row, rows, timing, warnings_of(plan.round_index + 1, reports, diagnostics))
+    record = RoundRecord(row, rows, timing, warnings_of(plan.round_index + 1, reports, diagnostics))
+    return run_state.after_round(state, memories, plan.ledger.spent_K), record
 
 
 def _work(
@@ -97,9 +102,10 @@ def _updates(
     plan: Plan,
     work: ClientRound,
     reports: Sequence[TrainReport],
-    noise: CentralNoise | None = None,
+    *,
+    noisy: bool = True,
 ) -> Updates:
-    """Return the view of the usable updates.
+    """Return the view of the usable updates, with the noise that the server adds to their means.
 
     Raises:
         FinalError: clients replied, and none has a usable update.
@@ -126,7 +132,7 @@ def _updates(
         steps=steps,
         weights={"none": None, "images": images, "batches": steps}[federation.weights],
         sampled=plan.attendance.sampled,
-        noise=noise,
+        noise=plan.ledger.noise if noisy else None,
     )
 
 
@@ -146,13 +152,3 @@ def _step(federation: Federation, plan: Plan, updates: Updates) -> tuple[State, 
             distances_KK = federation.algorithm.distances(updates)
             diagnostics = replace(diagnostics, silhouette=silhouette(distances_KK, groups))
     return state, diagnostics
-
-
-def _test(federation: Federation, plan: Plan, work: ClientRound, after: RunState) -> ModelTests:
-    """Test the models that are served after the round, if its tests are due."""
-    if not federation.evaluates(plan.round_index):
-        return ModelTests()
-    testing = plan.attendance.present
-    if federation.evaluation.clients == "asked":
-        testing = tuple(order.client for order in plan.orders)
-    return run_tests(work, *federation.to_test(after.state), after.memories, testing)

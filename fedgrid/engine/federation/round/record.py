@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedgrid.engine.federation.clients import peak_memory
-from fedgrid.engine.federation.round.metrics import RoundOutcome
-from fedgrid.engine.federation.round.rows import client_row, round_row
+from fedgrid.engine.federation.clients.process import own_peak, total_megabytes
+from fedgrid.engine.federation.partition.scenarios import CENTRALISED
+from fedgrid.engine.federation.record_names import (
+    COUNTS,
+    GLOBAL_TESTS,
+    MEMBERS,
+    MESSAGE,
+    MESSAGE_BYTES,
+    SCORES,
+    TESTS,
+)
+from fedgrid.engine.federation.round import metrics
 from fedgrid.engine.federation.training.confusion import scores
 
 if TYPE_CHECKING:
@@ -20,10 +30,21 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.round.federation import Federation
     from fedgrid.engine.federation.round.model_tests import ModelTests
     from fedgrid.engine.federation.round.plan import Plan
-    from fedgrid.engine.federation.training.confusion import Counts, TestScores
+    from fedgrid.engine.federation.training.confusion import Counts
 
 
-def row_of(
+@dataclass(frozen=True)
+class RoundRecord:
+    """The rows of one round; `runtime.records` declares their columns."""
+
+    round: Mapping[str, Any]
+    clients: Sequence[Mapping[str, Any]]
+    timing: Mapping[str, Any]
+    warnings: tuple[str, ...]
+    """Lines for `log.txt`; `round` has their number."""
+
+
+def round_row(
     federation: Federation,
     plan: Plan,
     reports: Sequence[TrainReport],
@@ -33,7 +54,7 @@ def row_of(
 ) -> dict[str, Any]:
     """Return the row of `rounds.parquet`; `state` is that after the round."""
     bytes_down, bytes_up = _traffic(federation, plan, reports)
-    outcome = RoundOutcome(
+    outcome = metrics.RoundOutcome(
         updates,
         plan.state,
         state,
@@ -41,11 +62,16 @@ def row_of(
         bytes_down,
         bytes_up,
         excluded=len(_excluded(reports)),
-        message_bytes=plan.meeting.up,
-        encoder_bytes=sum(plan.meeting.encoder),
     )
-    row = round_row(plan.round_index + 1, outcome, federation.columns)
-    return {**row, **plan.ledger.of_round()}
+    row: dict[str, Any] = {"round": plan.round_index + 1, **metrics.values(outcome, metrics.ROUND_NUMBERS)}
+    row |= plan.ledger.of_round()
+    if COUNTS in federation.columns:
+        row[COUNTS] = diagnostics.counts
+    if MESSAGE in federation.columns:
+        row |= dict(zip(MESSAGE_BYTES, (plan.meeting.up, sum(plan.meeting.encoder)), strict=True))
+    if CENTRALISED in federation.columns:
+        row |= metrics.values(outcome, metrics.CENTRALISED_NUMBERS)
+    return row
 
 
 def client_rows(
@@ -56,50 +82,63 @@ def client_rows(
     diagnostics: Diagnostics,
     tests: ModelTests,
 ) -> list[dict[str, Any]]:
-    """Return the rows of `clients.parquet`, by client; `state` is that after the round."""
+    """Return the rows of `clients.parquet`, by client, null where it was not trained or not tested.
+
+    `state` is that after the round.
+    """
     sent, parts = {report.client: report for report in reports}, _parts(plan, reports)
-    clients = range(len(state.labels_K))
-    scored = _scored(
-        {
-            "local_own": sent[client].local if client in sent else None,
-            "local_server": sent[client].local_server if client in sent else None,
-            **tests.of(client, federation.evaluation),
+    columns, spent = _test_columns(federation, reports, tests), plan.ledger.of_clients(state.labels_K)
+    rows = []
+    for client, label in enumerate(state.labels_K.tolist()):
+        report, part = sent.get(client), parts.get(client, "not joined")
+        row = {
+            "round": plan.round_index + 1,
+            "client": client,
+            "cluster": label,
+            "true_cluster": int(federation.truth_K[client]),
+            "part": part,
+            "placed": diagnostics.placed.get(client),
+            "excluded": part == "excluded",
+            "train_images": federation.train_images_K[client],
+            "test_images": federation.test_images_K[client],
+            "train_loss": report.train_loss if report else None,
+            "train_accuracy": report.train_accuracy if report else None,
+            "update_norm": report.update_norm if report else None,
         }
-        for client in clients
-    )
-    rows = [
-        client_row(
-            number=plan.round_index + 1,
-            client=client,
-            part=parts.get(client, "not joined"),
-            placed=diagnostics.placed.get(client),
-            members=diagnostics.members.get(client),
-            report=sent.get(client),
-            labels_K=state.labels_K,
-            truth_K=federation.truth_K,
-            train_images=federation.train_images_K[client],
-            test_images=federation.test_images_K[client],
-            tests=scored[client],
-        )
-        for client in clients
-    ]
+        if client in diagnostics.members:
+            row[MEMBERS] = list(diagnostics.members[client])
+        rows.append({**row, **columns[client], **spent[client]})
     federation.changes.note(rows, plan.round_index)
-    spent = plan.ledger.of_clients(state.labels_K)
-    return [{**row, **columns} for row, columns in zip(rows, spent, strict=True)]
+    return rows
 
 
-def _scored(tests_K: Iterable[Mapping[str, Counts | None]]) -> list[dict[str, TestScores | None]]:
-    """Return the scores of each client's tests; a test that several clients share is scored once."""
-    tests_K = list(tests_K)
-    distinct = {id(counts): counts for tests in tests_K for counts in tests.values() if counts is not None}
-    found = dict(zip(distinct, scores(list(distinct.values())), strict=True))
-    return [{name: found.get(id(counts)) for name, counts in tests.items()} for tests in tests_K]
+def _test_columns(
+    federation: Federation, reports: Sequence[TrainReport], tests: ModelTests
+) -> list[dict[str, Any]]:
+    """Return the columns of each client's tests; a test that several clients share is scored once."""
+    local = {report.client: (report.local, report.local_server) for report in reports}
+    names = (*TESTS, *GLOBAL_TESTS) if federation.evaluation.global_model else TESTS
+    by_client: list[Mapping[str, Counts | None]] = [
+        {**dict(zip(TESTS, local.get(client, ()), strict=False)), **tests.get(client, {})}
+        for client in range(len(federation.truth_K))
+    ]
+    distinct = {id(counts): counts for given in by_client for counts in given.values() if counts is not None}
+    results = dict(zip(distinct, scores(list(distinct.values())), strict=True))
+    nothing = dict.fromkeys(SCORES)
+    return [
+        {
+            f"{test}_{score}": value
+            for test in names
+            for score, value in results.get(id(given.get(test)), nothing).items()
+        }
+        for given in by_client
+    ]
 
 
 def timing_row(run_id: str, plan: Plan, work: ClientRound, watch: Stopwatch) -> dict[str, Any]:
     """Return the row of `timings.parquet` at the round's end."""
     slowest = max(work.trained, key=lambda report: report.seconds, default=None)
-    peaks = [peak_memory.own_peak(), *(report.peak_memory for report in work.trained)]
+    peaks = [own_peak(), *(report.peak_memory for report in work.trained)]
     seconds = watch.worked
     return {
         "round": plan.round_index + 1,
@@ -108,7 +147,7 @@ def timing_row(run_id: str, plan: Plan, work: ClientRound, watch: Stopwatch) -> 
         **watch.steps,
         "slowest_client": slowest and slowest.client,
         "slowest_client_seconds": slowest and slowest.seconds,
-        "peak_memory_mb": peak_memory.total(peaks),
+        "peak_memory_mb": total_megabytes(peaks),
         "computed_by": work.computed_by or run_id,
         "reached_clients": work.num_reached,
         "trained_clients": len(work.trained),

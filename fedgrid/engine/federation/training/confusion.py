@@ -6,6 +6,7 @@ Shapes: N tests, L classes.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,26 +25,13 @@ class Counts:
         return Counts(self.confusion + other.confusion, self.loss_sum + other.loss_sum)
 
 
-@dataclass(frozen=True)
-class TestScores:
-    """Scores of one test; all NaN if the test set is empty."""
+def scores(tests: Sequence[Counts]) -> list[dict[str, Any]]:
+    """Return the scores of each test, all of the same classes, by the names of `record_names.SCORES`.
 
-    loss: float
-    """Mean cross-entropy."""
-    accuracy: float
-    f1_union: float
-    """Mean F1 over all classes that have an image or a prediction (the published convention: one prediction
-    outside a client's classes adds a class with F1 zero)."""
-    f1_own: float
-    """Mean F1 over the classes that have an image."""
-    balanced_accuracy: float
-    """Mean recall over the classes that have an image."""
-    recall_L: NDArray[np.float64]
-    """Recall of each class, shape (L,); NaN for a class without images."""
-
-
-def scores(tests: Sequence[Counts]) -> list[TestScores]:
-    """Return the scores of each test, all of the same classes. F1 is zero where it would be 0 / 0."""
+    All are NaN if the test set is empty; F1 is zero where it would be 0 / 0. The loss is the mean
+    cross-entropy. One prediction outside a client's classes adds a class with F1 zero to `f1_union`, as
+    published.
+    """
     if not tests:
         return []
     confusion_NLL = np.stack([counts.confusion for counts in tests])
@@ -54,20 +42,18 @@ def scores(tests: Sequence[Counts]) -> list[TestScores]:
     f1_NL = np.divide(2 * hits_NL, true_NL + predicted_NL, out=np.zeros(true_NL.shape), where=union_NL)
     totals, hits = true_NL.sum(axis=1).tolist(), hits_NL.sum(axis=1).tolist()
     return [
-        TestScores(
-            loss=counts.loss_sum / totals[i],
-            accuracy=hits[i] / totals[i],
-            f1_union=_mean(f1_NL[i][union_NL[i]]),
-            f1_own=_mean(f1_NL[i][own_NL[i]]),
-            balanced_accuracy=_mean(recall_NL[i][own_NL[i]]),
-            recall_L=recall_NL[i],
-        )
-        if totals[i]
-        else TestScores(nan, nan, nan, nan, nan, recall_NL[i])
+        {
+            "loss": counts.loss_sum / totals[i] if totals[i] else nan,
+            "accuracy": hits[i] / totals[i] if totals[i] else nan,
+            "f1_union": _mean(f1_NL[i][union_NL[i]]),
+            "f1_own": _mean(f1_NL[i][own_NL[i]]),
+            "balanced_accuracy": _mean(recall_NL[i][own_NL[i]]),
+            "recall": recall_NL[i].tolist(),
+        }
         for i, counts in enumerate(tests)
     ]
 
 
 def _mean(values: NDArray[np.float64]) -> float:
-    """Return what `values.mean()` does, in half the time."""
-    return float(np.add.reduce(values) / len(values))
+    """Return what `values.mean()` does, in half the time; NaN of nothing."""
+    return float(np.add.reduce(values) / len(values)) if len(values) else nan

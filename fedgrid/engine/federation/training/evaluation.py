@@ -1,8 +1,10 @@
-"""Evaluation of a model on a test set.
+"""Evaluation of a model on a test set, and the choice among models by it.
 
 Shapes: N images, L classes.
 """
 
+from collections.abc import Callable, Sequence
+from math import inf, isnan
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedgrid.algorithms.contract.orders import ChooseBy
 from fedgrid.engine.federation.training.confusion import Counts
 
 TEST_BATCH = 128
@@ -72,3 +75,18 @@ def test(module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, ba
     cells = labels * num_classes + logits.argmax(dim=1)
     confusion = torch.bincount(cells, minlength=num_classes**2).view(num_classes, num_classes)
     return Counts(confusion.cpu().numpy(), float(loss_sum))
+
+
+def best(candidates: Sequence[int], test: Callable[[int], Counts], by: ChooseBy) -> int:
+    """Return the candidate with the least loss, or the highest accuracy; ties go to the first.
+
+    A loss that is NaN counts as infinite.
+    """
+    penalties = {candidate: _penalty(test(candidate), by) for candidate in candidates}
+    return min(candidates, key=penalties.__getitem__)
+
+
+def _penalty(counts: Counts, by: ChooseBy) -> float:
+    if by == "accuracy":
+        return -float(counts.confusion.trace())
+    return inf if isnan(counts.loss_sum) else counts.loss_sum

@@ -38,8 +38,8 @@ def epsilon(spent: float, delta: float) -> float:
     if not 0 < spent < inf:
         return float(spent)
     divergences = ORDERS * spent / 2
-    found = divergences + np.log1p(-1 / ORDERS) - (np.log(delta) + np.log(ORDERS)) / (ORDERS - 1)
-    return max(0.0, float(found.min()))
+    epsilons = divergences + np.log1p(-1 / ORDERS) - (np.log(delta) + np.log(ORDERS)) / (ORDERS - 1)
+    return max(0.0, float(epsilons.min()))
 
 
 @dataclass(frozen=True)
@@ -100,17 +100,16 @@ class Accountant:
             round_index: from 0.
             again: the clients that had sent one before.
         """
-        found: dict[int, float] = {}
+        squares: dict[int, float] = {}
         if self.message is not None and not self.privacy.central_noise:
             for client, payload in messages.items():
-                of_message = self.message.squared_distance(payload, self.scale, again=client in again)
-                found[client] = of_message
+                squares[client] = self.message.squared_distance(payload, self.scale, again=client in again)
         encoder = None if self.message is None else self.message.encoder
         if encoder is not None and round_index == 0:
-            each = (self.scale / encoder.noise) ** 2 if encoder.noise else inf
+            of_update = (self.scale / encoder.noise) ** 2 if encoder.noise else inf
             for client, count in self.encoder_updates.items():
-                found[client] = found.get(client, 0.0) + count * each
-        return found
+                squares[client] = squares.get(client, 0.0) + count * of_update
+        return squares
 
     @property
     def uncovered(self) -> str:
@@ -125,11 +124,11 @@ class Accountant:
         if not self.sends:
             return {}
         by_client, noise = {order.client: order for order in orders}, noise_of(self.uplink)
-        found = {}
+        distances = {}
         for order in (by_client[client] for client in replied):
             arrays = 1 + len(covered(order.rule, self.uplink))
-            found[order.client] = inf if tells_choice(order) else sqrt(arrays) / noise
-        return found
+            distances[order.client] = inf if tells_choice(order) else sqrt(arrays) / noise
+        return distances
 
 
 def tells_choice(order: Order) -> bool:

@@ -105,8 +105,8 @@ class PrivacyLedger(Ledger):
         budget = self._privacy.epsilon
         if budget is None:
             return orders
-        found = self._within(budget, orders)
-        if self._is_first and orders and not found:
+        within = self._within(budget, orders)
+        if self._is_first and orders and not within:
             costs = self._costs(orders)
             least = min(self._epsilon_after(client, cost) for client, cost in costs.items())
             before = min(self._epsilon_after(client, 0.0) for client in costs)
@@ -115,7 +115,7 @@ class PrivacyLedger(Ledger):
                 f"privacy.epsilon = {budget:g}: no client can pay for round 1: its epsilon is {before:.3g} "
                 f"before it and {least:.3g} after it; {advice}"
             )
-        return found
+        return within
 
     def settle(self, orders: Sequence[Order], replied: Iterable[int]) -> tuple[str, ...]:
         """Charge the round's updates, once the server has aggregated them; return warnings."""

@@ -6,83 +6,72 @@ an update of their own, except where the uplink only clips, and those that the r
 Shapes: P entries of a state vector, of which W are parameters.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.local_rule import LocalRule
+from fedgrid.algorithms.updates.source import UPDATE
 from fedgrid.algorithms.updates.updates import Vector
-from fedgrid.engine.federation.seeds import generator
-from fedgrid.engine.federation.uplink.steps import Clip, Noise, UplinkStep, send
+from fedgrid.engine.federation.uplink.steps import Clip, Noise, Sent, UplinkStep, send
 
 RESIDUAL = "uplink_residual"
 """The name, in a client's memory, of what `topk` has not sent of its updates yet; of outputs with `/NAME`."""
 
 
-@dataclass(frozen=True)
-class SentReply:
-    """A reply as the server gets it."""
-
-    update: Vector
-    """Shape (P,), 0 where entries are personal."""
-    outputs: Mapping[str, NDArray[Any]]
-    residuals: Mapping[str, Vector]
-    """For the client's next round, by their names in its memory."""
-    num_bytes: int
-    """Of all that was sent, as it was encoded."""
-
-
 def send_reply(
-    trained: Vector,
+    update: Vector,
     outputs: Mapping[str, NDArray[Any]],
     rule: LocalRule,
     memory: Mapping[str, NDArray[Any]],
     uplink: Sequence[UplinkStep],
     num_parameters: int,
-    seed: int,
-    *,
-    client: int,
-    round_index: int,
-) -> SentReply:
-    """Return what reaches the server of a client's training.
+    rng_of: Callable[[str], np.random.Generator],
+) -> dict[str, Sent]:
+    """Return what reaches the server of a client's training, by name: the update as `UPDATE`, each output.
 
     Args:
-        trained: the whole update, float32, shape (P,).
+        update: the whole one, float32, shape (P,); what is sent of it is 0 where entries are personal.
         outputs: the rule's arrays.
         rule: says which entries are personal, and which arrays are public.
         memory: the client's, with its residuals of earlier rounds.
         uplink: the steps.
         num_parameters: W.
-        seed: of the run.
-        client: who sends.
-        round_index: from 0.
+        rng_of: returns the generator of a purpose, for this client and round.
     """
-    at = {"client": client, "round_index": round_index}
-    shared = np.ones(len(trained), np.bool_)
+    shared = np.ones(len(update), np.bool_)
     for start, stop in rule.personal:
         shared[start:stop] = False
     count = int(np.count_nonzero(shared[:num_parameters]))
-    own = trained[shared] if rule.personal else trained
-    sent = send(own, uplink, count, generator(seed, "uplink", **at), memory.get(RESIDUAL))
-    update = sent.update
+    own = update[shared] if rule.personal else update
+    sent = send(own, uplink, count, rng_of("uplink"), memory.get(RESIDUAL))
     if rule.personal:
-        update = np.zeros_like(trained)
-        update[shared] = sent.update
-    received, num_bytes = dict(outputs), sent.num_bytes
-    residuals = {RESIDUAL: sent.residual}
+        whole = np.zeros_like(update)
+        whole[shared] = sent.update
+        sent = replace(sent, update=whole)
+    received = {UPDATE: sent}
     for name, array in outputs.items():
         if name not in covered(rule, uplink) or not _is_sendable(array, name, uplink):
-            num_bytes += array.nbytes
+            received[name] = Sent(array, array.nbytes)
             continue
-        key, rng = f"{RESIDUAL}/{name}", generator(seed, f"uplink of {name}", **at)
-        beside = send(np.ravel(array), uplink, array.size, rng, memory.get(key))
-        received[name], residuals[key] = beside.update.reshape(array.shape), beside.residual
-        num_bytes += beside.num_bytes
-    kept = {name: residual for name, residual in residuals.items() if residual is not None}
-    return SentReply(update, received, kept, num_bytes)
+        rng = rng_of(f"uplink of {name}")
+        sent = send(np.ravel(array), uplink, array.size, rng, memory.get(_residual_name(name)))
+        received[name] = replace(sent, update=sent.update.reshape(array.shape))
+    return received
+
+
+def residuals(received: Mapping[str, Sent]) -> dict[str, Vector]:
+    """Return what was not sent yet, by its names in the client's memory, for its next round."""
+    return {
+        _residual_name(name): sent.residual for name, sent in received.items() if sent.residual is not None
+    }
+
+
+def _residual_name(name: str) -> str:
+    return RESIDUAL if name == UPDATE else f"{RESIDUAL}/{name}"
 
 
 def covered(rule: LocalRule, uplink: Sequence[UplinkStep]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from fedgrid.engine.federation.uplink.encoding import Places, dequantise, pack_p
 
 @dataclass(frozen=True)
 class Sent:
-    """An update on its way."""
+    """An update on its way, or another array of a reply."""
 
     update: Vector
     """As the server will decode it, shape (P,)."""

@@ -116,8 +116,8 @@ class RayPool:
         results = self._each(shares, submit, "describe", "the clients' messages")
         described = {
             client: described
-            for index, [each] in results.items()
-            for client, described in zip(shares[index], each, strict=True)
+            for index, [answers] in results.items()
+            for client, described in zip(shares[index], answers, strict=True)
         }
         return [described[client] for client in clients]
 

@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute
-from fedgrid.engine.federation.clients.client_round import ClientRound, Evaluations
-from fedgrid.engine.federation.clients.messages import Memory, TrainReport, TrainTask
+from fedgrid.engine.federation.clients.client_round import ClientRound
+from fedgrid.engine.federation.clients.messages import EvaluateReport, Memory, TrainReport, TrainTask
 from fedgrid.engine.federation.round.cache import OtherBits
 from fedgrid.engine.runtime.round_cache.entry import CacheEntry
 from fedgrid.engine.runtime.round_cache.key import digest, of_task
@@ -67,7 +67,7 @@ class CachedRound(ClientRound):
         """Prepare a round; arguments as of `ClientRound`, and the run's view of the cache."""
         super().__init__(tasks, models, memories, pool, round_index, watch)
         self._cache = cache
-        self._known: dict[str, Arrays] = {}
+        self._arrays: dict[str, Arrays] = {}
         self._checksums: dict[int, int] = {}
         self._clients: dict[str, Sequence[int]] = {}
         self._hits: dict[str, CacheEntry] = {}
@@ -119,14 +119,14 @@ class CachedRound(ClientRound):
             remembering = frozenset(reply.report.client for reply in replies if reply.memory)
             return [pack_reports([reply.report for reply in replies], tasks, remembering)]
 
-        (known,) = self.cached({REPORTS: list(self._tasks)}, train)
-        reports = unpack_reports(known, tasks)
+        (packed,) = self.cached({REPORTS: list(self._tasks)}, train)
+        reports = unpack_reports(packed, tasks)
         self._checksums = {report.client: report.checksum for report in reports}
         return reports
 
     def memories(self) -> dict[int, Memory]:
         """Return what clients with a usable update are to remember; `reports` comes first."""
-        reports = self._known.get(REPORTS)
+        reports = self._arrays.get(REPORTS)
         if reports is None:
             return {}
         remembering = reports["client_N"][reports["usable_N"] & reports["remembers_N"]].tolist()
@@ -137,11 +137,13 @@ class CachedRound(ClientRound):
             self._train(clients)
             return [self._replies[client].memory for client in clients]
 
-        known = self.cached({name: [client] for name, client in names.items()}, gather)
-        return dict(zip(remembering, known, strict=True))
+        memories = self.cached({name: [client] for name, client in names.items()}, gather)
+        return dict(zip(remembering, memories, strict=True))
 
-    def test(self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]) -> Evaluations:
-        """Test served models: each client on its part of the server's images, `testing` on their own too."""
+    def test(
+        self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]
+    ) -> list[EvaluateReport]:
+        """Return each client's report of served models, as `ClientRound.test` does."""
         adapting = memories if served.adaptation else {}
         choosing = sorted(served.choosing & set(testing))
         inputs = [
@@ -155,10 +157,10 @@ class CachedRound(ClientRound):
         ]
         # Without adaptation and choices tests are the same in every round.
         name = f"tests-{digest(inputs if served.adaptation or choosing else inputs[:3])[:24]}"
-        (known,) = self.cached(
+        (packed,) = self.cached(
             {name: ()}, lambda _: [pack_tests(super(CachedRound, self).test(served, memories, testing))]
         )
-        return unpack_tests(known)
+        return unpack_tests(packed, len(served.model_K))
 
     def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Return cached arrays; compute the missing ones under the round's lock."""
@@ -168,17 +170,17 @@ class CachedRound(ClientRound):
             missing = self._lock_or_wait(missing)
         if missing:
             self._compute({name: wanted[name] for name in missing}, compute)
-        return [self._known[name] for name in wanted]
+        return [self._arrays[name] for name in wanted]
 
     def _look_up(self, names: Iterable[str]) -> list[str]:
         """Read the entries of `names`; return the misses."""
-        for name in (name for name in names if name not in self._known):
+        for name in (name for name in names if name not in self._arrays):
             entry = self._cache.files.read(f"{self._name}-{name}")
             if entry is not None and entry.updates in ("", self._updates_of(name)):
-                self._known[name], self._hits[name] = entry.arrays, entry
+                self._arrays[name], self._hits[name] = entry.arrays, entry
                 if name == REPORTS:
                     self._training_cost = entry.cost - entry.seconds
-        return [name for name in names if name not in self._known]
+        return [name for name in names if name not in self._arrays]
 
     def _lock_or_wait(self, missing: list[str]) -> list[str]:
         """Return what is missing once this run holds the lock; nothing, if another run has computed it."""
@@ -197,7 +199,7 @@ class CachedRound(ClientRound):
         seconds = (self._watch.own - before) / len(wanted)
         for (name, clients), arrays in zip(wanted.items(), computed, strict=True):
             training = self._training_cost * len(clients) / max(1, self.num_reached)
-            self._known[name] = arrays
+            self._arrays[name] = arrays
             self._new[f"{self._name}-{name}"] = CacheEntry(
                 arrays, self._cache.files.run_id, seconds, seconds + training, self._updates_of(name)
             )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, FinalError
-from fedgrid.engine.federation.round.rows import RoundRecord
+from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.integrity import done_mark

@@ -14,7 +14,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.federation.round.federation import Federation, fresh_models
 from fedgrid.engine.federation.round.next_round import next_round
-from fedgrid.engine.federation.round.rows import RoundRecord
+from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.clients.local_pool import LazyPool
 from fedgrid.engine.runtime.clients.machine import slow_precision, that_matter
@@ -94,7 +94,7 @@ class Session:
         self._pool.prepare(setup)
         federation = Federation.of(config, algorithm, setup, truth_K, threads=self._threads, encoder=encoder)
         if run_state is None:
-            run_state = federation.begin(fresh_models(config, setup))
+            run_state = federation.begin(fresh_models(setup))
         folder.log(f"continues after round {rounds_done}" if rounds_done else "starts")
         if (slow := slow_precision(machines, config.training.precision)) is not None:
             folder.log(f"warning: {slow}")

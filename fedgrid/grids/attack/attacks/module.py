@@ -11,8 +11,7 @@ from fedgrid.grids.attack.attacks.observed import Observed
 def module_of(observed: Observed) -> nn.Module:
     """Return a module of the run's model that maps images of [0, 1] to logits, on the CPU, in float32."""
     setup = observed.setup
-    _, channels, height, width = setup.server_set.images.shape
-    module = blank(setup.model, (channels, height, width), setup.num_classes)
+    module = blank(setup.model, setup.shape, setup.num_classes)
     if (by := setup.normalised_by) is not None:
         module = Normalised(module, by.means, by.deviations, "cpu")
     return module.to(torch.float32)

@@ -108,7 +108,7 @@ def observe(
     setup, truth_K = prepare(config, data_dir)
     federation = Federation.of(config, algorithm_of(config), setup, truth_K, encoder=encoder)
     if before is None and after.rounds_done == 1:
-        before = federation.begin(fresh_models(config, setup))
+        before = federation.begin(fresh_models(setup))
     sent = {}
     if federation.algorithm.traits.sends_updates and before is not None:
         sent = _sent(federation, setup, before)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fedgrid.engine.federation.clients.messages import EvaluateTask, Memory, Setup
-from fedgrid.engine.federation.clients.numerics import fixed_numerics
+from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training.evaluation import to_inputs

@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-from fedgrid.engine.federation.before_training.deal import deal
+from fedgrid.engine.federation.before_training.deal import deal, deal_again
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.dealing.server_images import hold_out
 from fedgrid.engine.federation.dealing.split import ClientSplit
-from fedgrid.engine.federation.disturbances.moved import moved_parts
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.run.prepare import images_of
 
@@ -17,12 +15,10 @@ def held_in(config: RunConfig, data_dir: Path, round_index: int) -> tuple[Client
     Raises:
         DataError: the images cannot be loaded.
     """
-    (pool, official), _ = images_of(config.dataset, data_dir)
+    images, _ = images_of(config.dataset, data_dir)
     num_classes = find(config.dataset, data_dir).num_classes
-    splits = deal(config, (pool, official), num_classes)
-    rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
-    of_split = config.split_scenario, num_classes, config.split, config.seed
-    moved = moved_parts(config.drift, splits, pool, rest, *of_split)
+    splits = deal(config, images, num_classes)
+    moved = deal_again(config, images, num_classes, splits)
     now = {
         client: part
         for (client, move), part in zip(config.drift.items(), moved, strict=True)

@@ -12,7 +12,7 @@ from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.contract.orders import Adaptation, Order
 from fedgrid.engine.federation.clients import worker as worker_module
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
-from fedgrid.engine.federation.clients.peak_memory import PeakMemory
+from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import RunError
@@ -184,7 +184,7 @@ def test_in_the_authors_first_round_the_servers_set_tests_the_model_before_train
     tasks = [task(client, evaluate=True, local_server=True) for client in (0, 1)]
     before = held.train([replace(each, untrained=True) for each in tasks], [model], {})
     served = held.evaluate([EvaluateTask(client, None) for client in PARTS], [model])
-    whole = sum(report.server_parts[0].confusion for report in served).tolist()
+    whole = sum(report.server[0].confusion for report in served).tolist()
     assert [reply.report.local_server.confusion.tolist() for reply in before] == [whole, whole]
     after = held.train(tasks, [model], {})
     assert after[0].report.local_server.loss_sum != before[0].report.local_server.loss_sum
@@ -197,7 +197,7 @@ def test_in_the_authors_first_round_the_servers_set_tests_the_model_before_train
 def test_a_served_model_is_tested_on_the_own_test_set_only_if_asked():
     (report,) = host().evaluate([EvaluateTask(0, None)], [initial()])
     assert report.own is None
-    assert len(report.server_parts) == 1
+    assert len(report.server) == 1
 
 
 @pytest.mark.parametrize(("tf32", "precision"), [(False, "ieee"), (True, "tf32")])
@@ -302,8 +302,8 @@ def test_aggregated_models_are_tested_on_the_own_test_set_and_on_parts_that_tile
     alone = ClientWorker(setup(CLIENTS[:1], whole)).evaluate([EvaluateTask(0, 1)], models)[0]
     assert [report.client for report in reports] == [2, 0, 3, 1]
     for position in range(2):
-        total = sum(report.server_parts[position].confusion for report in reports)
-        assert total.tolist() == alone.server_parts[position].confusion.tolist()
+        total = sum(report.server[position].confusion for report in reports)
+        assert total.tolist() == alone.server[position].confusion.tolist()
     assert [int(report.own.confusion.sum()) for report in reports] == [4] * 4
     own = {report.client: report.own for report in host().evaluate([EvaluateTask(1, 0)], models[1:])}
     assert reports[3].own.loss_sum == own[1].loss_sum
@@ -312,7 +312,7 @@ def test_aggregated_models_are_tested_on_the_own_test_set_and_on_parts_that_tile
 def test_an_empty_part_of_the_servers_test_set_counts_nothing():
     empty = ClientWorker(setup(CLIENTS[:1], {0: slice(10, 10)}))
     (report,) = empty.evaluate([EvaluateTask(0, 0)], [initial()])
-    assert not report.server_parts[0].confusion.any()
+    assert not report.server[0].confusion.any()
 
 
 def test_the_processs_number_of_threads_neither_matters_nor_changes():

@@ -12,7 +12,7 @@ from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.layout import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, TrainReport
-from fedgrid.engine.federation.clients.peak_memory import PeakMemory
+from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.record_names import TESTS
 from fedgrid.engine.federation.round.federation import Federation

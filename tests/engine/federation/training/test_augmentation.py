@@ -201,7 +201,7 @@ class TestClients:
             worker(augment=kinds).evaluate([EvaluateTask(0, 0)], [model]) for kinds in ((), BOTH)
         )
         assert plain.own.loss_sum == moving.own.loss_sum
-        assert plain.server_parts[0].loss_sum == moving.server_parts[0].loss_sum
+        assert plain.server[0].loss_sum == moving.server[0].loss_sum
 
 
 class TestSettings:

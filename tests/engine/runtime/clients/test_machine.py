@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedgrid.engine.federation.clients.numerics import fixed_numerics
+from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.runtime.clients import machine
 from fedgrid.engine.runtime.clients.machine import UNKNOWN, driver, slow_precision, that_matter, this_machine
 

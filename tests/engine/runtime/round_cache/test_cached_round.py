@@ -9,7 +9,7 @@ import pytest
 
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import Reply, TrainReport, TrainTask
-from fedgrid.engine.federation.clients.peak_memory import PeakMemory
+from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.federation.clients.peak_memory import own_peak
+from fedgrid.engine.federation.clients.process import own_peak
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.federation.models.initialisation import initial_vector
 from fedgrid.engine.federation.record_names import SCORES, TESTS

@@ -7,7 +7,7 @@ from torch import nn
 
 from fedgrid.algorithms.clustered.before_training.class_means import class_means
 from fedgrid.algorithms.clustered.before_training.quantiser import flipped, rounded, scaled
-from fedgrid.engine.federation.clients.numerics import fixed_numerics
+from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.federation.encoders.encoder import Encoder, decode
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.uplink.accountant import epsilon

@@ -1,0 +1,83 @@
+"""The process that trains: settings that change its bits, memory that it keeps, and its peak memory."""
+
+import ctypes
+import os
+import resource
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from platform import node
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Of `malloc.h`."""
+TRIM_ABOVE, MAP_ABOVE = 512 << 20, 32 << 20
+"""Bytes: free memory at the heap's end that stays; the size from which a block is mapped apart."""
+UNITS_PER_MB = 1e6 if sys.platform == "darwin" else 1e3
+"""`ru_maxrss` is in bytes on macOS, in kilobytes elsewhere."""
+
+
+@contextmanager
+def fixed_numerics(tf32: bool) -> Iterator[None]:
+    """Set everything in torch that changes bits and is global to the process, inside the block.
+
+    One thread: the last bits of a convolution depend on their number, and a run's numbers must not depend on
+    where its clients run; more cores serve more actors. On a GPU: TF32 as asked, and only those algorithms of
+    cuDNN that are deterministic, so that a round that is computed again has the same bits.
+    """
+    import torch
+
+    cudnn, matmul, threads = torch.backends.cudnn, torch.backends.cuda.matmul, torch.get_num_threads()
+    conv = cudnn.conv  # type: ignore[attr-defined]
+    before = conv.fp32_precision, matmul.fp32_precision, cudnn.deterministic, cudnn.benchmark
+    precision = "tf32" if tf32 else "ieee"
+
+    def put(convolutions: str, products: str, deterministic: bool, benchmark: bool) -> None:
+        conv.fp32_precision, matmul.fp32_precision = convolutions, products
+        cudnn.deterministic, cudnn.benchmark = deterministic, benchmark
+
+    torch.set_num_threads(1)
+    put(precision, precision, deterministic=True, benchmark=False)
+    try:
+        yield
+    finally:
+        put(*before)
+        torch.set_num_threads(threads)
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Set the thresholds of glibc's malloc, for this process; return whether it took them.
+
+    By default each batch's activations go back to the system and come again as page faults, up to a quarter
+    of the time of training. Other C libraries are left alone. No number depends on it.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # macOS and Windows have no such function.
+        return False
+    return bool(mallopt(M_TRIM_THRESHOLD, TRIM_ABOVE)) and bool(mallopt(M_MMAP_THRESHOLD, MAP_ABOVE))
+
+
+@dataclass(frozen=True)
+class PeakMemory:
+    """The largest resident memory of a process since it started, shared memory included."""
+
+    process: str
+    """Host name and process id."""
+    megabytes: float
+
+
+def own_peak() -> PeakMemory:
+    """Return the peak of this process."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / UNITS_PER_MB
+    return PeakMemory(f"{node()}:{os.getpid()}", peak)
+
+
+def total_megabytes(peaks: Iterable[PeakMemory]) -> float:
+    """Return the sum over all processes in megabytes; each counts once, with its largest value."""
+    highest: dict[str, float] = {}
+    for peak in peaks:
+        highest[peak.process] = max(peak.megabytes, highest.get(peak.process, 0.0))
+    return sum(highest.values())
