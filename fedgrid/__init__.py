@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from fedgrid.algorithms.clustered.while_training.ocfl import Ocfl, OcflSettings
     from fedgrid.algorithms.clustering.clusterers import Clusterer
+    from fedgrid.algorithms.contract.aggregator import Aggregator
     from fedgrid.algorithms.contract.base import (
         Algorithm,
         Conditions,
@@ -67,6 +68,7 @@ FedgridError.clean = redacted
 __all__ = [
     "PLAIN",
     "Adaptation",
+    "Aggregator",
     "Algorithm",
     "AlgorithmEntry",
     "Analysis",
@@ -119,6 +121,7 @@ __all__ = [
 _MODULES = {
     "PLAIN": "algorithms.contract.local_rule",
     "Adaptation": "algorithms.contract.orders",
+    "Aggregator": "algorithms.contract.aggregator",
     "Algorithm": "algorithms.contract.base",
     "AlgorithmEntry": "algorithms.contract.entry",
     "Analysis": "grids.analyses.analysis",
