@@ -22,13 +22,13 @@ from fedgrid.engine.federation.partition.ocfl import sizes_of
 from fedgrid.engine.federation.partition.scenarios import Scenario
 from fedgrid.engine.federation.record_names import SCORES, TESTS
 from fedgrid.engine.runtime.data.datasets import default_data_dir
-from fedgrid.engine.runtime.records.schemas import CLIENTS, rounds_schema
 from fedgrid.engine.runtime.run.run_folder import DONE, folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import SCORES as FINAL_SCORES
-from fedgrid.tracking.records import Array
+from fedgrid.record_columns import schemas
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.scores import of_run
 
 NUM_ROUNDS, NUM_GROUPS, NUM_CLASSES = 50, 3, 10
@@ -126,7 +126,7 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
         "max_norm": 0.5 - 0.2 * learnt_R,
         "silhouette": 0.4 * learnt_R,
     }
-    return pa.table(rounds, schema=rounds_schema()), pa.table(columns, schema=CLIENTS)
+    return pa.table(rounds, schema=schemas()["rounds"]), pa.table(columns, schema=schemas()["clients"])
 
 
 def measure(*arguments: str) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from fedgrid.engine.federation.record_names import SCORES, TESTS
 from fedgrid.engine.runtime.integrity import record_files
 from fedgrid.engine.runtime.integrity.files import stamped
 from fedgrid.engine.runtime.integrity.record_files import RecordFiles, Rows
-from fedgrid.engine.runtime.records.schemas import schemas
+from fedgrid.record_columns import schemas
 
 MEASURED, CLASSES = 20, 10
 

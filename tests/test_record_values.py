@@ -7,8 +7,8 @@ import pytest
 from fedgrid.engine.runtime.integrity.files import stamped
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.runtime.integrity.record_files import read_records as read_rows
-from fedgrid.engine.runtime.records.schemas import EVERY_TIMING, clients_schema, rounds_schema
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal
+from fedgrid.record_columns import EVERY_COLUMN, TIMINGS, schema_of
 from fedgrid.record_values import wrong_type, wrong_value
 from fedgrid.tracking.records import RecordsError, read_records
 from tests.helpers.run_records import write_records
@@ -57,7 +57,7 @@ def test_table_with_what_cannot_be_is_not_read(folder, name, column, values, why
 def test_seconds_that_cannot_be_are_damage(folder, values):
     changed(folder, "timings", "seconds", values)
     with pytest.raises(DamagedFile, match=r"timings\.parquet is damaged"):
-        read_rows(folder, "timings", EVERY_TIMING)
+        read_rows(folder, "timings", schema_of(TIMINGS))
 
 
 @pytest.mark.parametrize("column", ["train_loss", "update_norm"])
@@ -65,11 +65,16 @@ def test_loss_and_norm_of_a_training_that_diverged_are_read(column):
     assert wrong_value(pa.table({column: [float("inf"), float("nan"), 1e38]})) is None
 
 
-def test_columns_of_the_engine_are_of_types_that_are_read():
-    """Two lists of the same columns: the engine's schemas, and the rule for files."""
-    columns = {"counts", "members", "epsilon", "centralised", "message", "fault"}
-    for schema in (rounds_schema(columns), clients_schema(True, columns), EVERY_TIMING):
-        assert wrong_type(schema) is None
+@pytest.mark.parametrize("columns", EVERY_COLUMN.values(), ids=EVERY_COLUMN)
+def test_declared_columns_are_read(columns):
+    assert wrong_type(schema_of(columns)) is None
+    assert wrong_value(schema_of(columns).empty_table()) is None
+
+
+def test_name_in_two_files_allows_the_same_in_both():
+    declared = [column for columns in EVERY_COLUMN.values() for column in columns]
+    limits = {(each.name, each.least, each.greatest, each.required, each.infinite) for each in declared}
+    assert len(limits) == len({column.name for column in declared})
 
 
 @pytest.mark.parametrize(

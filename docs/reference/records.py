@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Iterator
 
 from docs.reference.markdown import code, page, table
-from fedgrid.engine.runtime.records.columns import RecordColumn
-from fedgrid.engine.runtime.records.schemas import EVERY_COLUMN
 from fedgrid.grids.archive import explanation_records
 from fedgrid.grids.explain.explanations import records as explanations
+from fedgrid.record_columns import EVERY_COLUMN, RecordColumn
 
 FILES = {
     "rounds.parquet": ("A row a round.", EVERY_COLUMN["rounds"]),

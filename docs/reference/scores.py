@@ -3,20 +3,20 @@
 from collections.abc import Iterable, Iterator
 
 from docs.reference.markdown import code, page, table
-from fedgrid.engine.federation.round import metrics as round_metrics
+from fedgrid.engine.federation.record_names import COUNTS, MESSAGE
 from fedgrid.grids.mlflow_log.tags import described
+from fedgrid.record_columns import EVERY_COLUMN
 from fedgrid.tracking.mlflow.names import plain
 from fedgrid.tracking.scoring import scores
 
 
 def pages() -> dict[str, str]:
     """Return path -> text of the page."""
-    metrics = (
-        *round_metrics.ROUND_METRICS,
-        *round_metrics.NOISE_METRICS,
-        *round_metrics.CENTRALISED_METRICS,
-    )
-    recorded = {metric.name: metric.meaning for metric in metrics}
+    recorded = {
+        column.name: column.meaning
+        for column in EVERY_COLUMN["rounds"]
+        if column.only not in (COUNTS, MESSAGE) and column.name != "round"
+    }
     declared = (*scores.OF_ROUNDS, *scores.ONLY_CURVES)
     scored = {each.name: each.meaning for each in declared if each.name not in recorded}
     return {
@@ -27,8 +27,8 @@ def pages() -> dict[str, str]:
             "MLflow is not logged there.",
             "## Recorded",
             "In `rounds.parquet`, a row a round; null in older records that lack the column. An algorithm "
-            'returns a number of its own in `Diagnostics(metrics={"name": value})`, once `ROUND_METRICS` of '
-            "`engine/federation/round/metrics.py` declares it.",
+            'returns a number of its own in `Diagnostics(metrics={"name": value})`, once `record_columns.py` '
+            "and `engine/federation/round/metrics.py` declare it.",
             table(("recorded", "in MLflow", "meaning"), _rows(recorded.items())),
             "With `embeddings` and `ladd` there are `message_bytes` (what newcomers said in a round) and "
             "`encoder_bytes` (the encoder's federated training and its way to newcomers) too. Both are part "

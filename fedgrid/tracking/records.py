@@ -15,26 +15,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from fedgrid.parquet_files import BadPages, read_parquet
+from fedgrid.record_columns import RECALL, SCORES, TESTS
 from fedgrid.record_values import is_number, wrong_type, wrong_value
 from fedgrid.regular_files import LARGEST_TABLE, check_regular
+from fedgrid.tracking.arrays import Array
 
-TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
-"""Model (the client's after local training; its cluster's) and test set (the client's own; the server's)."""
-GLOBAL = ("global_own_accuracy", "global_server_accuracy")
-"""Tests of the algorithm's global model, which only runs with `evaluation.global_model` have."""
 ASKED = ("trained", "excluded", "dropped")
 """Values of the column `part` of clients that were asked to train in a round."""
-TEST_SCORES = ("loss", "accuracy", "f1_union", "f1_own", "balanced_accuracy")
 CLIENT_COLUMNS = (
     "cluster",
     "true_cluster",
     "train_loss",
     "train_accuracy",
-    *(f"{test}_{score}" for test in TESTS for score in TEST_SCORES),
-    *GLOBAL,
+    *(f"{test}_{score}" for test in TESTS for score in SCORES if score != RECALL),
 )
 
 OF_MESSAGES = ("message_seconds", "epoch_seconds")
@@ -51,7 +46,6 @@ SHORT_NAMES = {
     "nmi": "ami",
 }
 """What people call scores -> the score that is meant most often."""
-Array = NDArray[Any]
 
 
 class RecordsError(ValueError):

@@ -12,9 +12,9 @@ from fedgrid.engine.federation.round.rows import RoundRecord, client_row
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.federation.training.confusion import Counts, scores
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.records.schemas import schemas
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.record_columns import schemas
 
 NUM_CLIENTS, ROUNDS = 3, 4
 TABLES = ("rounds.parquet", "clients.parquet", "timings.parquet")

@@ -7,11 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedgrid.engine.federation.record_names import SCORES, TESTS
 from fedgrid.engine.runtime.integrity.files import stamped
-from fedgrid.engine.runtime.records.schemas import TIMINGS
-from fedgrid.tracking.records import TEST_SCORES, TESTS
+from fedgrid.record_columns import schemas
 
 WHOLE = ("round", "client", "cluster", "true_cluster")
+TESTED = tuple(f"{test}_{score}" for test in TESTS for score in SCORES if score != "recall")
 
 
 def write_records(
@@ -53,13 +54,13 @@ def write_records(
             "part": "trained",
             "train_loss": 1.0 / number,
             "train_accuracy": 0.5,
-            **dict.fromkeys((f"{test}_{score}" for test in TESTS for score in TEST_SCORES), None),
+            **dict.fromkeys(TESTED, None),
             **{name: rows[number - 1][client] for name, rows in (columns or {}).items()},
         }
         for number, labels_K in enumerate(labels_RK, start=1)
         for client, label in enumerate(labels_K)
     ]
-    floats = [*(f"{test}_{score}" for test in TESTS for score in TEST_SCORES), "train_loss", "train_accuracy"]
+    floats = [*TESTED, "train_loss", "train_accuracy"]
     floats += [name for name in (columns or {}) if name not in (*floats, "part")]
     types = {**dict.fromkeys(WHOLE, pa.int32()), "part": pa.string()}
     schema = pa.schema({**types, **dict.fromkeys(floats, pa.float64())})
@@ -81,5 +82,5 @@ def write_records(
 def write_timings(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write `timings.parquet` with the columns that the first row has, and rounds from 1 on."""
     rows = [{"round": number, **row} for number, row in enumerate(rows, start=1)]
-    schema = pa.schema([field for field in TIMINGS if field.name in rows[0]])
+    schema = pa.schema([field for field in schemas()["timings"] if field.name in rows[0]])
     pq.write_table(stamped(pa.Table.from_pylist(rows, schema=schema)), folder / "timings.parquet")

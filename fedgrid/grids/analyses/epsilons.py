@@ -22,7 +22,8 @@ from fedgrid.grids.analyses.epsilon_rules import EPSILON_2_FACTOR, SETTLED, Prop
 from fedgrid.grids.archive.beside import beside
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking import figures
-from fedgrid.tracking.records import Array, read_records
+from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.records import read_records
 from fedgrid.tracking.report.page import Plate, Section
 from fedgrid.tracking.tables.epochs import epochs_table
 

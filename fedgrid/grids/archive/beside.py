@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.grids.archive.training_records import ArchivedTraining, of_dataset
-from fedgrid.tracking.records import Array
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.tables.epochs import cell
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 

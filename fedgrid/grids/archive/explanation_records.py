@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 from fedgrid.algorithms import registry
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.integrity.files import read_table, stamped
-from fedgrid.engine.runtime.records.columns import RecordColumn, schema_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.record_columns import RecordColumn, schema_of
 from fedgrid.tracking.scoring.explanations import Explained
 from fedgrid.tracking.scoring.run import plain_title
 

@@ -17,10 +17,10 @@ from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.partition.groups import cluster_sizes
 from fedgrid.engine.federation.partition.ocfl import sizes_of
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_NUM_CLUSTERS, Scenario
-from fedgrid.engine.runtime.records.schemas import CLIENTS, rounds_schema
 from fedgrid.grids.archive.csv_files import Table, lines_of, malformed, number, whole
 from fedgrid.grids.archive.layout import MAPPING, TEMPERATURE, Found
 from fedgrid.grids.display import blueprint
+from fedgrid.record_columns import schemas
 
 TRAINING = "training_metrics.csv"
 TESTS = {
@@ -41,9 +41,9 @@ class ArchivedRun:
     """The records of one run of the archive."""
 
     rounds: pa.Table
-    """As `runtime.records.schemas.rounds_schema`, R rows."""
+    """As `record_columns.ROUNDS`, R rows."""
     clients: pa.Table
-    """As `runtime.records.schemas.CLIENTS`, N rows."""
+    """As `record_columns.CLIENTS`, N rows."""
     absent: tuple[str, ...]
     """Files that are missing."""
 
@@ -79,7 +79,8 @@ def read_run(found: Found, *, published_truth: bool) -> ArchivedRun:
     }
     for name, test in TESTS.items():
         clients |= _test(found.folder / name, test, labels_RK.shape, DATASETS[scenario.dataset].num_classes)
-    return ArchivedRun(_table(rounds, rounds_schema()), _table(clients, CLIENTS), _absent(found))
+    schema = schemas()
+    return ArchivedRun(_table(rounds, schema["rounds"]), _table(clients, schema["clients"]), _absent(found))
 
 
 def _absent(found: Found) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from string import ascii_letters, digits
 import numpy as np
 from rich.text import Text
 
-from fedgrid.tracking.records import Array
+from fedgrid.tracking.arrays import Array
 
 BARS = "▁▂▃▄▅▆▇█"
 MARKS = digits + ascii_letters

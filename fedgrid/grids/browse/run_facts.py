@@ -18,7 +18,8 @@ from fedgrid.grids.browse.columns import NOTE, Row, rows_of
 from fedgrid.grids.display.tables import RESULT_COLUMNS
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys, value_of
 from fedgrid.regular_files import check_regular
-from fedgrid.tracking.records import Array, Records, RecordsError, read_records
+from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.records import Records, RecordsError, read_records
 from fedgrid.tracking.scoring.scores import curves
 
 ROUNDS_SHOWN = 12

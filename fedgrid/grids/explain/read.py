@@ -20,8 +20,8 @@ from fedgrid.grids.analyses.analysis import Found
 from fedgrid.grids.explain.explanations.records import CURVES, SCHEMA
 from fedgrid.grids.explain.explanations.settings import PUBLISHED_BATCH, Explaining
 from fedgrid.record_values import wrong_value
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.explained.results import Band, ExplainedGrid, ImageKey, Shown
-from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.explanations import DISTRIBUTIONS, Explained
 from fedgrid.tracking.scoring.run import Run
 

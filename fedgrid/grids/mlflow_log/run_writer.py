@@ -10,7 +10,6 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.integrity.record_files import write_joined
 from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
-from fedgrid.engine.runtime.records.schemas import schemas
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.grids.mlflow_log import notes
@@ -18,6 +17,7 @@ from fedgrid.grids.mlflow_log.mark import mark, unmark
 from fedgrid.grids.mlflow_log.own_store import make_ready
 from fedgrid.grids.mlflow_log.tags import described, made_by, metrics, run_name, tags, totals
 from fedgrid.grids.results.times import round_ends, started_ms
+from fedgrid.record_columns import schemas
 from fedgrid.tracking.mlflow.notes import noted
 from fedgrid.tracking.mlflow.runs import TOTALS, Experiment, LoggedRun, Status
 from fedgrid.tracking.mlflow.view import view

@@ -13,15 +13,16 @@ from platform import node, python_version
 from typing import Any
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.round import metrics as round_metrics
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.grids.presets.axis_keys import AXES, SETTING
 from fedgrid.grids.presets.variants import variant_of
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.axes import pairs_of
 from fedgrid.grids.results.times import Times, times_of
+from fedgrid.record_columns import EVERY_COLUMN, RecordColumn
 from fedgrid.tracking.mlflow.names import plain
 from fedgrid.tracking.mlflow.runs import Metrics
+from fedgrid.tracking.scoring.group import Score
 from fedgrid.tracking.scoring.scores import OF_ROUNDS
 
 VERSIONS = ("fedgrid", "torch", "ray", "scikit-learn", "hdbscan", "numpy")
@@ -33,12 +34,11 @@ def described() -> dict[str, str]:
     """Return key -> meaning of the metrics that MLflow shows of a round, beside `round` itself.
 
     A key has a section, by which MLflow sorts its charts: `clustering/ari`. Metrics are declared in
-    `federation.round.metrics` and in `tracking.scoring.scores`. They are few because MLflow's UI slows down
+    `record_columns` and in `tracking.scoring.scores`. They are few because MLflow's UI slows down
     with more; the others are in the Parquet artifacts.
     """
-    recorded = (*round_metrics.ROUND_METRICS, *round_metrics.NOISE_METRICS)
-    shown = {f"{each.section}/{each.name}": each.meaning for each in recorded if each.in_mlflow}
-    return shown | {f"{each.section}/{each.name}": each.meaning for each in OF_ROUNDS if each.section}
+    declared: Sequence[RecordColumn | Score] = (*EVERY_COLUMN["rounds"], *OF_ROUNDS)
+    return {f"{each.section}/{each.name}": each.meaning for each in declared if each.section}
 
 
 def metrics(scores: Mapping[str, Any]) -> Metrics:

@@ -13,7 +13,6 @@ from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.dealing.kinds import idle_options
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
-from fedgrid.engine.runtime.records.schemas import ROUND_NUMBERS
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -130,7 +129,7 @@ def result_of(run: Run) -> RunResult:
         DamagedFile: its scores are damaged.
         RecordsError: it has no records.
     """
-    return read_result(run, read_scores(run.folder, run.run_id), ROUND_NUMBERS)
+    return read_result(run, read_scores(run.folder, run.run_id))
 
 
 def _how_far(storage: Storage, config: RunConfig) -> str:

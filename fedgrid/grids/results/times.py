@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.runtime.integrity.record_files import read_records
-from fedgrid.engine.runtime.records.schemas import EVERY_TIMING
+from fedgrid.record_columns import TIMINGS, schema_of
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def times_of(folder: Path) -> Times:
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
     try:
-        return list(read_records(folder, "timings", EVERY_TIMING).to_pylist())
+        return list(read_records(folder, "timings", schema_of(TIMINGS)).to_pylist())
     except FileNotFoundError:
         return []
 

@@ -12,10 +12,10 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.explained.results import Shown
 from fedgrid.tracking.figures.panels import LETTER, LINE
 from fedgrid.tracking.figures.style import FAINT, PAGE, SMALL, PaperFigure, paper_style
-from fedgrid.tracking.records import Array
 
 COLOURS = "viridis"
 """Perceptually even and safe for colour blindness; the same for grey and colour images."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fedgrid.tracking.records import Array
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.explanations import AGAINST, DISTRIBUTIONS, Explained
 from fedgrid.tracking.scoring.run import Scenario
 

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.curves import band
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
@@ -24,7 +25,6 @@ from fedgrid.tracking.figures.panels import (
     say,
 )
 from fedgrid.tracking.figures.style import Style, paper_style, styles
-from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.axes import along, at, numbers_of, of_setting, values_of
 from fedgrid.tracking.scoring.measures import Measure

@@ -9,10 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.maps import HUES
 from fedgrid.tracking.figures.panels import Margins, number_rounds, panels
 from fedgrid.tracking.figures.style import GRID, INK, SMALL, paper_style
-from fedgrid.tracking.records import Array
 
 TITLES = {
     "loss": "loss\nconverged in epoch {cooldown}",

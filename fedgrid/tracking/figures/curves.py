@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 from matplotlib.ticker import MaxNLocator
 
+from fedgrid.tracking.arrays import Array, mean
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
@@ -24,8 +25,6 @@ from fedgrid.tracking.figures.panels import (
     title,
 )
 from fedgrid.tracking.figures.style import Style, paper_style, styles
-from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.client_scores import mean
 from fedgrid.tracking.scoring.run import RunResult
 from fedgrid.tracking.scoring.study import Study, require_one
 

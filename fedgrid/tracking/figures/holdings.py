@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.maps import HUES, by_group, lighter, name_groups, rule_groups
 from fedgrid.tracking.figures.panels import LETTER, LONG, Margins, panels
 from fedgrid.tracking.figures.style import paper_style
-from fedgrid.tracking.records import Array
 
 MOST_TICKS = 20
 """Largest number of classes that are all named."""

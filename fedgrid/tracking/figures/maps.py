@@ -11,6 +11,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.panels import (
     LINE,
     NO_RUN,
@@ -21,7 +22,6 @@ from fedgrid.tracking.figures.panels import (
     say,
 )
 from fedgrid.tracking.figures.style import INK, paper_style
-from fedgrid.tracking.records import Array
 from fedgrid.tracking.scoring.study import Study, require_one
 
 HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")

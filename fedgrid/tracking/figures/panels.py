@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.style import COLUMN, FAINT, GRID, PAGE, SMALL, PaperFigure, Style
-from fedgrid.tracking.records import Array
 from fedgrid.tracking.tables.cells import split_name
 
 LETTER = 0.059

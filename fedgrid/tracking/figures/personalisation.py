@@ -12,6 +12,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from fedgrid.tracking.arrays import mean
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
@@ -24,7 +25,6 @@ from fedgrid.tracking.figures.panels import (
     title,
 )
 from fedgrid.tracking.figures.style import FAINT, Style, paper_style, styles
-from fedgrid.tracking.scoring.client_scores import mean
 from fedgrid.tracking.scoring.run import RunResult
 from fedgrid.tracking.scoring.study import Study, require_one
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedgrid.tracking.records import Array
+from fedgrid.tracking.arrays import Array, mean
 from fedgrid.tracking.scoring.group import Score
 
 TENTH = 10
@@ -248,12 +248,3 @@ def latest(values_RK: ArrayLike) -> Array:
     rounds_RK = np.where(np.isnan(values_RK), -1, np.arange(len(values_RK))[:, None])
     last_RK = np.maximum.accumulate(rounds_RK, axis=0)
     return np.asarray(np.where(last_RK < 0, np.nan, np.take_along_axis(values_RK, last_RK, axis=0)))
-
-
-def mean(values: ArrayLike) -> Array:
-    """Return the mean over the last axis without the NaNs, NaN where there is nothing else."""
-    values = np.asarray(values, np.float64)
-    measured = ~np.isnan(values)
-    count = measured.sum(axis=-1)
-    total = np.where(measured, values, 0.0).sum(axis=-1)
-    return np.asarray(np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0))

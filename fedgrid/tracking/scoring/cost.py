@@ -11,7 +11,8 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from fedgrid.tracking.records import Array, nearest_score
+from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.records import nearest_score
 from fedgrid.tracking.scoring.client_scores import CLIENTS, ONLY_CURVES, PUBLISHED_CLIENTS
 from fedgrid.tracking.scoring.partitions import PARTITION
 from fedgrid.tracking.scoring.run import RunResult, Scenario

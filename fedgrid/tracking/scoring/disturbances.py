@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedgrid.tracking.records import Array
-from fedgrid.tracking.scoring.client_scores import mean
+from fedgrid.tracking.arrays import Array, mean
 from fedgrid.tracking.scoring.group import Score, computed
 from fedgrid.tracking.scoring.partitions import of_partitions
 

@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
-from fedgrid.tracking.records import Array
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.signed_ranks import DIGITS, SignedRanks, signed_ranks
 
 ALPHA = 0.05

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedgrid.tracking.records import Array
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.group import Score, computed
 
 AMI_IS_RAND = "OCFL-HDB"

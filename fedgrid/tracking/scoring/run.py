@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from fedgrid.tracking.records import Array, Records, RecordsError, read_records, table
+from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.records import Records, RecordsError, read_records, table
 from fedgrid.tracking.scoring.partitions import Clustering, PublishedClustering
 from fedgrid.tracking.scoring.scores import curves
 
@@ -165,10 +166,8 @@ class RunResult:
         return np.asarray(values_R[~np.isnan(values_R)])
 
 
-def read_result(run: Run, scores: Mapping[str, Any], known: Collection[str] | None = None) -> RunResult:
+def read_result(run: Run, scores: Mapping[str, Any]) -> RunResult:
     """Return the result of a finished run with these final scores; the rest is computed from its records.
-
-    `known` are names of numbers that records may have, as in `tracking.scoring.scores.curves`.
 
     Raises:
         RecordsError: there are no records, or they are not of all of its rounds and clients.
@@ -181,9 +180,7 @@ def read_result(run: Run, scores: Mapping[str, Any], known: Collection[str] | No
                 run.folder, *shape, *expected
             )
         )
-    return RunResult(
-        run, scores, found.round_R, curves(found, known), found.clients["cluster"], found.truth_K
-    )
+    return RunResult(run, scores, found.round_R, curves(found), found.clients["cluster"], found.truth_K)
 
 
 FIELDS = {

@@ -4,15 +4,16 @@ Those of clients are declared in `tracking.scoring.client_scores`, those of part
 `tracking.scoring.partitions`. Shapes: R rounds, K clients.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from fedgrid.record_columns import EVERY_COLUMN
 from fedgrid.tracking import records
+from fedgrid.tracking.arrays import last, mean
 from fedgrid.tracking.records import Columns, Records
 from fedgrid.tracking.scoring import disturbances
 from fedgrid.tracking.scoring.client_scores import (
@@ -20,7 +21,6 @@ from fedgrid.tracking.scoring.client_scores import (
     ONLY_CURVES,
     PUBLISHED_CLIENTS,
     TRAINING,
-    mean,
 )
 from fedgrid.tracking.scoring.disturbances import ATTACKER, DRIFT, FAULTS
 from fedgrid.tracking.scoring.group import computed, finite
@@ -40,11 +40,10 @@ SOMETIMES = (*(score.name for score in (*FAULTS, *DRIFT)), *records.OF_MESSAGES)
 """Names of what only some runs have."""
 
 
-def curves(found: Records, known: Collection[str] | None = None) -> Columns:
+def curves(found: Records) -> Columns:
     """Score every round: name -> (R,), NaN in rounds without the score, and for names that it lacks.
 
-    With `known`, the names of numbers that records may have, a name that is neither theirs nor a score's is
-    a `KeyError`.
+    A name that is neither a score's nor declared in `record_columns` is a `KeyError`.
 
     The names are the columns of `rounds.parquet`, the scores of `CLIENTS`, `PARTITION`, `PUBLISHED_CLIENTS`
     (means over one round's clients), `TRAINING` and `ONLY_CURVES`; of runs with attackers or moved clients
@@ -65,7 +64,7 @@ def curves(found: Records, known: Collection[str] | None = None) -> Columns:
             "bytes": np.cumsum(sent_R),
             "seconds": np.cumsum(found.seconds_R),
         },
-        None if known is None else {*known, *SOMETIMES},
+        {*(column.name for column in EVERY_COLUMN["rounds"]), *SOMETIMES},
     )
 
 
@@ -108,7 +107,7 @@ def of_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
     return finite(
         {
             "rounds": len(found.round_R),
-            "silhouette": _last(found.rounds["silhouette"]),
+            "silhouette": last(found.rounds["silhouette"]),
             "evaluated_round": int(found.round_R[tested[-1]]) if len(tested) else None,
             **parts[-1],
             **{
@@ -119,7 +118,7 @@ def of_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
             **_numbers(computed(CLIENTS, _clients(found, int(tested[-1]) if len(tested) else -1))),
             **asdict(published_clustering(labels_RK, truth_RK, published)),
             **_numbers(computed(PUBLISHED_CLIENTS, of_all)),
-            **{name: _last(values_R) for name, values_R in disturbances.scores_of(found.clients).items()},
+            **{name: last(values_R) for name, values_R in disturbances.scores_of(found.clients).items()},
         }
     )
 
@@ -146,9 +145,3 @@ def _clients(found: Records, index: int) -> Columns:
 
 def _numbers(scores: Mapping[str, Any]) -> dict[str, float]:
     return {name: value.item() for name, value in scores.items()}
-
-
-def _last(values_R: ArrayLike) -> float:
-    measured = np.asarray(values_R, np.float64)
-    measured = measured[~np.isnan(measured)]
-    return float(measured[-1]) if len(measured) else float("nan")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.tracking.records import Array
+from fedgrid.tracking.arrays import Array
 
 DIGITS = 12
 """Decimal digits to which scores are compared, so that equal means over seeds are ties despite rounding."""

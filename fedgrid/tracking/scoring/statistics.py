@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.tracking.records import Array
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.paired_tests import (
     ALPHA,

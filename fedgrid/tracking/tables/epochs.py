@@ -5,7 +5,7 @@ from math import ceil
 
 import numpy as np
 
-from fedgrid.tracking.records import Array
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table
 
 COLUMNS = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.tracking.records import Array
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.paired_tests import ALPHA, average_ranks, friedman, holm
 from fedgrid.tracking.scoring.signed_ranks import LEVEL, effect_and_p
 

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.engine.runtime.records.schemas import CLIENTS, rounds_schema
 from fedgrid.grids.archive import layout, one_run
+from fedgrid.record_columns import schemas
 from tests.helpers.small_archive import (
     METRICS,
     SCENARIO,
@@ -49,7 +49,7 @@ def client_row(run, number, client):
 
 def test_archived_rounds_count_from_1_and_temperature_ends_at_the_clustering(archive):
     run = read(archive)
-    assert run.rounds.schema == rounds_schema()
+    assert run.rounds.schema == schemas()["rounds"]
     assert [
         [row[name] for name in ("round", "temperature", "clusters", "clustered")]
         for row in run.rounds.to_pylist()
@@ -78,7 +78,7 @@ def test_measurements_are_renamed_whatever_the_order_of_rows(archive):
     server's. Round 2 is the archive's 1: losses 1 / 2 and 2 + 1.
     """
     run = read(archive)
-    assert run.clients.schema == CLIENTS
+    assert run.clients.schema == schemas()["clients"]
     own = {"loss": 3.0, "accuracy": 6 / 16, "f1_union": 6 / 32, "f1_own": None, "balanced_accuracy": 1 / 16}
     server = own | {"f1_own": 6 / 32, "balanced_accuracy": 4.5 / 16}
     expected = {

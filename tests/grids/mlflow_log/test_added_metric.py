@@ -12,23 +12,23 @@ import pytest
 from docs.reference import scores as scores_page
 from fedgrid.algorithms.averaging.fedopt import FedOpt
 from fedgrid.engine.federation.round import metrics as round_metrics
-from fedgrid.engine.federation.round.metrics import ROUND_METRICS, RoundMetric
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.records.schemas import rounds_schema
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.mlflow_log.notes import of_metrics
 from fedgrid.grids.mlflow_log.tags import described, metrics
+from fedgrid.record_columns import EVERY_COLUMN, RecordColumn, schemas
 from fedgrid.tracking import records
 from fedgrid.tracking.mlflow.runs import Metrics
 from fedgrid.tracking.scoring import scores
 from tests.helpers.small_runs import ROUNDS, config, play
 
-GINI = RoundMetric("gini", pa.float64(), "Inequality of the updates' norms.", lambda _: 0.25)
+GINI = RecordColumn("gini", pa.float64(), "Inequality of the updates' norms.", section="other")
 
 
-def add(monkeypatch, metric):
-    monkeypatch.setattr(round_metrics, "ROUND_METRICS", (*ROUND_METRICS, metric))
+def add(monkeypatch, value=lambda _: 0.25):
+    monkeypatch.setitem(EVERY_COLUMN, "rounds", (*EVERY_COLUMN["rounds"], GINI))
+    monkeypatch.setitem(round_metrics.ROUND_NUMBERS, "gini", value)
 
 
 def let_algorithm_return(monkeypatch, **numbers):
@@ -47,7 +47,7 @@ def shown(folder: Path) -> list[Metrics]:
 
 
 def test_added_metric_is_in_parquet_in_tracking_and_in_mlflow(tmp_path, monkeypatch):
-    add(monkeypatch, GINI)
+    add(monkeypatch)
     folder = play(config(), tmp_path, cache=None)
     table = pq.read_table(folder / "rounds.parquet")
     assert (table.column_names[-1], table.schema.field("gini").type) == ("gini", pa.float64())
@@ -62,7 +62,7 @@ def test_added_metric_is_in_parquet_in_tracking_and_in_mlflow(tmp_path, monkeypa
 
 
 def test_added_metric_is_in_the_scores_of_a_round_that_has_just_ended(tmp_path, monkeypatch):
-    add(monkeypatch, GINI)
+    add(monkeypatch)
     session = Session(InProcessPool(), tmp_path)
     session.open(config(), Storage.of(tmp_path))
     record = session.next_round()
@@ -70,7 +70,7 @@ def test_added_metric_is_in_the_scores_of_a_round_that_has_just_ended(tmp_path, 
 
 
 def test_algorithm_returns_an_added_metric_by_its_name(tmp_path, monkeypatch):
-    add(monkeypatch, replace(GINI, of=None))
+    add(monkeypatch, None)
     let_algorithm_return(monkeypatch, gini=0.75)
     folder = play(config(), tmp_path, cache=None)
     assert [numbers["other/gini"] for numbers in shown(folder)] == [0.75] * ROUNDS
@@ -78,13 +78,13 @@ def test_algorithm_returns_an_added_metric_by_its_name(tmp_path, monkeypatch):
 
 def test_metric_of_an_algorithm_that_is_not_declared_is_refused_by_name(tmp_path, monkeypatch):
     let_algorithm_return(monkeypatch, gini=0.75)
-    with pytest.raises(ValueError, match="gini.*ROUND_METRICS.*round_metrics.py"):
+    with pytest.raises(ValueError, match="gini.*ROUND_NUMBERS"):
         play(config(), tmp_path, cache=None)
 
 
 def test_older_records_read_as_null_in_an_added_metric_and_the_run_resumes(tmp_path, monkeypatch):
     folder = play(config(), tmp_path, cache=None, until=2)
-    add(monkeypatch, GINI)
+    add(monkeypatch)
     found = records.read_records(folder)
     assert np.isnan(found.rounds["gini"]).all()
     assert math.isnan(scores.curves(found)["gini"][0])
@@ -95,7 +95,7 @@ def test_older_records_read_as_null_in_an_added_metric_and_the_run_resumes(tmp_p
 
 def test_schema_of_rounds_is_pinned():
     """Records on disk have these columns in this order: a change costs old runs their bytes."""
-    assert [(field.name, str(field.type)) for field in rounds_schema()] == [
+    assert [(field.name, str(field.type)) for field in schemas()["rounds"]] == [
         ("round", "int32"),
         ("temperature", "double"),
         ("clusters", "int32"),
@@ -108,7 +108,7 @@ def test_schema_of_rounds_is_pinned():
         ("max_norm", "double"),
         ("silhouette", "double"),
     ]
-    assert rounds_schema().metadata is None
+    assert schemas()["rounds"].metadata is None
 
 
 def documented() -> str:

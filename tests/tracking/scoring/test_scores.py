@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedgrid.record_columns import schemas
 from fedgrid.tracking import records
 from fedgrid.tracking.records import Columns
 from fedgrid.tracking.scoring import partitions, scores
@@ -255,13 +256,10 @@ def test_missing_or_damaged_records_are_an_error_that_names_the_file(tmp_path: P
         scores.of_run(folder)
 
 
-def test_the_engine_records_every_column_that_is_read():
-    from fedgrid.engine.runtime.records.schemas import CLIENTS, clients_schema, rounds_schema
-
-    assert {*records.ROUND_KEYS} <= set(rounds_schema().names)
+def test_every_column_that_is_read_is_declared():
+    assert {*records.ROUND_KEYS} <= set(schemas()["rounds"].names)
     read = {*records.CLIENT_KEYS, *records.CLIENT_COLUMNS, "part"}
-    assert read <= set(clients_schema(global_model=True).names)
-    assert read - set(CLIENTS.names) == {*records.GLOBAL}
+    assert read <= set(schemas(global_model=True)["clients"].names)
 
 
 def test_the_last_local_accuracy_is_of_each_client_that_has_trained_by_then(write_run):

@@ -1,4 +1,4 @@
-"""The rows that a round leaves in the records; `runtime.records` declares their columns."""
+"""The rows that a round leaves in the records; `record_columns` declares their columns."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ def round_row(number: int, outcome: RoundOutcome, columns: Collection[str] = ())
     if MESSAGE in columns:
         own |= {name: getattr(outcome, name) for name in MESSAGE_BYTES}
     if CENTRALISED in columns:
-        own |= {metric.name: metric.value(outcome) for metric in metrics.CENTRALISED_METRICS}
-    return {"round": number, **metrics.values(outcome), **own}
+        own |= metrics.values(outcome, metrics.CENTRALISED_NUMBERS)
+    return {"round": number, **metrics.values(outcome, metrics.ROUND_NUMBERS), **own}
 
 
 def client_row(

@@ -22,11 +22,11 @@ from fedgrid.engine.runtime.integrity.done_mark import CONFIG, DONE, OF_ROUNDS, 
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
 from fedgrid.engine.runtime.integrity.record_files import RecordFiles, segments
 from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
-from fedgrid.engine.runtime.records.schemas import schemas
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.storage.atomic import ASIDE, delete_partial, disk_errors, set_aside, write_text
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, of_read, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.record_columns import schemas
 from fedgrid.redaction import redacted
 from fedgrid.regular_files import check_regular
 

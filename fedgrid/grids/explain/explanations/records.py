@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from fedgrid.engine.runtime.records.columns import RecordColumn, schema_of
+from fedgrid.record_columns import RecordColumn, schema_of
 
 if TYPE_CHECKING:
     from fedgrid.grids.explain.explanations.measures import ImageScores

@@ -21,7 +21,7 @@ from fedgrid.engine.federation.round.participation import Attendance, Participat
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.settings import Evaluation
-from fedgrid.engine.runtime.records.schemas import CLIENTS, clients_schema, rounds_schema
+from fedgrid.record_columns import schemas
 
 LAYOUT = Layout(("weight",), ((2,),), 2)
 MODEL_BYTES = 8
@@ -233,7 +233,7 @@ class TestGlobalModel:
         assert tested == [[[1.5, 0.5], [0, 2]], [[1.5, 2.5]]]
         assert [row["global_own_accuracy"] for row in record.clients] == [0.5] * 3
         assert [row["global_server_accuracy"] for row in record.clients] == [0.5] * 3
-        assert set(record.clients[0]) == set(clients_schema(global_model=True).names)
+        assert set(record.clients[0]) == set(schemas(global_model=True)["clients"].names)
 
     def test_that_all_clients_are_served_is_tested_once(self):
         pool = FakePool(axis)
@@ -248,8 +248,8 @@ class TestGlobalModel:
 
     def test_has_no_columns_unless_it_is_asked_for(self):
         [(_, record)] = play(federation(Odd(FedOptSettings())), FakePool(axis), 1)
-        assert set(record.clients[0]) == set(CLIENTS.names)
-        assert not [name for name in CLIENTS.names if name.startswith("global")]
+        assert set(record.clients[0]) == set(schemas()["clients"].names)
+        assert not [name for name in schemas()["clients"].names if name.startswith("global")]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -451,8 +451,8 @@ def test_with_all_clients_present_every_row_says_trained():
     _, [(_, record)] = attended(FULL)
     assert [row["part"] for row in record.clients] == ["trained"] * 3
     assert [row["placed"] for row in record.clients] == [None] * 3
-    assert set(record.round) == set(rounds_schema().names)
-    assert {frozenset(row) for row in record.clients} == {frozenset(CLIENTS.names)}
+    assert set(record.round) == set(schemas()["rounds"].names)
+    assert {frozenset(row) for row in record.clients} == {frozenset(schemas()["clients"].names)}
 
 
 def test_the_survivors_of_a_dropout_are_averaged():

@@ -16,11 +16,11 @@ import pytest
 from fedgrid.engine.federation.errors import ConfigError, RunError, StorageError
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.integrity.files import stamped
-from fedgrid.engine.runtime.records.schemas import schemas
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.run_folder import Failure, folder_of
 from fedgrid.engine.runtime.storage import atomic
 from fedgrid.engine.runtime.storage.format import unseal
+from fedgrid.record_columns import schemas
 from tests.helpers.run_folders import (
     ROUNDS,
     TABLES,

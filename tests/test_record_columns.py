@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.records.schemas import EVERY_COLUMN
 from fedgrid.grids.archive import explanation_records as archived
 from fedgrid.grids.explain.explanations import records as explanations
+from fedgrid.record_columns import EVERY_COLUMN
 from tests.helpers.small_runs import NOWHERE, config, early, play
 
 FEW = {"rounds": 1}

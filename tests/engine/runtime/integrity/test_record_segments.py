@@ -11,10 +11,10 @@ import pytest
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.integrity import record_files
 from fedgrid.engine.runtime.integrity.record_files import RecordFiles, read_records, segments
-from fedgrid.engine.runtime.records.schemas import TIMINGS, schemas
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.times import times_of
+from fedgrid.record_columns import schemas
 from fedgrid.tracking.records import RecordsError, num_rounds, table
 from tests.helpers.run_folders import (
     ROUNDS,
@@ -59,7 +59,7 @@ def rounds_in(path):
 def rounds_seen(path):
     """Return the rounds that a reader of a run that goes on sees: engine, grids and tracking."""
     seen = {name: table(path, name)["round"].unique().to_pylist() for name in schemas()}
-    assert read_records(path, "timings", TIMINGS)["round"].to_pylist() == seen["timings"]
+    assert read_records(path, "timings", schemas()["timings"])["round"].to_pylist() == seen["timings"]
     assert times_of(path).rounds == len(seen["timings"])
     assert num_rounds(path) == len(seen["rounds"])
     return seen["clients"]

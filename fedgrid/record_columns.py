@@ -1,0 +1,288 @@
+"""The columns of a run's Parquet files, each declared once: name, type, meaning, and what it can hold.
+
+Schemas, the checks of what was read (`record_values`), MLflow's metrics of a round and the tables of the
+documentation follow from the declarations. The engine's first floor writes rows by the names in
+`engine.federation.record_names`. Records of a version without a column read as null.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+LARGEST_WHOLE = 1 << 53
+"""A float holds it."""
+LARGEST = 1e50
+"""Far beyond a norm of float32 numbers."""
+MOST = 1 << 31
+"""Rounds, clients or clusters."""
+GLOBAL_MODEL = "global_model"
+"""In `RecordColumn.only`: `evaluation.global_model`; other words there are those of `Traits.columns`."""
+
+
+@dataclass(frozen=True)
+class RecordColumn:
+    """The declaration of one column."""
+
+    name: str
+    type: pa.DataType
+    meaning: str
+    """One sentence for the documentation and for MLflow."""
+    least: float = -LARGEST
+    greatest: float = LARGEST
+    required: bool = False
+    """Whether there is no null in it."""
+    infinite: bool = False
+    """Whether it may be infinite, as what a training that diverged leaves."""
+    only: str = ""
+    """What only some runs have it with; empty: all runs have it."""
+    section: str = ""
+    """Its section among MLflow's metrics; empty: MLflow does not show it."""
+
+
+def schema_of(columns: Iterable[RecordColumn]) -> pa.Schema:
+    """Return the schema of these columns, in their order."""
+    return pa.schema([pa.field(column.name, column.type) for column in columns])
+
+
+def schemas(global_model: bool = False, columns: Collection[str] = ()) -> dict[str, pa.Schema]:
+    """Return name of the file, without its suffix -> the schema of a run's records.
+
+    `global_model` is `evaluation.global_model`, `columns` are the run's own (`algorithm_of.own_columns`).
+    """
+    own = {"", *columns, *((GLOBAL_MODEL,) if global_model else ())}
+    return {
+        file: schema_of(column for column in declared if column.only in own)
+        for file, declared in EVERY_COLUMN.items()
+    }
+
+
+def _bytes(name: str, meaning: str, *, only: str = "", section: str = "") -> RecordColumn:
+    return RecordColumn(name, pa.int64(), meaning, 0, LARGEST_WHOLE, only=only, section=section)
+
+
+def _seconds(name: str, meaning: str, *, required: bool = False, only: str = "") -> RecordColumn:
+    return RecordColumn(name, pa.float64(), meaning, 0, 1e10, required=required, only=only)
+
+
+ROUND = RecordColumn("round", pa.int32(), "Number of the round, from 1.", 1, MOST, required=True)
+
+ROUNDS = (
+    ROUND,
+    RecordColumn(
+        "temperature",
+        pa.float64(),
+        "Half the root mean square of the cosine distances between the clients' updates.",
+        0,
+        2,
+        section="clustering",
+    ),
+    RecordColumn(
+        "clusters", pa.int32(), "Number of clusters after the round.", 0, MOST, section="clustering"
+    ),
+    RecordColumn(
+        "clustered",
+        pa.bool_(),
+        "Whether the algorithm decided on a partition, even an unchanged one.",
+        required=True,
+    ),
+    _bytes("bytes_down", "Bytes of the models that were sent to clients.", section="cost"),
+    _bytes("bytes_up", "Bytes of the updates that the server received.", section="cost"),
+    RecordColumn("excluded", pa.int32(), "Number of updates left out because they are NaN or infinite."),
+    RecordColumn("warnings", pa.int32(), "Number of warnings in `log.txt`.", section="other"),
+    RecordColumn(
+        "mean_norm",
+        pa.float64(),
+        "Largest norm of a cluster's mean update, if the algorithm uses it (Sattler).",
+        infinite=True,
+    ),
+    RecordColumn(
+        "max_norm",
+        pa.float64(),
+        "Largest norm of a client's update, if the algorithm uses it (Sattler).",
+        infinite=True,
+    ),
+    RecordColumn(
+        "silhouette",
+        pa.float64(),
+        "Mean silhouette of the partition on the distances that the algorithm uses; needs no hidden groups. "
+        "None for one cluster, and if every client is alone.",
+        -1,
+        1,
+        section="clustering",
+    ),
+    RecordColumn("counts", pa.list_(pa.int32()), "How many clients chose each model (IFCA).", only="counts"),
+    RecordColumn(
+        "epsilon",
+        pa.float64(),
+        "Largest epsilon of any client so far, at `privacy.delta`; only of runs with noise.",
+        infinite=True,
+        only="epsilon",
+        section="privacy",
+    ),
+    RecordColumn(
+        "update_l2",
+        pa.float64(),
+        "Euclidean norm of the update over the parameters; only of split centralised.",
+        only="centralised",
+    ),
+    RecordColumn(
+        "update_l2_state",
+        pa.float64(),
+        "Euclidean norm of the update over parameters and BatchNorm's buffers; only of split centralised.",
+        only="centralised",
+    ),
+    RecordColumn(
+        "weights_l1_change",
+        pa.float64(),
+        "L1 norm of the parameters after the round minus that before, of which the OCFL papers' epsilon_1 is "
+        "a tenth; only of split centralised.",
+        only="centralised",
+    ),
+    _bytes(
+        "message_bytes",
+        "Bytes of what newcomers said about their data in this round; in `bytes_up` too.",
+        only="message",
+    ),
+    _bytes(
+        "encoder_bytes",
+        "Bytes of the encoder's federated training before round 1, and of its way to newcomers; in "
+        "`bytes_up` and `bytes_down` too.",
+        only="message",
+    ),
+)
+"""Of `rounds.parquet`, a row a round."""
+
+RECALL = "recall"
+TESTS = {
+    "local_own": "The client's model after local training, on its own test images",
+    "local_server": "The client's model after local training, on the server's images",
+    "cluster_own": "The model that the client is served after the round, on its own test images",
+    "cluster_server": "The model that the client is served after the round, on the server's images",
+    "global_own": "The one model for all, on the client's own test images (`evaluation.global_model`)",
+    "global_server": "The one model for all, on the server's images (`evaluation.global_model`)",
+}
+"""Model and test set, and what they are; null where there was no test."""
+SCORES = {
+    "loss": "mean cross-entropy, in nats",
+    "accuracy": "share of right answers",
+    "f1_union": "mean F1 over the classes that are true or predicted, as published",
+    "f1_own": "mean F1 over the classes in the test set",
+    "balanced_accuracy": "mean recall over the classes in the test set",
+    RECALL: "recall of each class, NaN for one that the test set lacks",
+}
+"""Score of a test -> what it is; a share, but for the loss."""
+
+
+def _tests() -> Iterator[RecordColumn]:
+    for test, model in TESTS.items():
+        for score, words in SCORES.items():
+            is_loss = score == "loss"
+            yield RecordColumn(
+                f"{test}_{score}",
+                pa.list_(pa.float64()) if score == RECALL else pa.float64(),
+                f"{model}: {words}.",
+                -LARGEST if is_loss else 0,
+                LARGEST if is_loss else 1,
+                infinite=is_loss,
+                only=GLOBAL_MODEL if test.startswith("global_") else "",
+            )
+
+
+CLIENTS = (
+    ROUND,
+    RecordColumn("client", pa.int32(), "The client, from 0.", 0, MOST, required=True),
+    RecordColumn("cluster", pa.int32(), "The cluster that it is in after the round.", required=True),
+    RecordColumn("true_cluster", pa.int32(), "Its hidden group in this round.", required=True),
+    RecordColumn(
+        "part",
+        pa.string(),
+        "What it did: `trained`, `excluded`, `dropped`, `not asked`, `not joined`, `spent`.",
+    ),
+    RecordColumn(
+        "placed",
+        pa.string(),
+        "Why a client that was absent from the clustering is in its cluster; else null.",
+    ),
+    RecordColumn("excluded", pa.bool_(), "Whether its update was left out because it is NaN or infinite."),
+    RecordColumn("train_images", pa.int32(), "Number of its training images."),
+    RecordColumn("test_images", pa.int32(), "Number of its test images."),
+    RecordColumn(
+        "train_loss", pa.float64(), "Running mean cross-entropy of its last local epoch.", infinite=True
+    ),
+    RecordColumn("train_accuracy", pa.float64(), "Running accuracy of its last local epoch.", 0, 1),
+    RecordColumn(
+        "update_norm",
+        pa.float64(),
+        "Euclidean norm of its update over the whole state, as it was sent.",
+        infinite=True,
+    ),
+    *_tests(),
+    RecordColumn(
+        "members",
+        pa.list_(pa.int32()),
+        "The clients whose models its cluster averages, where clusters may overlap (FLIS).",
+        only="members",
+    ),
+    RecordColumn(
+        "fault", pa.string(), "What it does as an attacker; null of an honest client.", only="fault"
+    ),
+    RecordColumn(
+        "epsilon",
+        pa.float64(),
+        "Its epsilon so far, at `privacy.delta`.",
+        infinite=True,
+        only="epsilon",
+    ),
+    RecordColumn(
+        "cluster_epsilon",
+        pa.float64(),
+        "The same of all present members of its cluster as one, whose data change together.",
+        infinite=True,
+        only="epsilon",
+    ),
+)
+"""Of `clients.parquet`, a row a round and client; null where the client was not trained."""
+
+
+TIMINGS = (
+    ROUND,
+    _seconds("seconds", "Wall-clock time of the round, without `waited_seconds`.", required=True),
+    _seconds("train_seconds", "Of these, the clients' training."),
+    _seconds("cluster_seconds", "Of these, the algorithm's step: clustering, averaging."),
+    _seconds("evaluate_seconds", "Of these, the tests of the models after the round."),
+    RecordColumn("slowest_client", pa.int32(), "The client whose training and tests took longest.", 0, MOST),
+    _seconds("slowest_client_seconds", "How long they took."),
+    RecordColumn(
+        "peak_memory_mb",
+        pa.float64(),
+        "Sum over the server's and the clients' processes of the peak of each since it started.",
+        0,
+        1e12,
+    ),
+    RecordColumn(
+        "computed_by",
+        pa.string(),
+        "Id of the run that trained the clients: this one, or the one whose round was taken from the cache.",
+    ),
+    RecordColumn("reached_clients", pa.int32(), "Number of clients that have an update in this round."),
+    RecordColumn("trained_clients", pa.int32(), "Number of those that this run has trained."),
+    _seconds("waited_seconds", "Time spent waiting for another run that computed the same round."),
+    _seconds("uncached_seconds", "Time that the round would have taken without the cache."),
+    RecordColumn("ended_ms", pa.int64(), "Unix time of the round's end, in milliseconds.", 0, 2e14),
+    _seconds(
+        "message_seconds",
+        "Mean time over clients of a message about their data; null in rounds without any.",
+        only="message",
+    ),
+    _seconds(
+        "epoch_seconds",
+        "Mean time over clients of a local epoch without tests; null in rounds without any.",
+        only="message",
+    ),
+)
+"""Of `timings.parquet`: wall-clock times and peak memory of a round."""
+
+EVERY_COLUMN = {"rounds": ROUNDS, "clients": CLIENTS, "timings": TIMINGS}
+"""Name of a file, without its suffix -> every column that some run has. Rounds and clients have the same
+bytes whenever the run is repeated."""
