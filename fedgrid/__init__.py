@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         split,
     )
     from fedgrid.algorithms.contract.encoder import EncoderSettings
-    from fedgrid.algorithms.contract.entry import AlgorithmEntry
+    from fedgrid.algorithms.contract.entry import AlgorithmEntry, OwnNumber
     from fedgrid.algorithms.contract.first_round import FirstRound
     from fedgrid.algorithms.contract.local_method import LocalMethod
     from fedgrid.algorithms.contract.local_rule import PLAIN, Finished, LocalModel, LocalRule, LocalSteps
@@ -97,6 +97,7 @@ __all__ = [
     "OcflSettings",
     "Order",
     "OwnAdaptationSettings",
+    "OwnNumber",
     "OwnRuleSettings",
     "Payload",
     "Presence",
@@ -149,6 +150,7 @@ _MODULES = {
     "OcflSettings": "algorithms.clustered.while_training.ocfl",
     "Order": "algorithms.contract.orders",
     "OwnAdaptationSettings": "algorithms.averaging.fedopt",
+    "OwnNumber": "algorithms.contract.entry",
     "OwnRuleSettings": "algorithms.averaging.fedopt",
     "Payload": "algorithms.contract.orders",
     "Presence": "algorithms.contract.orders",

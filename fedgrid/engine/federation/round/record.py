@@ -44,7 +44,7 @@ def row_of(
         message_bytes=plan.meeting.up,
         encoder_bytes=sum(plan.meeting.encoder),
     )
-    row = round_row(plan.round_index + 1, outcome, federation.columns)
+    row = round_row(plan.round_index + 1, outcome, federation.columns, federation.numbers)
     return {**row, **plan.ledger.of_round()}
 
 

@@ -24,9 +24,16 @@ class RoundRecord:
     """Lines for `log.txt`; `round` has their number."""
 
 
-def round_row(number: int, outcome: RoundOutcome, columns: Collection[str] = ()) -> dict[str, Any]:
-    """Return the row of `rounds.parquet`; `number` counts from 1, `columns` are as in `schemas`."""
-    own: dict[str, Any] = {COUNTS: outcome.diagnostics.counts} if COUNTS in columns else {}
+def round_row(
+    number: int, outcome: RoundOutcome, columns: Collection[str] = (), numbers: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the row of `rounds.parquet`.
+
+    `number` counts from 1, `columns` are as in `schemas`, `numbers` those of the algorithm's entry.
+    """
+    own: dict[str, Any] = dict(metrics.own_values(outcome.diagnostics.metrics, numbers))
+    if COUNTS in columns:
+        own[COUNTS] = outcome.diagnostics.counts
     if MESSAGE in columns:
         own |= {name: getattr(outcome, name) for name in MESSAGE_BYTES}
     if CENTRALISED in columns:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedgrid.algorithms.averaging.aggregators import AGGREGATORS
 from fedgrid.algorithms.clustering.clusterers import CLUSTERERS
-from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.algorithms.registry import ALGORITHMS, ARENA
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.runtime.plugins.installed import installed
@@ -27,8 +27,10 @@ _REGISTRIES: dict[str, dict[str, Any]] = {
     "model": MODELS,
     "analysis": ANALYSES,
 }
-BUILT_IN = {(kind, name) for kind, registry in _REGISTRIES.items() for name in registry}
-"""What comes with the package, as kind and name."""
+BUILT_IN = {(kind, name) for kind, registry in _REGISTRIES.items() for name in registry} | {
+    ("algorithm", ARENA)
+}
+"""What comes with the package, as kind and name; and what stands for several in a file."""
 
 _sources: dict[str, PluginSource] = {}
 """By digest: what this process could load."""

@@ -16,10 +16,13 @@ from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError
 from fedgrid.engine.federation.models.registry import ModelEntry
 from fedgrid.engine.runtime.plugins.source import PluginSource
+from fedgrid.record_columns import EVERY_COLUMN
 
 LISTS = ("ALGORITHMS", "CLUSTERERS", "MODELS", "ANALYSES", "FIGURES", "TABLES", "AGGREGATORS")
 """The names in a plugin's file under which it lists what it adds."""
 PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+NUMBER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+RECORDED = frozenset(column.name for columns in EVERY_COLUMN.values() for column in columns)
 TITLE_LENGTH = 60
 """Characters of an algorithm's title at most: it stands in every table and figure."""
 
@@ -143,6 +146,12 @@ def of_listed(
                 f"plugin {source.name}: algorithm {entry.name!r} has the title {entry.title!r}; "
                 f"expected 1 to {TITLE_LENGTH} printable characters on one line"
             )
+        for number in entry.numbers:
+            if not NUMBER_NAME.fullmatch(number.name) or number.name in RECORDED:
+                raise ConfigError(
+                    f"plugin {source.name}: algorithm {entry.name!r} declares the number {number.name!r}: "
+                    "expected small letters, digits and _, and no column that records have"
+                )
     return plugin
 
 
