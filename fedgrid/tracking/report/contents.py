@@ -19,8 +19,6 @@ from fedgrid.tracking.scoring.explanations import Explained
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables import clustering, comparison, scenarios
 from fedgrid.tracking.tables.axes import over_axis, sweep
-from fedgrid.tracking.tables.cells import explained as with_counts
-from fedgrid.tracking.tables.cells import rows_of_algorithms
 from fedgrid.tracking.tables.significance import effects, significance
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 
@@ -163,17 +161,7 @@ def _privacy(study: Study) -> Iterator[Section]:
 def _own_numbers(study: Study) -> Iterator[Section]:
     """Yield a table of the numbers that algorithms declare of their own, if any run has one."""
     if own := measures.own_numbers(study):
-        rows = rows_of_algorithms(study, own)
-        table = Table(
-            "own-numbers",
-            "Numbers that algorithms declare of their own",
-            "Of the last round that has one; means over scenarios. `fedgrid algorithms NAME` says what they "
-            "mean.",
-            tuple(Column(measure.name) for measure in own),
-            tuple(rows),
-            corner="algorithm",
-        )
-        yield Section("own-numbers", "Numbers of algorithms' own", items=(with_counts(table, study),))
+        yield Section("own-numbers", "Numbers of algorithms' own", items=(scenarios.own_numbers(study, own),))
 
 
 def _sweeps(study: Study) -> Iterator[Choice]:

@@ -1,6 +1,6 @@
 """Two tables of a whole study: an overview, and every score of every scenario."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.axes import setting_axes
@@ -9,7 +9,7 @@ from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables import fairness, personalisation
-from fedgrid.tracking.tables.cells import explained, over_scenarios, over_seeds
+from fedgrid.tracking.tables.cells import explained, over_scenarios, over_seeds, rows_of_algorithms
 from fedgrid.tracking.tables.clustering import right_share
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_columns, fixed
 
@@ -107,3 +107,16 @@ def _finished(study: Study) -> Cell:
 
 def _unfinished(study: Study, run: Run) -> str:
     return f"s{run.seed}: {study.lacking[run.run_id]}"
+
+
+def own_numbers(study: Study, own: Sequence[Measure]) -> Table:
+    """Return the numbers that algorithms declare of their own, one row per algorithm."""
+    table = Table(
+        "own-numbers",
+        "Numbers of algorithms' own",
+        "Of the last round that has one; means over scenarios. Meanings: `fedgrid algorithms NAME`.",
+        tuple(Column(measure.name) for measure in own),
+        tuple(rows_of_algorithms(study, own)),
+        corner="algorithm",
+    )
+    return explained(table, study)
