@@ -79,6 +79,7 @@ def _page(entry: AlgorithmEntry) -> str:
         *(linked(text, UP) for text in about),
         *_settings(entry.settings),
         *described,
+        *_numbers(entry),
         *_search(entry.name),
     )
 
@@ -105,6 +106,13 @@ def _settings(settings: Settings) -> Iterator[str]:
     if shared:
         yield f"### {ALL_AVERAGING}"
         yield table(HEADER, shared)
+
+
+def _numbers(entry: AlgorithmEntry) -> Iterator[str]:
+    """Yield the numbers that an entry declares of its own."""
+    if entry.numbers:
+        yield "## Numbers of its own"
+        yield table(("number", "meaning"), [(code(one.name), one.meaning) for one in entry.numbers])
 
 
 def _search(name: str) -> Iterator[str]:
