@@ -35,8 +35,8 @@ class Aggregator(Section, ABC):
     def of(self, updates: Updates, groups: Sequence[Sequence[int]]) -> list[Vector]:
         """Return one vector for each group of clients, by the weights of the view.
 
-        One that weighs clients by their updates' products alone may take those of `updates.select(group)`, and
-        `updates.means` by these weights: both come from the round cache.
+        One that weighs clients by their updates' products alone may take those of `updates.select(group)`,
+        and `updates.means` by these weights: both come from the round cache.
         """
         return updates.combine(groups, self.combine, self.name, self.model_dump_json())
 
