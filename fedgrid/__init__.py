@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from fedgrid.algorithms.clustered.while_training.ocfl import Ocfl, OcflSettings
     from fedgrid.algorithms.clustering.clusterers import Clusterer
+    from fedgrid.algorithms.contract.aggregator import Aggregator
     from fedgrid.algorithms.contract.base import (
         Algorithm,
         Conditions,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
         split,
     )
     from fedgrid.algorithms.contract.encoder import EncoderSettings
-    from fedgrid.algorithms.contract.entry import AlgorithmEntry
+    from fedgrid.algorithms.contract.entry import AlgorithmEntry, OwnNumber
     from fedgrid.algorithms.contract.first_round import FirstRound
     from fedgrid.algorithms.contract.local_method import LocalMethod
     from fedgrid.algorithms.contract.local_rule import PLAIN, Finished, LocalModel, LocalRule, LocalSteps
@@ -67,6 +68,7 @@ FedgridError.clean = redacted
 __all__ = [
     "PLAIN",
     "Adaptation",
+    "Aggregator",
     "Algorithm",
     "AlgorithmEntry",
     "Analysis",
@@ -95,6 +97,7 @@ __all__ = [
     "OcflSettings",
     "Order",
     "OwnAdaptationSettings",
+    "OwnNumber",
     "OwnRuleSettings",
     "Payload",
     "Presence",
@@ -119,6 +122,7 @@ __all__ = [
 _MODULES = {
     "PLAIN": "algorithms.contract.local_rule",
     "Adaptation": "algorithms.contract.orders",
+    "Aggregator": "algorithms.contract.aggregator",
     "Algorithm": "algorithms.contract.base",
     "AlgorithmEntry": "algorithms.contract.entry",
     "Analysis": "grids.analyses.analysis",
@@ -146,6 +150,7 @@ _MODULES = {
     "OcflSettings": "algorithms.clustered.while_training.ocfl",
     "Order": "algorithms.contract.orders",
     "OwnAdaptationSettings": "algorithms.averaging.fedopt",
+    "OwnNumber": "algorithms.contract.entry",
     "OwnRuleSettings": "algorithms.averaging.fedopt",
     "Payload": "algorithms.contract.orders",
     "Presence": "algorithms.contract.orders",

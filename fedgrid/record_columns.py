@@ -48,11 +48,16 @@ def schema_of(columns: Iterable[RecordColumn]) -> pa.Schema:
 def schemas(global_model: bool = False, columns: Collection[str] = ()) -> dict[str, pa.Schema]:
     """Return name of the file, without its suffix -> the schema of a run's records.
 
-    `global_model` is `evaluation.global_model`, `columns` are the run's own (`algorithm_of.own_columns`).
+    `global_model` is `evaluation.global_model`, `columns` are the run's own (`algorithm_of.own_columns`):
+    words of `RecordColumn.only`, and numbers of a round that an algorithm's entry declares.
     """
     own = {"", *columns, *((GLOBAL_MODEL,) if global_model else ())}
+    words = {column.only for declared in EVERY_COLUMN.values() for column in declared}
+    numbers = [RecordColumn(name, pa.float64(), "") for name in sorted(own - words - {GLOBAL_MODEL})]
     return {
-        file: schema_of(column for column in declared if column.only in own)
+        file: schema_of(
+            [*(column for column in declared if column.only in own), *(numbers if file == "rounds" else ())]
+        )
         for file, declared in EVERY_COLUMN.items()
     }
 

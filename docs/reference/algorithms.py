@@ -10,9 +10,7 @@ from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.presets.key_docs import docs_of, settings_rows
-from fedgrid.grids.search.built_in import built_in
 
 HEADER = ("setting", "default", "allowed", "meaning")
 ROUNDS = 50
@@ -81,6 +79,7 @@ def _page(entry: AlgorithmEntry) -> str:
         *(linked(text, UP) for text in about),
         *_settings(entry.settings),
         *described,
+        *_numbers(entry),
         *_search(entry.name),
     )
 
@@ -109,11 +108,17 @@ def _settings(settings: Settings) -> Iterator[str]:
         yield table(HEADER, shared)
 
 
+def _numbers(entry: AlgorithmEntry) -> Iterator[str]:
+    """Yield the numbers that an entry declares of its own."""
+    if entry.numbers:
+        yield "## Numbers of its own"
+        yield table(("number", "meaning"), [(code(one.name), one.meaning) for one in entry.numbers])
+
+
 def _search(name: str) -> Iterator[str]:
     """Yield what `fedgrid search` and `fedgrid arena` try, if they know."""
-    try:
-        space = built_in(name, ROUNDS)
-    except ConfigError:
+    space = ALGORITHMS[name].space(ROUNDS)
+    if not space:
         return
     yield "## Search space"
     yield f"What `fedgrid search {name}` tries, here for runs of {ROUNDS} rounds."

@@ -27,8 +27,8 @@ def pages() -> dict[str, str]:
             "MLflow is not logged there.",
             "## Recorded",
             "In `rounds.parquet`, a row a round; null in older records that lack the column. An algorithm "
-            'returns a number of its own in `Diagnostics(metrics={"name": value})`, once `record_columns.py` '
-            "and `engine/federation/round/metrics.py` declare it.",
+            'returns numbers of its own in `Diagnostics(metrics={"name": value})`; `numbers` of its entry '
+            "declare them.",
             table(("recorded", "in MLflow", "meaning"), _rows(recorded.items())),
             "With `embeddings` and `ladd` there are `message_bytes` (what newcomers said in a round) and "
             "`encoder_bytes` (the encoder's federated training and its way to newcomers) too. Both are part "

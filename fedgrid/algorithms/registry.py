@@ -18,6 +18,9 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {}
 ALSO_CALLED: dict[str, str] = {}
 """What papers and tables call algorithms, in small letters -> name here, for messages."""
 
+ARENA = "arena"
+"""Stands for the members of the arena in the list of a file's algorithms."""
+
 _titles: dict[str, str] = {}
 _references: set[str] = set()
 
@@ -30,6 +33,15 @@ def title(name: str) -> str:
 def is_reference(name: str) -> bool:
     """Return whether an algorithm is a row to compare with and no competitor."""
     return ALGORITHMS[name].is_reference if name in ALGORITHMS else name in _references
+
+
+def members_of_arena() -> list[str | dict[str, Any]]:
+    """Return the algorithms that say that they are in the arena, as a file lists them."""
+    return [
+        {"name": entry.name, **entry.arena} if entry.arena else entry.name
+        for entry in ALGORITHMS.values()
+        if entry.arena is not None
+    ]
 
 
 def note_titles(titles: Mapping[str, str], references: Iterable[str] = ()) -> None:

@@ -1,8 +1,10 @@
 """What holds for every registered algorithm, on a federation small enough to see through.
 
-A new algorithm is tested here by being registered; if its defaults do not act within six rounds, name
-settings that do in `ACTING` and `EAGER`.
+A new algorithm is tested here by being registered. If its defaults do not act within six rounds, settings in
+`ACTING` and `EAGER` that do test more of it.
 """
+
+from functools import cache
 
 import numpy as np
 import pytest
@@ -27,19 +29,10 @@ from tests.helpers.small_cases import (
 )
 
 NAMES = list(ALGORITHMS)
-ONE_CLUSTER = ("fedavg", "fedprox", "scaffold", "fednova", "lg-fedavg", "fine-tuned", "per-fedavg", "oracle")
-"""Algorithms that never part their clients; `oracle` does so before round 1, if it is told the groups."""
 ALONE = "solo"
 """The algorithm whose clients are apart from the start; its server has no settings."""
 CHOOSING = ("ifca", "flis-dc", "flis-dc-as-published")
 """Algorithms whose clients choose among models in every round."""
-BEFORE_ROUND_1 = ("embeddings", "embeddings-as-published", "ladd")
-"""Algorithms that cluster by messages, of which there are none here (tests/algorithms/embeddings)."""
-FROM_ROUND_1 = (*CHOOSING, "flis-hc", "flis-hc-as-published", *BEFORE_ROUND_1)
-"""Algorithms that cluster from the first round on, or before it."""
-CLUSTERING = [name for name in NAMES if name not in (*ONE_CLUSTER, ALONE)]
-LATER = [name for name in CLUSTERING if name not in FROM_ROUND_1]
-"""Algorithms that are plain averaging until they cluster."""
 RIGHT = [name for name in NAMES if not name.endswith("-as-published") and name != ALONE]
 
 ACTING = {
@@ -70,19 +63,31 @@ def acting(name, **overrides):
     return create(name, {**ACTING.get(name, {}), **(overrides if has_server else {})})
 
 
-@pytest.fixture(scope="module")
-def plain():
-    """The federation's six rounds of FedOpt."""
-    return Federation().play(create("fedavg", {}))
+@cache
+def six_rounds(name):
+    """Return the federation's six rounds of an algorithm with settings that make it act."""
+    return Federation().play(acting(name))
+
+
+def acted(name):
+    """Return the rounds, from 0, in which an algorithm decides on a partition."""
+    return [index for index, (_, diagnostics) in enumerate(six_rounds(name)) if diagnostics.clustered]
+
+
+LATER = [name for name in NAMES if min(acted(name), default=0) > 0]
+"""Algorithms that are plain averaging until they cluster."""
+BY_UPDATES = ("sattler", "briggs", "ocfl-kmeans", "ocfl-meanshift", "evident-groups", "louvain", "leiden")
+
+
+def test_algorithms_that_cluster_by_updates_act():
+    assert set(LATER) >= set(BY_UPDATES)
 
 
 @pytest.mark.parametrize("name", LATER)
-def test_algorithm_is_fedopt_to_the_bit_until_it_acts(name, plain):
-    history = Federation().play(acting(name))
-    acted = [index for index, (_, diagnostics) in enumerate(history) if diagnostics.clustered]
-    assert acted, "the settings in ACTING must make it act"
-    assert acted[0] >= 2
-    for (state, _), (reference, _) in zip(history[: acted[0]], plain, strict=False):
+def test_algorithm_is_fedopt_to_the_bit_until_it_acts(name):
+    first, *_ = acted(name)
+    assert first >= 2
+    for (state, _), (reference, _) in zip(six_rounds(name)[:first], six_rounds("fedavg"), strict=False):
         assert partition(state) == {frozenset(range(12))}
         assert state.models[0].tobytes() == reference.models[0].tobytes()
 
@@ -92,8 +97,11 @@ def test_algorithm_that_says_that_it_trains_plainly_sends_no_rule(name):
     algorithm = create(name, {})
     orders = orders_of(algorithm, start(algorithm, 4), range(4)).values()
     assert not algorithm.traits.trains_plainly or {order.rule for order in orders} == {PLAIN}
-    own = ("fedprox", "fednova", "scaffold", "per-fedavg", "lg-fedavg")
-    assert algorithm.traits.trains_plainly == (name not in own)
+
+
+@pytest.mark.parametrize("name", ["fedprox", "fednova", "scaffold", "per-fedavg", "lg-fedavg"])
+def test_algorithm_with_a_rule_of_its_own_says_so(name):
+    assert not create(name).traits.trains_plainly
 
 
 @pytest.mark.parametrize("name", ["fedavg", "ocfl-kmeans", "ifca", "flis-dc", "flis-hc", "louvain"])
@@ -102,11 +110,10 @@ def test_algorithm_with_a_local_rule_does_not_train_plainly(name):
     assert create(name, {"local": {"name": "fedprox", "mu": 0}}).traits.trains_plainly
 
 
-@pytest.mark.parametrize("name", CLUSTERING)
+@pytest.mark.parametrize("name", NAMES)
 def test_partition_changes_only_in_rounds_reported_as_clustered(name):
-    federation, algorithm = Federation(), acting(name)
-    before = federation.start(algorithm)
-    for state, diagnostics in federation.play(algorithm):
+    before = Federation().start(acting(name))
+    for state, diagnostics in six_rounds(name):
         if partition(state) != partition(before):
             assert diagnostics.clustered
         before = state

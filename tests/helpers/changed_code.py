@@ -1,17 +1,21 @@
-"""A copy of fedgrid's code with something changed in it, for launches by another version."""
+"""A copy of fedgrid with something changed in it, as another version or a contributor has it."""
 
+import os
 import re
 import shutil
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+TREE = ("fedgrid", "tests", "benchmarks")
+FILES = ("pyproject.toml", "CHANGELOG.md")
 
 
 def changed_code(folder: Path, file: str, changes: Mapping[str, str]) -> Path:
     """Copy the code to `folder` and set constants of a file, by name; return what PYTHONPATH must say."""
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "fedgrid", folder / "fedgrid", ignore=ignored)
+    _copy("fedgrid", folder)
     path = folder / "fedgrid" / file
     text = path.read_text()
     for name, value in changes.items():
@@ -19,3 +23,82 @@ def changed_code(folder: Path, file: str, changes: Mapping[str, str]) -> Path:
         assert found == 1, f"{file} has {found} lines {name} = ..."
     path.write_text(text)
     return folder
+
+
+class Copy:
+    """A copy of the tree, to which a contributor adds something."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in TREE:
+            _copy(name, folder)
+        for name in FILES:
+            shutil.copy(ROOT / name, folder)
+
+    def write(self, file: str, text: str) -> None:
+        """Add a file."""
+        path = self.folder / file
+        assert not path.exists()
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text.lstrip("\n"))
+
+    def insert(self, file: str, at: str, text: str, *, before: bool = False) -> None:
+        """Add text to a file after, or before, a text that is there once."""
+        path = self.folder / file
+        old = path.read_text()
+        assert old.count(at) == 1, f"{file} has {old.count(at)} times {at!r}"
+        path.write_text(old.replace(at, text + at if before else at + text))
+
+    def begin(self, file: str, text: str) -> None:
+        """Add text before the first line of a file that is not a docstring's or a comment's."""
+        path = self.folder / file
+        old = path.read_text()
+        first = re.search(r"^(from|import|- ) ?", old, flags=re.M)
+        assert first is not None
+        path.write_text(old[: first.start()] + text + old[first.start() :])
+
+    def python(self, code: str) -> str:
+        """Return what code prints that imports this copy."""
+        return self._run("-c", code)
+
+    def pytest(self, *arguments: str) -> None:
+        """Run tests of the copy; they must pass."""
+        self._run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments)
+
+    def _run(self, *arguments: str) -> str:
+        here = {**os.environ, "PYTHONPATH": str(self.folder)}
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env=here,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-2000:]}"
+        return done.stdout
+
+
+def files_touched(add: Callable[[Copy], None]) -> set[str]:
+    """Return the files that an addition writes."""
+    touched: set[str] = set()
+
+    class Noted(Copy):
+        def __init__(self) -> None:
+            pass
+
+        def write(self, file: str, text: str) -> None:
+            touched.add(file)
+
+        def insert(self, file: str, at: str, text: str, *, before: bool = False) -> None:
+            touched.add(file)
+
+        def begin(self, file: str, text: str) -> None:
+            touched.add(file)
+
+    add(Noted())
+    return touched
+
+
+def _copy(name: str, folder: Path) -> None:
+    shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))

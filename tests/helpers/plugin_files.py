@@ -71,3 +71,23 @@ MODELS = [
 def renamed(text: str) -> str:
     """Return the same plugin with the same names and another digest."""
     return text + "# changed\n"
+
+
+AGGREGATOR = """
+from typing import Literal
+import numpy as np
+from fedgrid import Aggregator
+
+class Krum(Aggregator):
+    '''The update with the least sum of squared distances to its nearest others (Blanchard et al. 2017).'''
+
+    name: Literal["krum"] = "krum"
+    attackers: int = 1
+
+    def combine(self, rows, shares=None, threads=1):
+        squares = np.sort([[float(((one - other) ** 2).sum()) for other in rows] for one in rows], axis=1)
+        nearest = max(1, len(rows) - self.attackers - 2)
+        return rows[int(squares[:, 1 : nearest + 1].sum(axis=1).argmin())]
+
+AGGREGATORS = [Krum]
+"""

@@ -18,6 +18,7 @@ import numpy as np
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, OwnRuleSettings
 from fedgrid.algorithms.averaging.fedprox import Mu, ProximalRule
+from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.local_method import LocalMethod
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.algorithms.updates.updates import Updates, Vector
@@ -80,7 +81,9 @@ class NormalisedTraining(LocalMethod):
         """Return the rule that counts."""
         return NormalisedRule(mu=self.mu)
 
-    def means(self, updates: Updates, groups: Sequence[Sequence[int]]) -> list[Vector]:
+    def means(
+        self, updates: Updates, groups: Sequence[Sequence[int]], aggregate: Aggregator = MEAN
+    ) -> list[Vector]:
         """Return tau_eff times the mean of the normalised updates; the plain mean where all a_i are equal."""
         counted = updates.derived(NORMALISER, "all", lambda each: {"a_K": np.concatenate(each)})[
             "a_K"

@@ -16,10 +16,17 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from fedgrid.algorithms.averaging.aggregators import AnyAggregator
 from fedgrid.algorithms.clustering.latecomers import place, split_among
+from fedgrid.algorithms.contract.aggregator import MEAN
 from fedgrid.algorithms.contract.base import Algorithm, Conditions, Diagnostics, Fresh, Settings, State
 from fedgrid.algorithms.contract.checks import checked_partition
-from fedgrid.algorithms.contract.local_method import AnyLocalMethod, LocalMethod, PlainTraining
+from fedgrid.algorithms.contract.local_method import (
+    AnyLocalMethod,
+    LocalMethod,
+    PlainTraining,
+    aggregate_problem,
+)
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
 from fedgrid.algorithms.contract.traits import Traits
@@ -48,7 +55,7 @@ def _default_rate(given: Mapping[str, Any]) -> float:
 
 
 class FedOptSettings(Settings):
-    """What the server does with a mean update; the defaults are plain averaging."""
+    """What the server does with the updates; the defaults are plain averaging."""
 
     server_optimizer: Literal["none", "momentum", "adagrad", "adam", "yogi"] = "none"
     """How the server steps along the mean update; none: by it, times the learning rate."""
@@ -68,7 +75,11 @@ class FedOptSettings(Settings):
     """Steps of the run's optimizer, a batch each, that a client takes on its training images from the model
     that it is served, before it is tested on its own test images. Nothing of it is sent."""
 
-    omitted_defaults: ClassVar[tuple[str, ...]] = ("local", "fine_tune")
+    aggregate: AnyAggregator = MEAN
+    """What the server makes of the updates of a cluster's clients, or of their models where these are
+    averaged: `mean`, or `median`, of each entry. What an algorithm tests or clusters by stays as it is."""
+
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("local", "fine_tune", "aggregate")
 
 
 class OwnRuleSettings(FedOptSettings):
@@ -100,8 +111,9 @@ class OwnAdaptationSettings(OwnRuleSettings):
 class FedOpt(Algorithm):
     """One step is `recluster`, then `aggregate`; clustered algorithms override the first only.
 
-    With x a cluster's model, D the mean of its updates by the run's `weights`, eta `server_learning_rate`, b1
-    `server_momentum`, b2 `server_beta2` and tau `server_epsilon`, the server's step is
+    With x a cluster's model, D the mean of its updates by the run's `weights` (or what `aggregate` makes of
+    them), eta `server_learning_rate`, b1 `server_momentum`, b2 `server_beta2` and tau `server_epsilon`, the
+    server's step is
 
     - `none`: x += eta D
     - `momentum`: m = b1 m + D; x += eta m
@@ -109,7 +121,7 @@ class FedOpt(Algorithm):
     - `yogi`: as `adagrad`, but v = v - (1 - b2) D^2 sign(v - D^2)
     - `adam`: as `adagrad`, but v = b2 v + (1 - b2) D^2
 
-    BatchNorm's buffers take the plain mean under any optimizer. The default rates of `adam` and `yogi` are
+    BatchNorm's buffers take D under any optimizer. The default rates of `adam` and `yogi` are
     for deep networks; a small one wants larger ones, such as 0.1.
 
     Sends: A sampled client gets its cluster's model and returns its update: four bytes an entry each way,
@@ -137,12 +149,12 @@ class FedOpt(Algorithm):
 
     @property
     def traits(self) -> Traits:
-        """Averages updates, unless the server learns from what clients send beside them.
+        """Averages updates, unless `aggregate` does not or the server learns from what comes beside them.
 
         Clients train plainly, unless the algorithm has a rule, or `local` has one.
         """
         return Traits(
-            averages_updates=type(self.local).learn is LocalMethod.learn,
+            averages_updates=type(self.local).learn is LocalMethod.learn and self.settings.aggregate.is_mean,
             trains_plainly=not isinstance(self.settings, OwnRuleSettings) and self.local.rule() == PLAIN,
         )
 
@@ -151,8 +163,10 @@ class FedOpt(Algorithm):
         return (inf,)
 
     def problem(self, conditions: Conditions) -> str | None:
-        """Return that of the clients' training."""
-        return self.local.problem(conditions.training)
+        """Return that of the clients' training, with another aggregator than the mean too."""
+        return aggregate_problem(self.local, self.settings.aggregate) or self.local.problem(
+            conditions.training
+        )
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return the state of one cluster that holds every client, with the optimizer's first moments."""
@@ -205,10 +219,10 @@ class FedOpt(Algorithm):
         return state, Diagnostics()
 
     def aggregate(self, state: State, updates: Updates, rng: np.random.Generator) -> State:
-        """Move each cluster's model by the mean of its members' updates.
+        """Move each cluster's model by the mean of its members' updates, or what `aggregate` makes of them.
 
         A cluster without usable updates keeps its model and its moments. Buffers (BatchNorm statistics
-        and counters) take the plain mean whatever the optimizer: they are measurements, not weights.
+        and counters) take that mean whatever the optimizer: they are measurements, not weights.
         `rng` is for subclasses that draw; averaging does not. Noise of a server is in the means already.
         """
         models = list(state.models)
@@ -216,7 +230,8 @@ class FedOpt(Algorithm):
         parameters = slice(updates.layout.num_parameters)
         state = self.local.learn(state, updates)
         groups = updates.groups(state.labels_K)
-        for cluster, mean_P in zip(groups, self.local.means(updates, list(groups.values())), strict=True):
+        means = self.local.means(updates, list(groups.values()), self.settings.aggregate)
+        for cluster, mean_P in zip(groups, means, strict=True):
             model_P = state.models[cluster]
             direction = self._direction(
                 mean_P[parameters], [array[cluster, parameters] for array in moments.values()]

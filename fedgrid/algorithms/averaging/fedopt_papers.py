@@ -1,5 +1,6 @@
 """The papers of FedOpt and of its server optimizers, as BibTeX."""
 
+SOURCE = "Reddi et al. 2021, arXiv:2003.00295"
 BIBTEX = r"""@inproceedings{mcmahan2017communication,
   author = {McMahan, H. Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and Ag{\"u}era y
     Arcas, Blaise},

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, OwnRuleSettings
-from fedgrid.algorithms.contract.base import Fresh, State
+from fedgrid.algorithms.contract.base import Conditions, Fresh, State
+from fedgrid.algorithms.contract.local_method import own_sums_problem
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.traits import Traits
@@ -93,6 +94,10 @@ class Scaffold(FedOpt):
     def traits(self) -> Traits:
         """The server's variate is a mean of the clients' variates, not of updates."""
         return replace(super().traits, averages_updates=False)
+
+    def problem(self, conditions: Conditions) -> str | None:
+        """Refuse another aggregator than the mean: the server's variate is a sum of its own."""
+        return own_sums_problem("scaffold", self.settings.aggregate) or super().problem(conditions)
 
     def start_order_key(self) -> tuple[float, ...]:
         """Never shares a round with FedAvg: its replies carry variates from round 1 on."""

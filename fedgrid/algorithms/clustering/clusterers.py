@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from math import ceil
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field, PositiveInt, SerializeAsAny
 
-from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.contract.section import Section, named
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Labels
@@ -190,18 +189,13 @@ CLUSTERERS: dict[str, type[Clusterer]] = {
 
 
 def parse_clusterer(given: object) -> object:
-    """Return the clusterer that a mapping with a `name` of `CLUSTERERS` describes.
+    """Return the clusterer of a name, or of a mapping with a `name` of `CLUSTERERS`.
 
     Raises:
         ValueError: without a name, or with an unknown one.
         pydantic.ValidationError: settings that this clusterer does not have.
     """
-    if not isinstance(given, Mapping):
-        return given
-    name = given.get("name")
-    if name not in CLUSTERERS:
-        raise ValueError(f"unknown clusterer {name!r}; known: {', '.join(CLUSTERERS)}")
-    return CLUSTERERS[name].model_validate(dict(given))
+    return named("clusterer", given, CLUSTERERS)
 
 
 AnyClusterer = Annotated[SerializeAsAny[Clusterer], BeforeValidator(parse_clusterer)]

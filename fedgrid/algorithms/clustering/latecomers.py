@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import Labels, State, split
 from fedgrid.algorithms.updates.updates import Updates, Vector, mean_of, shares_of
 
@@ -121,11 +122,15 @@ def _without(state: State, clients: Sequence[int]) -> State:
 
 
 def regroup(
-    state: State, groups: Sequence[Sequence[int]], weights: Mapping[int, float] | None = None
+    state: State,
+    groups: Sequence[Sequence[int]],
+    weights: Mapping[int, float] | None = None,
+    aggregate: Aggregator = MEAN,
 ) -> State:
-    """Put clients into new clusters; a group starts from the mean of its members' models, by `weights`.
+    """Put clients into new clusters.
 
-    A client in no group follows the majority of its cluster; if all of its cluster are in none, it joins the
+    A group starts from the `aggregate` of its members' models, and the mean of their moments, by `weights`. A
+    client in no group follows the majority of its cluster; if all of its cluster are in none, it joins the
     largest group; ties go to the first. Waiting clients go on waiting.
     """
     ordered = sorted((sorted(group) for group in groups if len(group)), key=lambda group: group[0])
@@ -140,10 +145,10 @@ def regroup(
     rows = [*sources, *(np.array([cluster]) for cluster in waiting)]
     shares = [*(shares_of(group, weights) for group in ordered), *[None] * len(waiting)]
 
-    def means(array: Sequence[NDArray[Any]] | NDArray[Any]) -> list[NDArray[Any]]:
-        taken = ([array[label] for label in labels] for labels in rows)
-        pairs = zip(taken, shares, strict=True)
-        return [mean_of(parts, weighting).astype(parts[0].dtype) for parts, weighting in pairs]
+    def means(array: NDArray[Any]) -> list[NDArray[Any]]:
+        pairs = zip(rows, shares, strict=True)
+        taken = [([array[label] for label in labels], weighting) for labels, weighting in pairs]
+        return [mean_of(parts, weighting).astype(array.dtype) for parts, weighting in taken]
 
     arrays = {}
     for name, array in state.arrays.items():
@@ -152,7 +157,11 @@ def regroup(
         elif name.startswith(PREFIX) and name.endswith("_clusters"):
             array = np.array([successors[cluster] for cluster in array])
         arrays[name] = array
-    return State(tuple(means(state.models)), labels_K, arrays)
+    models = (
+        aggregate.combine([state.models[label] for label in labels], weighting)
+        for labels, weighting in zip(rows, shares, strict=True)
+    )
+    return State(tuple(models), labels_K, arrays)
 
 
 def _successor(cluster: int, sources: Sequence[Labels]) -> int:

@@ -84,7 +84,7 @@ class Diagnostics:
     members: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Client -> the clients whose models its cluster averages, where clusters may overlap."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """Other numbers of the round, by the names that `federation.round.metrics` declares."""
+    """Other numbers of the round, by the names that the algorithm's entry declares."""
 
 
 @dataclass(frozen=True)

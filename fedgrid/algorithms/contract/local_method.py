@@ -14,10 +14,11 @@ from typing import Annotated, Any
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, SerializeAsAny
 
+from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Payload
-from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.contract.section import Section, named
 from fedgrid.algorithms.updates.layout import Layout
 from fedgrid.algorithms.updates.updates import Updates, Vector
 
@@ -31,9 +32,14 @@ class LocalMethod(Section, ABC):
     def rule(self) -> LocalRule:
         """Return the rule of every order."""
 
-    def means(self, updates: Updates, groups: Sequence[Sequence[int]]) -> list[Vector]:
-        """Return the mean update of each group of clients, float32, shape (P,)."""
-        return updates.means(groups)
+    def means(
+        self, updates: Updates, groups: Sequence[Sequence[int]], aggregate: Aggregator = MEAN
+    ) -> list[Vector]:
+        """Return one update for each group of clients, float32, shape (P,).
+
+        One that sums in its own way leaves `aggregate` alone, which is the mean then (`aggregate_problem`).
+        """
+        return aggregate.of(updates, groups)
 
     def init(self, layout: Layout, num_clients: int) -> Mapping[str, NDArray[Any]]:
         """Return what it keeps in the state's arrays, one row a client."""
@@ -59,6 +65,22 @@ def rule_alone(local: LocalMethod | None) -> str | None:
     return (
         f"local = {local.name} changes how updates are averaged, but here models are; take one that changes "
         "only how clients train, such as local: {name: fedprox}"
+    )
+
+
+def aggregate_problem(local: LocalMethod, aggregate: Aggregator) -> str | None:
+    """Return why an aggregator does not fit a method with sums of its own; None if it does."""
+    has_own_sums = type(local).means is not LocalMethod.means or type(local).learn is not LocalMethod.learn
+    return own_sums_problem(local.name, aggregate) if has_own_sums else None
+
+
+def own_sums_problem(name: str, aggregate: Aggregator) -> str | None:
+    """Return why an algorithm that sums in its own way refuses another aggregator; None if it is the mean."""
+    if aggregate.is_mean:
+        return None
+    return (
+        f"aggregate = {aggregate.name}: {name} sums up in its own way what clients send; leave aggregate "
+        "out, or take other local training, such as fedprox"
     )
 
 
@@ -95,21 +117,14 @@ LOCAL_METHODS: dict[str, type[LocalMethod]] = {}
 
 
 def parse_local_method(given: object) -> object:
-    """Return the method that a mapping with a `name` of `LOCAL_METHODS` describes.
+    """Return the method of a name, or of a mapping with a `name` of `LOCAL_METHODS`; None as it is.
 
     Raises:
         ValueError: without a name, or with an unknown one.
         pydantic.ValidationError: settings that this method does not have.
     """
-    if given is None or isinstance(given, LocalMethod):
-        return given
-    name = given.get("name") if isinstance(given, Mapping) else given
-    if not isinstance(name, str) or name not in LOCAL_METHODS:
-        known = ", ".join(LOCAL_METHODS)
-        raise ValueError(
-            f"unknown local training {name!r}; known: {known}, as in {{name: fedprox, mu: 0.01}}"
-        )
-    return LOCAL_METHODS[name].model_validate(given if isinstance(given, Mapping) else {"name": name})
+    example = "{name: fedprox, mu: 0.01}"
+    return None if given is None else named("local training", given, LOCAL_METHODS, example)
 
 
 AnyLocalMethod = Annotated[SerializeAsAny[LocalMethod] | None, BeforeValidator(parse_local_method)]

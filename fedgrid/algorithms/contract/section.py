@@ -54,6 +54,28 @@ class Section(BaseModel):
         return settings
 
 
+def named(kind: str, given: object, classes: Mapping[str, type[Section]], example: str = "") -> object:
+    """Return the section that a name, or a mapping with a `name`, describes; one that is given as it is.
+
+    Args:
+        kind: what messages call such a section.
+        given: from a file or a command line.
+        classes: by name.
+        example: of a mapping, for the message.
+
+    Raises:
+        ValueError: without a name, or with an unknown one.
+        pydantic.ValidationError: settings that this section does not have.
+    """
+    if isinstance(given, Section):
+        return given
+    name = given.get("name") if isinstance(given, Mapping) else given
+    if not isinstance(name, str) or name not in classes:
+        hint = f", as in {example}" if example else ""
+        raise ValueError(f"unknown {kind} {name!r}; known: {', '.join(classes)}{hint}")
+    return classes[name].model_validate(dict(given) if isinstance(given, Mapping) else {"name": name})
+
+
 @cache
 def _defaults_to_omit(section: type[Section]) -> dict[str, Any]:
     """Return the defaults that a section omits; no copies, as nothing changes them."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from fedgrid.algorithms.updates.source import Arrays, statistic_name
+from fedgrid.algorithms.updates.source import Arrays
 
 Vector = NDArray[np.float32]
 Matrix = NDArray[np.float64]
@@ -160,6 +160,32 @@ def manhattan_distances(vectors: Sequence[Vector], width: int, threads: int = 1)
     return np.asarray(sum(map_blocks(block_sums, width, threads)))
 
 
+def cross_products(
+    vectors: Sequence[Vector], others: Sequence[Vector], width: int, threads: int = 1
+) -> Matrix:
+    """Return the inner products of K vectors with D others over the first `width` entries, shape (K, D)."""
+    others_DP = np.stack(others)
+
+    def block_products(columns: slice) -> Matrix:
+        block = np.stack([vector[columns] for vector in vectors])
+        return (block @ others_DP[:, columns].T).astype(np.float64)
+
+    return np.asarray(sum(map_blocks(block_products, width, threads)))
+
+
+def mean_direction(vectors: Sequence[Vector], lengths_K: Matrix, width: int, threads: int = 1) -> Vector:
+    """Return the mean of the vectors that are not zero, scaled to length 1, float32, shape (`width`,)."""
+    out = np.empty(width, np.float32)
+    divisors_K = np.where(lengths_K > 0, lengths_K, np.inf)
+    scales_K = 1 / divisors_K / max(1, int(np.count_nonzero(lengths_K)))
+
+    def block_mean(columns: slice) -> None:
+        out[columns] = scales_K @ np.stack([vector[columns] for vector in vectors])
+
+    map_blocks(block_mean, width, threads)
+    return out
+
+
 def mean_of(rows: Sequence[NDArray[Any]], shares: Sequence[float] | None) -> Matrix:
     """Return the mean of equally long vectors by `shares`, summed in float64; None: the plain mean.
 
@@ -177,17 +203,23 @@ def mean_of(rows: Sequence[NDArray[Any]], shares: Sequence[float] | None) -> Mat
     return np.asarray(total / np.sum(shares))
 
 
+def mean_vector(rows: Sequence[Vector], shares: Sequence[float] | None = None, threads: int = 1) -> Vector:
+    """Return the mean of vectors by `shares`, float32, a block of columns at a time."""
+    out = np.empty(rows[0].size, np.float32)
+
+    def block_mean(columns: slice) -> None:
+        out[columns] = mean_of([row[columns] for row in rows], shares)
+
+    map_blocks(block_mean, out.size, threads)
+    return out
+
+
 def shares_of(group: Sequence[int], weights: Mapping[int, float] | None) -> tuple[float, ...] | None:
     """Return the weights of a group's clients; None if they are equal, for the bits of the plain mean."""
     if weights is None:
         return None
     shares = tuple(float(weights[client]) for client in group)
     return None if len(set(shares)) == 1 else shares
-
-
-def mean_name(output: str, group: Sequence[int], weights: Mapping[int, float] | None) -> str:
-    """Return the name under which the mean of an output of these clients is cached."""
-    return statistic_name("mean", output, tuple(map(int, group)), shares_of(group, weights))
 
 
 def map_blocks(function: Callable[[slice], T], width: int, threads: int = 1) -> list[T]:

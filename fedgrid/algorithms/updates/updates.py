@@ -6,7 +6,7 @@ columns, once, with matrix products. Shapes: K clients in the view, P entries of
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,12 @@ from fedgrid.algorithms.updates.products import (
     Matrix,
     Products,
     Vector,
+    cross_products,
     inner_products,
     manhattan_distances,
-    map_blocks,
-    mean_name,
+    mean_direction,
     mean_of,
+    mean_vector,
     shares_of,
     standardised_products,
 )
@@ -35,7 +36,8 @@ from fedgrid.algorithms.updates.source import (
 
 __all__ = ["Matrix", "Updates", "Vector", "mean_of", "shares_of"]
 
-T = TypeVar("T")
+Combine = Callable[[Sequence[Vector], Sequence[float] | None, int], Vector]
+"""Vectors, their shares (None: equal), threads -> one vector, float32."""
 MeanNoise = Callable[[Vector, Sequence[int], Sequence[float] | None, str], Vector]
 """A mean, its clients, their shares (None: equal), the output it is of -> the mean that the server takes."""
 
@@ -218,16 +220,7 @@ class Updates:
             output: another named output of the replies to average, a vector of one length for all.
         """
         weights = self.weights if weights is None else weights
-        by_name = {mean_name(output, group, weights): group for group in groups}
-
-        def compute(missing: Sequence[str]) -> list[Arrays]:
-            wanted = [by_name[name] for name in missing]
-            members = sorted({client for group in wanted for client in group})
-            vectors = dict(zip(members, self._source.fetch(members, output), strict=True))
-            return [{"mean_P": self._mean(vectors, group, weights)} for group in wanted]
-
-        known = dict(zip(by_name, self._source.cached(by_name, compute), strict=True))
-        means = read_only(known[mean_name(output, group, weights)]["mean_P"] for group in groups)
+        means = self.combine(groups, mean_vector, "mean", weights=weights, output=output)
         if self._noise is None:
             return means
         return [
@@ -235,17 +228,36 @@ class Updates:
             for mean_P, group in zip(means, groups, strict=True)
         ]
 
-    def _mean(
-        self, vectors: Mapping[int, Vector], group: Sequence[int], weights: Mapping[int, float] | None
-    ) -> Vector:
-        rows, shares = [vectors[client] for client in group], shares_of(group, weights)
-        out = np.empty(rows[0].size, np.float32)
+    def combine(
+        self,
+        groups: Sequence[Sequence[int]],
+        combine: Combine,
+        *name: str,
+        weights: Mapping[int, float] | None = None,
+        output: str = UPDATE,
+    ) -> list[Vector]:
+        """Return one vector for each group of clients, as `combine` makes it; no noise covers it.
 
-        def block_mean(columns: slice) -> None:
-            out[columns] = mean_of([row[columns] for row in rows], shares)
+        Runs that share this round compute it once: `name`, of letters and then its settings, tells `combine`
+        from any other. `weights` and `output` as in `means`.
+        """
+        weights = self.weights if weights is None else weights
 
-        self._map_blocks(block_mean, out.size)
-        return out
+        def key(group: Sequence[int]) -> str:
+            return statistic_name(*name, output, tuple(map(int, group)), shares_of(group, weights))
+
+        by_key = {key(group): group for group in groups}
+
+        def compute(missing: Sequence[str]) -> list[Arrays]:
+            wanted = [by_key[name] for name in missing]
+            members = sorted({client for group in wanted for client in group})
+            vectors = dict(zip(members, self._source.fetch(members, output), strict=True))
+            rows = [[vectors[client] for client in group] for group in wanted]
+            shares = [shares_of(group, weights) for group in wanted]
+            return [{"vector_P": combine(*pair, self._threads)} for pair in zip(rows, shares, strict=True)]
+
+        cached = dict(zip(by_key, self._source.cached(by_key, compute), strict=True))
+        return read_only(cached[key(group)]["vector_P"] for group in groups)
 
     def mean_direction(self) -> Vector:
         """Return the mean of the updates scaled to length 1, float32, shape (P,).
@@ -254,24 +266,12 @@ class Updates:
         that norms and distances do not see. It stands for distances, so weights have no effect.
         """
         out = np.zeros(self.layout.size, np.float32)
-        lengths_K = np.where(self.norms_K > 0, self.norms_K, np.inf)
-        scales_K = 1 / lengths_K / max(1, int(np.count_nonzero(self.norms_K)))
-
-        def block_mean(columns: slice) -> None:
-            out[columns] = scales_K @ np.stack([vector[columns] for vector in self._vectors])
-
-        self._map_blocks(block_mean, self._width)
+        out[: self._width] = mean_direction(self._vectors, self.norms_K, self._width, self._threads)
         return out
 
     def mean_distances(self, directions: Sequence[Vector]) -> Matrix:
         """Return each non-zero update's mean cosine distance to those behind each direction, shape (K, D)."""
-        targets = np.stack(directions)
-
-        def block_products(columns: slice) -> Matrix:
-            block = np.stack([vector[columns] for vector in self._vectors])
-            return (block @ targets[:, columns].T).astype(np.float64)
-
-        products_KD = np.asarray(sum(self._map_blocks(block_products, self._width)))
+        products_KD = cross_products(self._vectors, directions, self._width, self._threads)
         return 1 - products_KD / self.norms_K[:, None]
 
     @cached_property
@@ -293,6 +293,3 @@ class Updates:
         )
         read_only(arrays.values())
         return arrays
-
-    def _map_blocks(self, function: Callable[[slice], T], width: int) -> list[T]:
-        return map_blocks(function, width, self._threads)

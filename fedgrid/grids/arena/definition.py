@@ -9,18 +9,18 @@ from typing import Any
 import yaml
 
 from fedgrid.algorithms.averaging.fedopt import OwnAdaptationSettings
-from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.algorithms.registry import ALGORITHMS, ARENA
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.source import read_source
 from fedgrid.grids.arena.families import Families, allowed, with_axes
-from fedgrid.grids.presets.axes import Item
+from fedgrid.grids.presets.axes import Item, items
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.load import load_preset
 from fedgrid.grids.presets.overrides import merge
-from fedgrid.grids.presets.preset_files import Preset, open_preset, read_preset
+from fedgrid.grids.presets.preset_files import Preset, open_preset
 from fedgrid.grids.search.space import Params, nested
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Protocol, RowOfArena, Settings
 
@@ -95,11 +95,8 @@ class Arena:
         return min(run.training.rounds for run in self._runs({"name": "fedavg"}))
 
     def default(self, method: str) -> dict[str, Any]:
-        """Return a method's section as the file has it; one that is not in it has its own defaults."""
-        for item in self.families.preset.description.axes["algorithm"]:
-            if item.label == method:
-                return dict(item.value) if isinstance(item.value, Mapping) else {"name": method}
-        return {"name": method}
+        """Return a method's section with what its entry sets in the arena, if it says so."""
+        return {"name": method, **(ALGORITHMS[method].arena or {})}
 
     def entries(self, tuned: Mapping[str, Params]) -> list[tuple[RowOfArena, RunConfig]]:
         """Return every row of the arena with its run; several rows may have the same run.
@@ -171,7 +168,7 @@ def load_arena(
     Args:
         name: of its grid; the default has the data set's.
         dataset: digits by default.
-        methods: ids, several between commas; default: those of `families.yaml`.
+        methods: ids, several between commas; default: those whose entries say that they are in it.
         own: files with the user's own methods, which verdicts are about.
         trials: settings that are tried for each method.
         tuned_on: the data set on which they are tried; default: `dataset`. `changes` are not made there.
@@ -181,14 +178,13 @@ def load_arena(
     Raises:
         ConfigError: for an unknown method, or a file without one.
     """
-    preset = read_preset(open_preset(str(FAMILIES)), (str(FAMILIES),))
-    known = [item.label for item in preset.description.axes["algorithm"]]
+    members = [item.label for item in items("algorithm", ARENA)]
     named = [one.strip() for text in methods for one in text.split(",") if one.strip()]
     for method in named:
         if method not in ALGORITHMS:
             raise unknown("algorithm", method, ALGORITHMS)
     mine = methods_of(own)
-    chosen = dict.fromkeys((*(named or known), *mine))
+    chosen = dict.fromkeys((*(named or members), *mine))
     rivals = [method for method in chosen if not ALGORITHMS[method].is_reference]
     if len(rivals) < 2:
         raise ConfigError(

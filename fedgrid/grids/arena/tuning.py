@@ -10,7 +10,6 @@ from fedgrid.algorithms.averaging.fedopt import FedOptSettings
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.grids.arena.definition import TUNING, Arena, adapting
 from fedgrid.grids.arena.tuned import Tuned
-from fedgrid.grids.search.built_in import built_in, settings_of
 from fedgrid.grids.search.definition import Search, load_search
 from fedgrid.grids.search.objectives import ACCURACY, LABEL_FREE, best
 
@@ -41,8 +40,8 @@ def search_of(arena: Arena, method: str) -> Search | None:
 
 def space_of(method: str, rounds: int) -> dict[str, Any]:
     """Return the space of a method: its own, and what all that average have."""
-    own = built_in(method, rounds) if settings_of(method) else {}
-    return {**own, **(COMMON if isinstance(ALGORITHMS[method].settings, FedOptSettings) else {})}
+    entry = ALGORITHMS[method]
+    return {**entry.space(rounds), **(COMMON if isinstance(entry.settings, FedOptSettings) else {})}
 
 
 def digest_of(search: Search | None) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 from platform import node, python_version
 from typing import Any
 
+from fedgrid.algorithms.contract.entry import OwnNumber
+from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.grids.presets.axis_keys import AXES, SETTING
@@ -34,10 +36,11 @@ def described() -> dict[str, str]:
     """Return key -> meaning of the metrics that MLflow shows of a round, beside `round` itself.
 
     A key has a section, by which MLflow sorts its charts: `clustering/ari`. Metrics are declared in
-    `record_columns` and in `tracking.scoring.scores`. They are few because MLflow's UI slows down
-    with more; the others are in the Parquet artifacts.
+    `record_columns`, in algorithms' entries and in `tracking.scoring.scores`. They are few because MLflow's
+    UI slows down with more; the others are in the Parquet artifacts.
     """
-    declared: Sequence[RecordColumn | Score] = (*EVERY_COLUMN["rounds"], *OF_ROUNDS)
+    own = (number for entry in ALGORITHMS.values() for number in entry.numbers)
+    declared: Sequence[RecordColumn | Score | OwnNumber] = (*EVERY_COLUMN["rounds"], *OF_ROUNDS, *own)
     return {f"{each.section}/{each.name}": each.meaning for each in declared if each.section}
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from fedgrid.algorithms.registry import ALSO_CALLED, nameless
+from fedgrid.algorithms.registry import ALSO_CALLED, ARENA, members_of_arena, nameless
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS
 from fedgrid.grids.presets.axis_keys import AXES, SPLIT
@@ -58,7 +58,7 @@ def axis_name(given: str, axes: Iterable[str]) -> str:
 
 
 def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]:
-    """Return the values of an axis: one, a list, or for seeds a range.
+    """Return the values of an axis: one, a list, a range of seeds, or the algorithms of the arena.
 
     Raises:
         ConfigError: for an empty list, a malformed range, or an algorithm without its name.
@@ -73,7 +73,7 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
                 raise ConfigError(
                     f"{axis} = '{value[:MOST_SHOWN]}': several are a list: [{value[:MOST_SHOWN]}]"
                 )
-            values = seeds_in(value) if axis == "seed" and isinstance(value, str) else [value]
+            values = _several(axis, value)
             if axis == "algorithm" and isinstance(value, Mapping) and "name" not in value:
                 raise ConfigError(nameless(value))
         found.extend(Item(value, where) for value in values)
@@ -81,6 +81,13 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
         with at(place):
             raise ConfigError(f"{axis} = []: expected at least one")
     return tuple(found)
+
+
+def _several(axis: str, value: Any) -> list[Any]:
+    """Return the values that one may stand for: `0..4` for seeds, `arena` for its algorithms."""
+    if axis == "seed" and isinstance(value, str):
+        return list(seeds_in(value))
+    return list(members_of_arena()) if (axis, value) == ("algorithm", ARENA) else [value]
 
 
 def seeds_in(text: str) -> list[int]:

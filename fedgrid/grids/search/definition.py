@@ -32,10 +32,9 @@ from fedgrid.grids.presets.preset_files import (
     read_preset,
 )
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, at
-from fedgrid.grids.search.built_in import built_in, settings_of
 from fedgrid.grids.search.early_stop import EARLY_STOP, EarlyStop, read_early_stop
 from fedgrid.grids.search.objectives import OBJECTIVES, VALIDATION
-from fedgrid.grids.search.space import Params, Space, nested, read_space
+from fedgrid.grids.search.space import Params, Space, built_in, nested, read_space
 from fedgrid.grids.search.suggest import SEARCHERS, Searcher, grid_levels
 
 OWN_KEYS = (SEARCH, "trials", "searcher", "objective", EARLY_STOP)
@@ -131,7 +130,7 @@ def load_search(
     place = None
     if what in ALGORITHMS:
         base = base or (BASE if filters else None)
-        searched = settings_of(what) if space is None else frozenset(space)
+        searched = frozenset(ALGORITHMS[what].space(1) if space is None else space)
         grid = _grid_of(what, base, options, changes, data_dir, filters, seeds, searched)
     elif is_path(what):
         if base is not None:
@@ -192,8 +191,8 @@ def _searching(preset: Preset, space: Any) -> Preset:
     if isinstance(space, Mapping):
         searched = frozenset(map(str, space))
     else:
-        names = {item.label for item in preset.description.axes["algorithm"]}
-        searched = frozenset(key for name in names for key in settings_of(name))
+        names = {item.label for item in preset.description.axes["algorithm"]} & set(ALGORITHMS)
+        searched = frozenset(key for name in names for key in ALGORITHMS[name].space(1))
     return replace(preset, description=replace(preset.description, searched=searched))
 
 

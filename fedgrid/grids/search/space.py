@@ -78,6 +78,23 @@ Dimension: TypeAlias = Range | Choices
 Space: TypeAlias = Mapping[str, Dimension]
 
 
+def built_in(algorithm: str, rounds: int) -> dict[str, Any]:
+    """Return the space of an algorithm's entry, as it would stand in a file.
+
+    `rounds` is the length of the shortest run.
+
+    Raises:
+        ConfigError: if it has none.
+    """
+    if algorithm in ALGORITHMS and (space := ALGORITHMS[algorithm].space(rounds)):
+        return space
+    having = ", ".join(entry.name for entry in ALGORITHMS.values() if entry.space(rounds))
+    raise ConfigError(
+        f"{algorithm} has no built-in search space ({having} have one); write a file with search: and its "
+        "settings, or give a plugin's AlgorithmEntry a space of its own: search={...}"
+    )
+
+
 def read_space(given: Any, algorithm: str, place: Place | None = None) -> dict[str, Dimension]:
     """Return the space that `given` describes, checked against the settings of `algorithm`.
 

@@ -56,6 +56,7 @@ def report_page(
         _overview(study),
         *_axes(study),
         *_privacy(study),
+        *_own_numbers(study),
         *([_lacking(study)] if study.unfinished else []),
         *((*claims_sections(study), *published_sections(study)) if published else []),
         *([_beside(study, other)] if other else []),
@@ -155,6 +156,12 @@ def _privacy(study: Study) -> Iterator[Section]:
             partial(figures.over_epsilon, study),
         )
         yield Section("privacy", "Privacy", items=(over_epsilon(study), plate))
+
+
+def _own_numbers(study: Study) -> Iterator[Section]:
+    """Yield a table of the numbers that algorithms declare of their own, if any run has one."""
+    if own := measures.own_numbers(study):
+        yield Section("own-numbers", "Numbers of algorithms' own", items=(scenarios.own_numbers(study, own),))
 
 
 def _sweeps(study: Study) -> Iterator[Choice]:

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from functools import partial
 from math import isnan, nan
 
+from fedgrid.tracking.scoring import scores
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study
@@ -62,18 +63,28 @@ def measure_named(score: str, *studies: Study) -> Measure:
     Raises:
         ValueError: no study has it; names the nearest.
     """
-    results = [result for study in studies for result in study.finished[:1]]
-    curves = {name for result in results for name in result.curves}
-    if score in DECLARED or score in curves:
-        return last_round(
-            words_of(score), score, highest=DECLARED[score].highest if score in DECLARED else None
-        )
+    results = [result for study in studies for result in study.finished]
+    if score in DECLARED:
+        return last_round(words_of(score), score, highest=DECLARED[score].highest)
+    if any(score in result.curves for result in results):
+        return recorded_number(score)
     known = dict.fromkeys((*DECLARED, *(name for each in results for name in (*each.curves, *each.scores))))
     if score not in known:
         near = get_close_matches(score, known, 1)
         others = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
         raise ValueError(f"no score '{score}'; {others}")
     return final(words_of(score), score)
+
+
+def recorded_number(name: str) -> Measure:
+    """Return the last value of a recorded number, which perhaps only some algorithms have."""
+    return Measure(words_of(name), lambda run: run.last(name) if name in run.curves else nan, None)
+
+
+def own_numbers(study: Study) -> tuple[Measure, ...]:
+    """Return the numbers that algorithms of a study declare of their own."""
+    names = dict.fromkeys(name for result in study.finished for name in scores.own_numbers(result.curves))
+    return tuple(map(recorded_number, names))
 
 
 def words_of(score: str) -> str:

@@ -4,7 +4,7 @@ Those of clients are declared in `tracking.scoring.client_scores`, those of part
 `tracking.scoring.partitions`. Shapes: R rounds, K clients.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ OF_ROUNDS = (*PARTITION, *CLIENTS, *TRAINING)
 """Scores that every round has."""
 DECLARED = {score.name: score for score in (*OF_ROUNDS, *PUBLISHED_CLIENTS, *ONLY_CURVES)}
 """Those of curves, by name; a curve without a declaration is a recorded number."""
+SUMS = ("asked_clients", "bytes", "seconds")
+"""Curves that are no scores."""
 SOMETIMES = (*(score.name for score in (*FAULTS, *DRIFT)), *records.OF_MESSAGES)
 """Names of what only some runs have."""
 
@@ -65,6 +67,12 @@ def curves(found: Records) -> Columns:
         },
         {*(column.name for column in EVERY_COLUMN["rounds"]), *SOMETIMES},
     )
+
+
+def own_numbers(of_run: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of a run's curves that its algorithm's entry declares: nothing here does."""
+    declared = {column.name for column in EVERY_COLUMN["rounds"]}
+    return tuple(name for name in of_run if name not in {*declared, *DECLARED, *SOMETIMES, *SUMS})
 
 
 def of_round(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

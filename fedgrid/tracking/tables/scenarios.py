@@ -1,6 +1,6 @@
 """Two tables of a whole study: an overview, and every score of every scenario."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.axes import setting_axes
@@ -104,3 +104,15 @@ def _finished(study: Study) -> Cell:
 
 def _unfinished(run: Run) -> str:
     return f"s{run.seed}: {run.lacking}"
+
+
+def own_numbers(study: Study, own: Sequence[Measure]) -> Table:
+    """Return the numbers that algorithms declare of their own, one row per algorithm."""
+    return algorithms_table(
+        study,
+        "own-numbers",
+        "Numbers of algorithms' own",
+        "Of the last round that has one; means over scenarios. Meanings: `fedgrid algorithms NAME`.",
+        (Column(measure.name) for measure in own),
+        lambda part: (over_scenarios(part, measure) for measure in own),
+    )

@@ -8,7 +8,7 @@ import yaml
 
 from fedgrid.algorithms.averaging.fedopt_papers import BIBTEX_OF_OPTIMIZER
 from fedgrid.algorithms.built_in import ENTRIES
-from fedgrid.algorithms.local_entries import LOCAL_METHODS
+from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.grids.cite.references import entries, fedgrid_bibtex, of_algorithm, references, without

@@ -8,13 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from docs.reference import scores as scores_page
 from fedgrid.algorithms.averaging.fedopt import FedOpt
+from fedgrid.algorithms.contract.entry import OwnNumber
+from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.round import metrics as round_metrics
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.cli.actions.listings import list_algorithms
 from fedgrid.grids.mlflow_log.notes import of_metrics
 from fedgrid.grids.mlflow_log.tags import described, metrics
 from fedgrid.record_columns import EVERY_COLUMN, RecordColumn, schemas
@@ -69,16 +73,43 @@ def test_added_metric_is_in_the_scores_of_a_round_that_has_just_ended(tmp_path, 
     assert metrics(scores.of_round(record.round, record.clients))["other/gini"] == 0.25
 
 
-def test_algorithm_returns_an_added_metric_by_its_name(tmp_path, monkeypatch):
-    add(monkeypatch, None)
-    let_algorithm_return(monkeypatch, gini=0.75)
+def declare(monkeypatch, *numbers):
+    entry = replace(ALGORITHMS["fedavg"], numbers=numbers)
+    monkeypatch.setitem(ALGORITHMS, "fedavg", entry)
+
+
+def test_number_that_an_entry_declares_is_in_parquet_scores_mlflow_and_the_list(tmp_path, monkeypatch):
+    """The columns are in the order of their names, after the others; an infinite value is null."""
+    spread = OwnNumber("spread", "Of the models.", "clustering")
+    declare(monkeypatch, spread, OwnNumber("gini", GINI.meaning))
+    let_algorithm_return(monkeypatch, gini=0.75, spread=math.inf)
     folder = play(config(), tmp_path, cache=None)
+    table = pq.read_table(folder / "rounds.parquet")
+    assert table.column_names[-3:] == ["silhouette", "gini", "spread"]
+    assert table["gini"].to_pylist() == [0.75] * ROUNDS
+    assert table["spread"].to_pylist() == [None] * ROUNDS
+    assert scores.own_numbers(scores.curves(records.read_records(folder))) == ("gini", "spread")
     assert [numbers["other/gini"] for numbers in shown(folder)] == [0.75] * ROUNDS
+    assert described().items() >= {"other/gini": GINI.meaning, "clustering/spread": "Of the models."}.items()
+    console = Console(record=True, width=100)
+    list_algorithms("fedavg", False, console)
+    assert "gini, of each round: Inequality of the updates' norms." in console.export_text()
 
 
-def test_metric_of_an_algorithm_that_is_not_declared_is_refused_by_name(tmp_path, monkeypatch):
-    let_algorithm_return(monkeypatch, gini=0.75)
-    with pytest.raises(ValueError, match="gini.*ROUND_NUMBERS"):
+def test_records_of_other_algorithms_have_no_column_of_it(tmp_path, monkeypatch):
+    declare(monkeypatch, OwnNumber("gini", GINI.meaning))
+    let_algorithm_return(monkeypatch)
+    run, other = config(), config("ocfl-kmeans")
+    assert "gini" in pq.read_schema(play(run, tmp_path, cache=None, until=1) / "rounds.parquet").names
+    assert pq.read_schema(play(other, tmp_path, cache=None, until=1) / "rounds.parquet").equals(
+        schemas()["rounds"]
+    )
+
+
+def test_number_that_the_entry_does_not_declare_is_refused_by_name(tmp_path, monkeypatch):
+    declare(monkeypatch, OwnNumber("gini", GINI.meaning))
+    let_algorithm_return(monkeypatch, ginny=0.75)
+    with pytest.raises(ValueError, match="'ginny'.*AlgorithmEntry.*declared: gini"):
         play(config(), tmp_path, cache=None)
 
 

@@ -99,3 +99,10 @@ def test_figures_of_the_global_model_and_the_silhouette_need_a_run_that_recorded
         "communities-DATASET",
         "communities-server-DATASET",
     }
+
+
+def test_numbers_of_algorithms_own_are_a_table_and_without_any_there_is_none():
+    assert all(part.name != "own-numbers" for part in report_page(study("mnist")).sections)
+    runs = [result_of(run_of(), WHOLE, curves={"gini": (0.2, 0.5)}), result_of(run_of("OCFL-KM"), WHOLE)]
+    (section,) = [part for part in report_page(study_of(runs)).sections if part.name == "own-numbers"]
+    assert [row.cells[0].text for row in section.items[0].rows] == ["0.500", "–"]

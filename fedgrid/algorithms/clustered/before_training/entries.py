@@ -7,8 +7,10 @@ from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 
 SOURCE = "Prigent et al. 2024"
+CUTS = {"threshold": ["best-ch", "widest-gap"], "normalise": ["class", "vector"]}
+"""What a search tunes of embeddings."""
 
-EMBEDDINGS = (
+ENTRIES = (
     AlgorithmEntry(
         "embeddings",
         "Embeddings",
@@ -17,6 +19,8 @@ EMBEDDINGS = (
         Embeddings,
         EmbeddingsSettings(),
         bibtex=embeddings.BIBTEX,
+        search=CUTS,
+        arena={"encoder": {"name": "convolutional", "public": "reference", "epochs": 50}},
     ),
     AlgorithmEntry(
         "ladd",
@@ -26,10 +30,9 @@ EMBEDDINGS = (
         Ladd,
         LaddSettings(),
         bibtex=ladd.BIBTEX,
+        search={"share": {"low": 0.05, "high": 0.45}, "per_class": [True, False]},
+        arena={"share": 0.25},
     ),
-)
-
-EMBEDDINGS_AS_PUBLISHED = (
     AlgorithmEntry(
         "embeddings-as-published",
         "Embeddings as published",
@@ -45,5 +48,6 @@ EMBEDDINGS_AS_PUBLISHED = (
             similarity_over="state",
         ),
         bibtex=embeddings.BIBTEX,
+        search=CUTS,
     ),
 )

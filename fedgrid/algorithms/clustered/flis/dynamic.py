@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedgrid.algorithms.averaging.aggregators import AnyAggregator
 from fedgrid.algorithms.averaging.fedopt import FineTuningSteps
 from fedgrid.algorithms.clustered.flis.inference import (
     CLASSES,
@@ -31,6 +32,7 @@ from fedgrid.algorithms.clustered.flis.inference import (
     latest_classes,
     neighbourhoods,
 )
+from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import (
     Algorithm,
     Conditions,
@@ -72,7 +74,10 @@ class FlisDcSettings(Settings):
     fine_tune: FineTuningSteps = 0
     """As in `FedOptSettings`: steps that a client takes from the model that it is served before a test."""
 
-    omitted_defaults = ("local", "fine_tune")
+    aggregate: AnyAggregator = MEAN
+    """What the server makes of the models of a cluster's participants, as in `FedOptSettings`."""
+
+    omitted_defaults = ("local", "fine_tune", "aggregate")
 
 
 class FlisDc(Algorithm):
@@ -107,7 +112,7 @@ class FlisDc(Algorithm):
     def traits(self) -> Traits:
         """A client's model is one that the server sent plus its update; records have each one's cluster."""
         return Traits(
-            averages_updates=True,
+            averages_updates=self.settings.aggregate.is_mean,
             trains_plainly=self.settings.local is None or self.settings.local.rule() == PLAIN,
             columns=frozenset({"members"}),
         )
@@ -144,7 +149,7 @@ class FlisDc(Algorithm):
         model_K[participants] = owner_N
         classes_KM = latest_classes(state, participants, found.classes_NM)
         labels_K = labels_of_all(classes_KM, participants, components(joined_NN))
-        models = cluster_models(state.models, updates, groups)
+        models = cluster_models(state.models, updates, groups, self.settings.aggregate)
         members = {client: tuple(groups[owner]) for client, owner in zip(participants, owner_N, strict=True)}
         state = replace(state, models=tuple(models), labels_K=labels_K)
         state = state.keep(model_K=model_K).keep(**{CLASSES: classes_KM})
@@ -174,12 +179,20 @@ class FlisDc(Algorithm):
 
 
 def cluster_models(
-    models: Sequence[Vector], updates: Updates, groups: Sequence[Sequence[int]]
+    models: Sequence[Vector],
+    updates: Updates,
+    groups: Sequence[Sequence[int]],
+    aggregate: Aggregator = MEAN,
 ) -> list[Vector]:
-    """Return the mean local model of each group of clients, by the run's weights.
+    """Return the mean local model of each group of clients, or their `aggregate`, by the run's weights.
 
-    A local model is the one that the client chose plus its update.
+    A local model is the one that the client chose plus its update. Means are taken of the two apart, so that
+    they come from the round cache.
     """
+    if not aggregate.is_mean:
+        updates_of = dict(zip(updates.clients, updates.vectors(), strict=True))
+        local = {client: models[updates.chosen[client]] + updates_of[client] for client in updates.clients}
+        return aggregate.of(Updates(local, updates.layout, weights=updates.weights), groups)
     starts = [_mean_start(models, updates, group) for group in groups]
     return [start_P + mean_P for start_P, mean_P in zip(starts, updates.means(groups), strict=True)]
 

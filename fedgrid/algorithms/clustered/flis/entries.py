@@ -14,7 +14,7 @@ BIBTEX = r"""@misc{morafah2022flis,
 
 SOURCE = "Morafah et al. 2022, arXiv:2208.09754"
 
-FLIS = (
+ENTRIES = (
     AlgorithmEntry(
         "flis-dc",
         "FLIS-DC",
@@ -23,6 +23,8 @@ FLIS = (
         FlisDc,
         FlisDcSettings(),
         bibtex=BIBTEX,
+        search={"beta": {"low": 0.1, "high": 0.9}, "labels": ["hard", "soft"]},
+        arena={"beta": 0.3},
     ),
     AlgorithmEntry(
         "flis-hc",
@@ -32,10 +34,9 @@ FLIS = (
         FlisHc,
         FlisHcSettings(),
         bibtex=BIBTEX,
+        search={"threshold": {"low": 0.1, "high": 0.9}, "labels": ["hard", "soft"]},
+        arena={},
     ),
-)
-
-FLIS_AS_PUBLISHED = (
     AlgorithmEntry(
         "flis-dc-as-published",
         "FLIS-DC as published",
@@ -44,6 +45,7 @@ FLIS_AS_PUBLISHED = (
         FlisDc,
         FlisDcSettings(always_joined=0.96, choose_on="test", choose_by="accuracy", similarity_over="state"),
         bibtex=BIBTEX,
+        search={"beta": {"low": 0.1, "high": 0.9}, "labels": ["hard", "soft"]},
     ),
     AlgorithmEntry(
         "flis-hc-as-published",
@@ -53,5 +55,6 @@ FLIS_AS_PUBLISHED = (
         FlisHc,
         FlisHcSettings(variant="neighbours", similarity_over="state"),
         bibtex=BIBTEX,
+        search={"threshold": {"low": 0.1, "high": 0.9}, "labels": ["hard", "soft"]},
     ),
 )

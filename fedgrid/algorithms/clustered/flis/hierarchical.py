@@ -93,8 +93,9 @@ class FlisHc(FedOpt):
     def traits(self) -> Traits:
         """Where clients have neighbours in the place of clusters: these are recorded, and average models."""
         has_neighbours = self.settings.variant == "neighbours"
-        columns = frozenset({"members"} if has_neighbours else ())
-        return replace(super().traits, averages_updates=not has_neighbours, columns=columns)
+        traits, columns = super().traits, frozenset({"members"} if has_neighbours else ())
+        averages_updates = traits.averages_updates and not has_neighbours
+        return replace(traits, averages_updates=averages_updates, columns=columns)
 
     def start_order_key(self) -> tuple[float, ...]:
         """From round 1 on."""
@@ -139,6 +140,7 @@ class FlisHc(FedOpt):
             return lists.step(
                 state,
                 updates,
+                self.settings.aggregate,
                 idle_settings(self.settings, "with variant neighbours") if round_index == 0 else (),
             )
         if CLASSES not in state.arrays:

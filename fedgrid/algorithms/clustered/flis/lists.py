@@ -26,8 +26,9 @@ from fedgrid.algorithms.clustered.flis.inference import (
     latest_classes,
     neighbourhoods,
 )
+from fedgrid.algorithms.contract.aggregator import Aggregator
 from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
-from fedgrid.algorithms.updates.updates import Updates, Vector, mean_of
+from fedgrid.algorithms.updates.updates import Updates, Vector
 
 AGREEMENT = 0.96
 INITIAL, STARTS = "initial_P", "start_K"
@@ -38,7 +39,9 @@ def starts(state: State) -> Labels:
     return state.arrays.get(STARTS, state.labels_K)
 
 
-def step(state: State, updates: Updates, warnings: tuple[str, ...]) -> tuple[State, Diagnostics]:
+def step(
+    state: State, updates: Updates, aggregate: Aggregator, warnings: tuple[str, ...]
+) -> tuple[State, Diagnostics]:
     """Note the latest models, find neighbours of clients seen for the first time, and average.
 
     Memory: `client_model_<id>` (float32, shape (P,)) of each client that has taken part, and `weights_K`
@@ -62,7 +65,7 @@ def step(state: State, updates: Updates, warnings: tuple[str, ...]) -> tuple[Sta
     labels_K[known] = labels_N
     start_K = np.full(len(labels_K), len(groups), np.int64)
     start_K[known] = owner_N
-    models = [_mean_of(state, group) for group in groups]
+    models = [_aggregate(state, group, aggregate) for group in groups]
     if len(known) < len(labels_K):
         models.append(state.arrays[INITIAL])
     members = {client: tuple(groups[owner]) for client, owner in zip(known, owner_N, strict=True)}
@@ -84,8 +87,8 @@ def _refresh(state: State, updates: Updates, clients: Sequence[int] | frozenset[
     return state.keep(**models)
 
 
-def _mean_of(state: State, group: Sequence[int]) -> Vector:
-    """Return the mean of the latest models of a group of clients, float32, shape (P,)."""
+def _aggregate(state: State, group: Sequence[int], aggregate: Aggregator) -> Vector:
+    """Return the aggregate of the latest models of a group of clients, float32, shape (P,)."""
     weights_K = state.arrays.get("weights_K", np.ones(len(state.labels_K)))
     trained = [client for client in group if _name(client) in state.arrays]
     untrained = float(sum(weights_K[client] for client in group if client not in trained))
@@ -93,7 +96,7 @@ def _mean_of(state: State, group: Sequence[int]) -> Vector:
     shares = [float(weights_K[client]) for client in trained]
     if untrained:
         rows, shares = [*rows, state.arrays[INITIAL]], [*shares, untrained]
-    return rows[0] if len(rows) == 1 else mean_of(rows, tuple(shares)).astype(np.float32)
+    return rows[0] if len(rows) == 1 else aggregate.combine(rows, shares)
 
 
 def _name(client: int) -> str:

@@ -24,7 +24,7 @@ from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.updates import Matrix, Updates, Vector
+from fedgrid.algorithms.updates.updates import Matrix, Updates, Vector, shares_of
 
 BIBTEX = r"""% Title and venue are not known to fedgrid: complete them.
 @misc{bettinelli2024,
@@ -66,7 +66,8 @@ class Communities(FedOpt):
     In each round the models of the clients that took part, start plus update, replace their last ones. The
     distances d between all latest models become similarities ((max - d) / (max - min))^`exponent`; those of 0
     are no edges. The communities of largest modularity are the clusters. A community's model is the mean of
-    its members' latest models. Clients are tested with it, but start the next round from their `attribution`.
+    its members' latest models, or what `aggregate` makes of them. Clients are tested with it, but start the
+    next round from their `attribution`.
 
     The trusted distance is T(a, b) = prod over layers of (1 + |a_l - b_l| / |a_l|), minus 1. A layer is a
     module: a bias counts with its kernel, and running statistics never count. (The published code takes each
@@ -109,7 +110,8 @@ class Communities(FedOpt):
     @property
     def traits(self) -> Traits:
         """With `late` it averages updates; else the clients' latest models."""
-        return replace(super().traits, averages_updates=self.settings.late is not None)
+        traits = super().traits
+        return replace(traits, averages_updates=traits.averages_updates and self.settings.late is not None)
 
     def start_order_key(self) -> tuple[float, ...]:
         """In every round, or once, in round `late`."""
@@ -182,11 +184,10 @@ class Communities(FedOpt):
         """
         weights_K = state.arrays.get("weights_K")
         models = [
-            Updates(
-                dict(enumerate(_latest(state, group))),
-                layout,
-                weights=None if weights_K is None else dict(enumerate(weights_K[group].tolist())),
-            ).mean()
+            self.settings.aggregate.combine(
+                _latest(state, group),
+                None if weights_K is None else shares_of(group, dict(enumerate(weights_K.tolist()))),
+            )
             for group in groups
         ]
         largest = max(range(len(groups)), key=lambda index: len(groups[index]))

@@ -150,5 +150,5 @@ class Ocfl(FedOpt):
             state = split_positions(state, 0, updates, groups)
         else:
             ids = [[updates.clients[position] for position in group] for group in groups]
-            state = regroup(state, ids, updates.weights)
+            state = regroup(state, ids, updates.weights, self.settings.aggregate)
         return state.keep(shots_taken=np.array([shots_taken + 1])), Diagnostics(clustered=True)

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from fedgrid.algorithms.contract.aggregator import Aggregator
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.updates.updates import Updates, Vector
@@ -28,10 +29,11 @@ Its methods raise `OtherBits` if clients that train again get other bits than th
 
 
 def cache_means_of_old_partition(
-    orders: Sequence[Order], before: State, after: State, updates: Updates
+    orders: Sequence[Order], before: State, after: State, updates: Updates, aggregate: Aggregator
 ) -> None:
-    """Compute the means that runs need which keep the old partition: only this run has the updates.
+    """Compute the means, or other aggregates, that runs need which keep the old partition.
 
+    Only this run has the updates.
     Clusters that start from one model count as one: other runs have not parted their clients yet.
     """
     labels_K = before.labels_K
@@ -40,4 +42,4 @@ def cache_means_of_old_partition(
     places = {id(model): place for place, model in enumerate(before.models)}
     old = updates.groups(np.array([places[id(before.models[label])] for label in labels_K]))
     if sorted(old.values()) != sorted(updates.groups(after.labels_K).values()):
-        updates.means(list(old.values()))
+        aggregate.of(updates, list(old.values()))

@@ -43,6 +43,8 @@ class Federation:
     test_images_K: Sequence[int]
     columns: frozenset[str] = frozenset()
     """Of the records, those that not all runs have."""
+    numbers: tuple[str, ...] = ()
+    """Those of each round that the algorithm's entry declares."""
     run_id: str = ""
     threads: int = 1
     weights: str = "none"
@@ -64,6 +66,7 @@ class Federation:
         *,
         threads: int = 1,
         encoder: "Encoder | None" = None,
+        numbers: tuple[str, ...] = (),
     ) -> "Federation":
         """Return the federation of a run; `setup` and `truth_K` are what `setup_of` returns."""
         participation = Participation(
@@ -80,6 +83,7 @@ class Federation:
             train_images_K=[len(client.train) for client in setup.clients],
             test_images_K=[len(client.test) for client in setup.clients],
             columns=columns_of(config, algorithm.traits),
+            numbers=numbers,
             run_id=config.run_id,
             threads=threads,
             weights=config.weights,

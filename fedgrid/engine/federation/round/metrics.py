@@ -4,8 +4,9 @@
 MLflow metric, and the row of the reference's page of scores.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from math import isfinite, nan
 from typing import TypeAlias
 
 import numpy as np
@@ -53,8 +54,8 @@ def _l1(weights: Vector) -> float:
     return float(np.abs(weights).sum(dtype=np.float64))
 
 
-Numbers: TypeAlias = Mapping[str, Callable[[RoundOutcome], Value] | None]
-"""Column of `rounds.parquet` -> how it is obtained; None: algorithms return it in `Diagnostics.metrics`."""
+Numbers: TypeAlias = Mapping[str, Callable[[RoundOutcome], Value]]
+"""Column of `rounds.parquet` -> how it is obtained."""
 ROUND_NUMBERS: Numbers = {
     "temperature": _temperature,
     "clusters": lambda outcome: len(set(outcome.state.labels_K.tolist())),
@@ -76,16 +77,20 @@ CENTRALISED_NUMBERS: Numbers = {
 
 
 def values(outcome: RoundOutcome, numbers: Numbers) -> dict[str, Value]:
-    """Return name -> value of these numbers of a round.
+    """Return name -> value of these numbers of a round."""
+    return {name: of(outcome) for name, of in numbers.items()}
+
+
+def own_values(returned: Mapping[str, float], declared: Collection[str]) -> dict[str, Value]:
+    """Return the numbers that an algorithm's entry declares, None for one that is missing or not finite.
 
     Raises:
-        ValueError: if the algorithm returned a number that is not declared.
+        ValueError: the algorithm returned one that its entry does not declare.
     """
-    own = outcome.diagnostics.metrics
-    for name in own:
-        if ROUND_NUMBERS.get(name, len) is not None:
-            raise ValueError(
-                f"Diagnostics.metrics has '{name}', which ROUND_NUMBERS in federation/round/metrics.py does "
-                "not have as an algorithm's"
-            )
-    return {name: own.get(name) if of is None else of(outcome) for name, of in numbers.items()}
+    if unknown := [name for name in returned if name not in declared]:
+        raise ValueError(
+            f"Diagnostics.metrics has '{unknown[0]}', which the numbers of the algorithm's AlgorithmEntry do "
+            f"not declare; declared: {', '.join(declared) or 'none'}"
+        )
+    numbers = {name: float(returned.get(name, nan)) for name in declared}
+    return {name: value if isfinite(value) else None for name, value in numbers.items()}

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedgrid.algorithms.clustering.graph import is_defined, silhouette
+from fedgrid.algorithms.contract.aggregator import MEAN
 from fedgrid.algorithms.contract.base import Diagnostics, State
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.client_round import ClientRound
@@ -71,7 +72,8 @@ def _run(
         if cache is not None and work.trained:
             # What other runs find in the cache is without this run's noise.
             without_noise = _updates(federation, plan, work, reports, noisy=False)
-            cache_means_of_old_partition(plan.orders, plan.state, state, without_noise)
+            aggregate = getattr(federation.algorithm.settings, "aggregate", MEAN)
+            cache_means_of_old_partition(plan.orders, plan.state, state, without_noise, aggregate)
     rows = client_rows(federation, plan, reports, state, diagnostics, tests)
     timing = timing_row(federation.run_id, plan, work, watch)
     record = RoundRecord(row, rows, timing, warnings_of(plan.round_index + 1, reports, diagnostics))

@@ -63,8 +63,12 @@ def round_row(
         bytes_up,
         excluded=len(_excluded(reports)),
     )
-    row: dict[str, Any] = {"round": plan.round_index + 1, **metrics.values(outcome, metrics.ROUND_NUMBERS)}
-    row |= plan.ledger.of_round()
+    row: dict[str, Any] = {
+        "round": plan.round_index + 1,
+        **metrics.values(outcome, metrics.ROUND_NUMBERS),
+        **metrics.own_values(diagnostics.metrics, federation.numbers),
+        **plan.ledger.of_round(),
+    }
     if COUNTS in federation.columns:
         row[COUNTS] = diagnostics.counts
     if MESSAGE in federation.columns:

@@ -66,7 +66,7 @@ def problem(
         return (
             f"privacy.central_noise = {privacy.central_noise:g}: this algorithm's models are not only means "
             "of updates, so the server's noise would not cover them; take noise in the uplink, or an "
-            "algorithm such as fedavg"
+            "algorithm such as fedavg, with aggregate: mean"
         )
     if privacy.epsilon is not None and not noise_of(uplink):
         return (

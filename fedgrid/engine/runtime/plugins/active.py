@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedgrid.algorithms.averaging.aggregators import AGGREGATORS
 from fedgrid.algorithms.clustering.clusterers import CLUSTERERS
-from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.algorithms.registry import ALGORITHMS, ARENA
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.runtime.plugins.installed import installed
-from fedgrid.engine.runtime.plugins.plugin import Plugin, clusterer_name, clusterer_names, load
+from fedgrid.engine.runtime.plugins.plugin import Plugin, default_name, load, names_within
 from fedgrid.engine.runtime.plugins.source import PluginSource, read_source
 
 ANALYSES: dict[str, Any] = dict.fromkeys(("attack", "epsilons", "explain"))
@@ -22,11 +23,14 @@ ANALYSES: dict[str, Any] = dict.fromkeys(("attack", "epsilons", "explain"))
 _REGISTRIES: dict[str, dict[str, Any]] = {
     "algorithm": ALGORITHMS,
     "clusterer": CLUSTERERS,
+    "aggregator": AGGREGATORS,
     "model": MODELS,
     "analysis": ANALYSES,
 }
-BUILT_IN = {(kind, name) for kind, registry in _REGISTRIES.items() for name in registry}
-"""What comes with the package, as kind and name."""
+BUILT_IN = {(kind, name) for kind, registry in _REGISTRIES.items() for name in registry} | {
+    ("algorithm", ARENA)
+}
+"""What comes with the package, as kind and name; and what stands for several in a file."""
 
 _sources: dict[str, PluginSource] = {}
 """By digest: what this process could load."""
@@ -88,14 +92,14 @@ def files() -> list[PluginSource]:
 
 
 def plugin_digests(algorithm: Mapping[str, Any], model: str) -> tuple[str, ...]:
-    """Return the digests, sorted, of the plugins in use that a run's algorithm, clusterer and model are of.
+    """Return the digests, sorted, of the plugins in use that a run's algorithm, its parts and model are of.
 
     `algorithm` is as of a run's configuration: `name` and all settings. Runs that have nothing from a plugin
     get none, so their ids do not depend on which plugins are in use.
     """
     settings = {key: value for key, value in algorithm.items() if key != "name"}
     names = {("algorithm", algorithm["name"]), ("model", model)}
-    names |= {("clusterer", name) for name in clusterer_names(settings)}
+    names |= {(kind, name) for kind in ("clusterer", "aggregator") for name in names_within(settings)}
     return tuple(sorted(plugin.source.digest for plugin in _active if not names.isdisjoint(plugin.names)))
 
 
@@ -177,7 +181,8 @@ def _register(plugins: Sequence[Plugin]) -> None:
     _active[:] = plugins
     for plugin in _active:
         ALGORITHMS.update({entry.name: entry for entry in plugin.algorithms})
-        CLUSTERERS.update({clusterer_name(clusterer): clusterer for clusterer in plugin.clusterers})
+        CLUSTERERS.update({default_name(clusterer): clusterer for clusterer in plugin.clusterers})
+        AGGREGATORS.update({default_name(aggregator): aggregator for aggregator in plugin.aggregators})
         MODELS.update({entry.name: entry for entry in plugin.models})
         ANALYSES.update({analysis.name: analysis for analysis in plugin.analyses})
 

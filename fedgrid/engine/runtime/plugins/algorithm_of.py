@@ -28,4 +28,10 @@ def own_columns(config: RunConfig) -> frozenset[str]:
     """Return the columns of a run that not all records have; none of a plugin's that is not loaded."""
     name, settings = name_and_settings(config.algorithm)
     traits = create(name, settings).traits if name in ALGORITHMS else None
-    return columns_of(config, traits)
+    return columns_of(config, traits) | set(own_numbers(config))
+
+
+def own_numbers(config: RunConfig) -> tuple[str, ...]:
+    """Return the numbers of a round that the algorithm's entry declares, as `own_columns`."""
+    name = config.algorithm["name"]
+    return tuple(number.name for number in ALGORITHMS[name].numbers) if name in ALGORITHMS else ()

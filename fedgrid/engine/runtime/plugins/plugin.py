@@ -9,15 +9,20 @@ from types import ModuleType
 from typing import Any
 
 from fedgrid.algorithms.clustering.clusterers import Clusterer
+from fedgrid.algorithms.contract.aggregator import Aggregator
 from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
+from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError
 from fedgrid.engine.federation.models.registry import ModelEntry
 from fedgrid.engine.runtime.plugins.source import PluginSource
+from fedgrid.record_columns import EVERY_COLUMN
 
-LISTS = ("ALGORITHMS", "CLUSTERERS", "MODELS", "ANALYSES", "FIGURES", "TABLES")
+LISTS = ("ALGORITHMS", "CLUSTERERS", "MODELS", "ANALYSES", "FIGURES", "TABLES", "AGGREGATORS")
 """The names in a plugin's file under which it lists what it adds."""
 PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+NUMBER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+RECORDED = frozenset(column.name for columns in EVERY_COLUMN.values() for column in columns)
 TITLE_LENGTH = 60
 """Characters of an algorithm's title at most: it stands in every table and figure."""
 
@@ -47,6 +52,7 @@ EXPECTED: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (_is_analysis, "instances of classes derived from Analysis, with a name"),
     (_is_function, "functions of a study"),
     (_is_function, "functions of a study"),
+    (lambda item: isinstance(item, type) and issubclass(item, Aggregator), "classes derived from Aggregator"),
 )
 """Of each of `LISTS`, whether an item fits there, and what fits."""
 
@@ -65,13 +71,15 @@ class Plugin:
     """Functions of a study for its report."""
     tables: tuple[Callable[..., Any], ...] = ()
     """Likewise."""
+    aggregators: tuple[type[Aggregator], ...] = ()
 
     @property
     def names(self) -> tuple[tuple[str, str], ...]:
         """Kind and name of everything that it adds, as in `("algorithm", "long-short")`."""
         return (
             *(("algorithm", entry.name) for entry in self.algorithms),
-            *(("clusterer", clusterer_name(clusterer)) for clusterer in self.clusterers),
+            *(("clusterer", default_name(clusterer)) for clusterer in self.clusterers),
+            *(("aggregator", default_name(aggregator)) for aggregator in self.aggregators),
             *(("model", entry.name) for entry in self.models),
             *(("analysis", analysis.name) for analysis in self.analyses),
         )
@@ -109,13 +117,14 @@ def of_listed(
     analyses: list[Any],
     figures: Sequence[Any] = (),
     tables: Sequence[Any] = (),
+    aggregators: Sequence[Any] = (),
 ) -> Plugin:
     """Return a plugin of what a file or a package lists.
 
     Raises:
         ConfigError: if it lists nothing, something else than entries and clusterers, or an impossible name.
     """
-    lists = algorithms, clusterers, models, analyses, figures, tables
+    lists = algorithms, clusterers, models, analyses, figures, tables, aggregators
     for name, items, (fits, expected) in zip(LISTS, lists, EXPECTED, strict=True):
         for item in items:
             if not fits(item):
@@ -137,6 +146,12 @@ def of_listed(
                 f"plugin {source.name}: algorithm {entry.name!r} has the title {entry.title!r}; "
                 f"expected 1 to {TITLE_LENGTH} printable characters on one line"
             )
+        for number in entry.numbers:
+            if not NUMBER_NAME.fullmatch(number.name) or number.name in RECORDED:
+                raise ConfigError(
+                    f"plugin {source.name}: algorithm {entry.name!r} declares the number {number.name!r}: "
+                    "expected small letters, digits and _, and no column that records have"
+                )
     return plugin
 
 
@@ -144,19 +159,19 @@ def _is_title(title: object) -> bool:
     return isinstance(title, str) and 0 < len(title.strip()) <= TITLE_LENGTH and title.isprintable()
 
 
-def clusterer_name(clusterer: type[Clusterer]) -> str:
-    """Return the name of a clusterer: the default of its field `name`, empty if there is none."""
-    name = clusterer.model_fields["name"].default
+def default_name(section: type[Section]) -> str:
+    """Return the name of a clusterer or an aggregator: the default of its field `name`, empty without one."""
+    name = section.model_fields["name"].default
     return name if isinstance(name, str) else ""
 
 
-def clusterer_names(settings: object) -> Iterator[str]:
-    """Yield the names that stand in an algorithm's settings where a clusterer can stand, at any depth."""
+def names_within(settings: object) -> Iterator[str]:
+    """Yield the names in an algorithm's settings where a clusterer or an aggregator can stand."""
     if isinstance(settings, dict):
         for value in settings.values():
             if isinstance(value, dict) and isinstance(value.get("name"), str):
                 yield value["name"]
-            yield from clusterer_names(value)
+            yield from names_within(value)
 
 
 def _listed(module: ModuleType, name: str, source: PluginSource) -> list[Any]:

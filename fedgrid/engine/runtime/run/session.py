@@ -20,7 +20,7 @@ from fedgrid.engine.runtime.clients.local_pool import LazyPool
 from fedgrid.engine.runtime.clients.machine import slow_precision, that_matter
 from fedgrid.engine.runtime.encoders.pretraining import ENCODER, Pretraining, pretraining_of
 from fedgrid.engine.runtime.integrity.made_with import made_with
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of, own_numbers
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.round_cache.session_cache import SessionCache, open_cache
@@ -92,7 +92,15 @@ class Session:
         if pretraining is not None and rounds_done < config.training.rounds:
             encoder = pretraining.encoder(self._pool, storage, folder.log)
         self._pool.prepare(setup)
-        federation = Federation.of(config, algorithm, setup, truth_K, threads=self._threads, encoder=encoder)
+        federation = Federation.of(
+            config,
+            algorithm,
+            setup,
+            truth_K,
+            threads=self._threads,
+            encoder=encoder,
+            numbers=own_numbers(config),
+        )
         if run_state is None:
             run_state = federation.begin(fresh_models(setup))
         folder.log(f"continues after round {rounds_done}" if rounds_done else "starts")

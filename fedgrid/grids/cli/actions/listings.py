@@ -167,6 +167,8 @@ def _show_algorithm(entry: AlgorithmEntry, console: Console) -> None:
     """Print an algorithm's settings: defaults, allowed values, meaning."""
     console.print(Text.assemble((entry.name, "bold"), f" ({entry.title}): {entry.summary}"))
     console.print(f"Source: {entry.source}\n")
+    for number in entry.numbers:
+        console.print(f"{number.name}, of each round: {number.meaning}")
     rows = list(settings_rows(entry.settings))
     if not rows:
         console.print("It has no settings.")

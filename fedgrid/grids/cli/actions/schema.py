@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from fedgrid.algorithms.clustering.clusterers import Clusterer
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
-from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.algorithms.registry import ALGORITHMS, ARENA
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.kinds import KINDS
@@ -89,7 +89,7 @@ def _of_key(name: str, usual: Schema) -> Schema:
     elif name == "seed":
         one = SEED
     elif name == ALGORITHM:
-        one = {"anyOf": [{"enum": list(ALGORITHMS)}, *map(_algorithm, ALGORITHMS.values())]}
+        one = {"anyOf": [{"enum": [*ALGORITHMS, ARENA]}, *map(_algorithm, ALGORITHMS.values())]}
     elif name == SPLIT:
         one = {"anyOf": [{"enum": list(KINDS)}, {"$ref": "#/definitions/Split"}]}
     elif name == "model":

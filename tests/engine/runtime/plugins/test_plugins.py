@@ -26,10 +26,16 @@ from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.presets.load import load_grid
-from tests.helpers.plugin_files import ALGORITHM, CLUSTERER, MODEL, renamed
+from tests.helpers.plugin_files import AGGREGATOR, ALGORITHM, CLUSTERER, MODEL, renamed
+from tests.helpers.small_cases import updates_of
 
 NOWHERE = Path("unused")
 BUILT_IN = {name: dict(registry) for name, registry in (("a", ALGORITHMS), ("c", CLUSTERERS), ("m", MODELS))}
+
+
+NUMBER = ALGORITHM.replace("import AlgorithmEntry", "import AlgorithmEntry, OwnNumber").replace(
+    "FedOptSettings())", 'FedOptSettings(), numbers=(OwnNumber("gini", "Of norms."),))'
+)
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +98,10 @@ class TestLoading:
             ("ALGORITHMS = {}\n", ("mine.py", "ALGORITHMS", "dict", "list")),
             ("ALGORITHMS = ['fedavg']\n", ("mine.py", "ALGORITHMS", "'fedavg'", "AlgorithmEntry")),
             ("CLUSTERERS = [int]\n", ("mine.py", "CLUSTERERS", "int", "Clusterer")),
+            ("AGGREGATORS = [int]\n", ("mine.py", "AGGREGATORS", "int", "Aggregator")),
+            (ALGORITHM.replace('"own"', '"arena"'), ("algorithm 'arena'", "fedgrid", "mine.py")),
+            (NUMBER.replace("gini", "ari x"), ("mine.py", "'own'", "number 'ari x'", "digits")),
+            (NUMBER.replace("gini", "temperature"), ("mine.py", "number 'temperature'", "column")),
             (MODEL.replace(", build=build", ""), ("mine.py, line", "ModelEntry", "build")),
             (MODEL.replace("build=build", "build=3"), ("mine.py", "MODELS", "own-model", "build")),
             (ALGORITHM.replace('"own"', '"My Own"'), ("mine.py", "algorithm", "'My Own'", "letters")),
@@ -112,6 +122,21 @@ class TestLoading:
     def test_title_with_brackets_is_accepted(self, write):
         active.use([write(ALGORITHM.replace("OWN", "OWN [v2] $\\\\alpha$"))])
         assert ALGORITHMS["own"].title == "OWN [v2] $\\alpha$"
+
+    def test_aggregator_of_a_plugin_is_taken_under_any_algorithm_and_is_part_of_the_runs_id(self, write):
+        """Krum's scores are 4, 4, 4, 4 and 294, so that it takes the first."""
+        path = write(AGGREGATOR)
+        active.use([path])
+        run = config(algorithm={"name": "sattler", "aggregate": {"name": "krum", "attackers": 2}})
+        assert run.plugin_digests == (digest(path),)
+        assert run.algorithm["aggregate"] == {"name": "krum", "attackers": 2}
+        assert config(algorithm={"name": "sattler", "aggregate": "median"}).plugin_digests == ()
+        aggregate = create("fedavg", {"aggregate": "krum"}).settings.aggregate
+        five = updates_of(dict(enumerate([(1, 0), (2, 1), (3, 0), (2, -1), (10, 10)])))
+        assert [vector.tolist() for vector in aggregate.of(five, [range(5)])] == [[1, 0]]
+        active.use()
+        with pytest.raises(ConfigError, match="unknown aggregator 'krum'"):
+            config(algorithm={"name": "fedavg", "aggregate": "krum"})
 
     def test_missing_file_is_named(self):
         with pytest.raises(ConfigError, match=r"nowhere\.py"):

@@ -255,6 +255,15 @@ class TestWhoTrains:
         assert [row["computed_by"] for row in rows(run, tmp_path)] == [departed.run_id] * 2 + [run.run_id]
         assert {number for number, _ in pool.trained} == {3}
 
+    def test_deviating_run_caches_the_median_of_that_round_for_runs_that_take_medians(self, tmp_path):
+        departed = config({"name": "briggs", "round": 2, "aggregate": "median"})
+        run = config({"name": "fedavg", "aggregate": "median"})
+        play(departed, tmp_path)
+        [acted] = [row["round"] for row in rows(departed, tmp_path, "rounds") if row["clustered"]]
+        play(run, tmp_path)
+        assert acted == 2
+        assert trained(run, tmp_path)[:acted] == [NOBODY] * acted
+
     def test_server_optimizer_deviates_after_the_first_round(self, tmp_path):
         """The clients' work of round 1 is the same, the models that come of it are not."""
         play(config(), tmp_path)

@@ -1,0 +1,230 @@
+"""Clustering by what clients send while they train, in the registry."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from fedgrid.algorithms.clustered.while_training import briggs, communities, ifca, ocfl, sattler
+from fedgrid.algorithms.clustered.while_training.briggs import (
+    Briggs,
+    BriggsAsPublished,
+    BriggsAsPublishedSettings,
+    BriggsSettings,
+)
+from fedgrid.algorithms.clustered.while_training.communities import CommunitiesSettings, Leiden, Louvain
+from fedgrid.algorithms.clustered.while_training.evident_groups import EvidentGroups, EvidentGroupsSettings
+from fedgrid.algorithms.clustered.while_training.ifca import Ifca, IfcaSettings
+from fedgrid.algorithms.clustered.while_training.ocfl import Ocfl, OcflSettings
+from fedgrid.algorithms.clustered.while_training.sattler import (
+    Sattler,
+    SattlerAsPublished,
+    SattlerAsPublishedSettings,
+    SattlerSettings,
+)
+from fedgrid.algorithms.clustering.clusterers import (
+    HDBSCAN,
+    AffinityAsPublished,
+    AffinityPropagation,
+    Clusterer,
+    HDBSCANAsPublished,
+    KMeans,
+    MeanShift,
+)
+from fedgrid.algorithms.contract.entry import AlgorithmEntry, SearchSpace, clustering_rounds
+
+SATTLER_SOURCE = "Sattler et al. 2021, arXiv:1910.01991"
+BRIGGS_SOURCE = "Briggs et al. 2020, arXiv:2004.11791"
+COMMUNITIES_SOURCE = "Bettinelli et al. 2024"
+OCFL_SOURCE = "Zuziak et al. 2025, arXiv:2509.01587"
+
+SHARES = {"epsilon_1_share": {"low": 0.3, "high": 0.9}, "epsilon_2_share": {"low": 0.05, "high": 0.6}}
+EPSILONS = {
+    "epsilon_1": {"low": 0.05, "high": 2.0, "log": True},
+    "epsilon_2": {"low": 0.1, "high": 5.0, "log": True},
+}
+"""Norms, here of networks of the size of MNIST's, whose updates have norms around 1. ResNets need a file."""
+COMMUNITIES = {
+    "resolution": {"low": 0.5, "high": 2.0},
+    "exponent": [1.0, 2.0, 3.0, 5.0],
+    "attribution": ["avg", "1nn", "wnn"],
+}
+MIN_SHARE = {"clusterer.min_cluster_share": {"low": 0.1, "high": 0.4}}
+
+
+def _sattler(epsilons: SearchSpace, rounds: int) -> SearchSpace:
+    return {**epsilons, "cooldown": clustering_rounds(rounds), "linkage": ["single", "complete"]}
+
+
+def _briggs(rounds: int) -> SearchSpace:
+    when = clustering_rounds(rounds)
+    return {
+        "threshold": {"low": 0.05, "high": 1.0},
+        "round": {**when, "low": when["low"] + 1, "high": when["high"] + 1},
+    }
+
+
+def _evident_groups(rounds: int) -> SearchSpace:
+    return {"evidence": {"low": 4.0, "high": 16.0}, "window": {"low": 2, "high": max(3, rounds * 6 // 10)}}
+
+
+def _ocfl(
+    name: str,
+    title: str,
+    summary: str,
+    settings: OcflSettings,
+    of_clusterer: SearchSpace,
+    arena: Mapping[str, Any] | None = None,
+) -> AlgorithmEntry:
+    """Return the entry of OCFL with a clusterer; `of_clusterer` is what is tuned beside the window."""
+    return AlgorithmEntry(
+        name,
+        title,
+        summary,
+        OCFL_SOURCE,
+        Ocfl,
+        settings,
+        search=lambda rounds: {"window": {"low": 1, "high": max(2, rounds // 5)}, **of_clusterer},
+        bibtex=ocfl.BIBTEX,
+        arena=arena,
+    )
+
+
+def _ocfl_as_published(clusterer: Clusterer) -> OcflSettings:
+    return OcflSettings(
+        clusterer=clusterer, noise="residual", unclustered_consumes_shot=True, similarity_over="state"
+    )
+
+
+ENTRIES = (
+    AlgorithmEntry(
+        "sattler",
+        "SCL",
+        "splits a cluster when its mean update vanishes but its members' updates do not",
+        SATTLER_SOURCE,
+        Sattler,
+        SattlerSettings(),
+        bibtex=sattler.BIBTEX,
+        search=partial(_sattler, SHARES),
+        arena={},
+    ),
+    AlgorithmEntry(
+        "briggs",
+        "BCL",
+        "agglomerative clustering, once, in a fixed round",
+        BRIGGS_SOURCE,
+        Briggs,
+        BriggsSettings(),
+        bibtex=briggs.BIBTEX,
+        search=lambda rounds: {**_briggs(rounds), "linkage": ["average", "complete", "single"]},
+        arena={"round": 6, "threshold": 0.4},
+    ),
+    _ocfl(
+        "ocfl-kmeans",
+        "OCFL-KM",
+        "clusters once, at the temperature's rise: k-means",
+        OcflSettings(clusterer=KMeans()),
+        {},
+        arena={},
+    ),
+    _ocfl(
+        "ocfl-affinity",
+        "OCFL-AFF",
+        "clusters once, at the temperature's rise: affinity propagation",
+        OcflSettings(clusterer=AffinityPropagation()),
+        {"clusterer.damping": {"low": 0.5, "high": 0.95}},
+        arena={},
+    ),
+    _ocfl(
+        "ocfl-meanshift",
+        "OCFL-MS",
+        "clusters once, at the temperature's rise: mean-shift",
+        OcflSettings(clusterer=MeanShift()),
+        {},
+        arena={},
+    ),
+    _ocfl(
+        "ocfl-hdbscan",
+        "OCFL-HDB",
+        "clusters once, at the temperature's rise: HDBSCAN",
+        OcflSettings(clusterer=HDBSCAN()),
+        MIN_SHARE,
+        arena={},
+    ),
+    AlgorithmEntry(
+        "evident-groups",
+        "Evident groups",
+        "clusters once a test says that there are groups; clients fine-tune what they are served",
+        "docs/our-algorithm.md",
+        EvidentGroups,
+        EvidentGroupsSettings(fine_tune=45),
+        search=_evident_groups,
+        arena={},
+    ),
+    AlgorithmEntry(
+        "louvain",
+        "Louvain",
+        "communities of models each round: Louvain; a higher resolution gives more of them",
+        COMMUNITIES_SOURCE,
+        Louvain,
+        CommunitiesSettings(),
+        bibtex=communities.BIBTEX,
+        search=COMMUNITIES,
+        arena={},
+    ),
+    AlgorithmEntry(
+        "leiden",
+        "Leiden",
+        "communities of models each round: Leiden; a higher resolution gives more of them",
+        COMMUNITIES_SOURCE,
+        Leiden,
+        CommunitiesSettings(),
+        bibtex=communities.BIBTEX,
+        search=COMMUNITIES,
+        arena={},
+    ),
+    AlgorithmEntry(
+        "ifca",
+        "IFCA",
+        "num_clusters models; each client trains the one that fits its data best, each round",
+        "Ghosh et al. 2020, arXiv:2006.04088",
+        Ifca,
+        IfcaSettings(),
+        bibtex=ifca.BIBTEX,
+        search={"start": ["fresh", "deal", "rejection"]},
+        arena={"num_clusters": 3},
+    ),
+    AlgorithmEntry(
+        "sattler-as-published",
+        "SCL as published",
+        "complete linkage, norms over the whole state, first split in round 22",
+        SATTLER_SOURCE,
+        SattlerAsPublished,
+        SattlerAsPublishedSettings(),
+        bibtex=sattler.BIBTEX,
+        search=partial(_sattler, EPSILONS),
+    ),
+    AlgorithmEntry(
+        "briggs-as-published",
+        "BCL as published",
+        "similarities in place of distances: merges dissimilar clients",
+        BRIGGS_SOURCE,
+        BriggsAsPublished,
+        BriggsAsPublishedSettings(),
+        bibtex=briggs.BIBTEX,
+        search=_briggs,
+    ),
+    _ocfl(
+        "ocfl-affinity-as-published",
+        "OCFL-AFF as published",
+        "distances in place of similarities: mixes members of clusters",
+        _ocfl_as_published(AffinityAsPublished()),
+        {},
+    ),
+    _ocfl(
+        "ocfl-hdbscan-as-published",
+        "OCFL-HDB as published",
+        "scikit-learn's HDBSCAN; all noise clients are one cluster",
+        _ocfl_as_published(HDBSCANAsPublished()),
+        MIN_SHARE,
+    ),
+)

@@ -1,0 +1,40 @@
+"""igraph and leidenalg are GPL: only Louvain and Leiden need them."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fedgrid.algorithms.registry import ALGORITHMS
+from tests.algorithms.test_contract import acting
+from tests.helpers.small_cases import Federation
+
+GRAPHS = ("igraph", "leidenalg")
+NEEDING = ("louvain", "leiden")
+EVERYTHING = """
+import sys
+sys.modules |= dict.fromkeys(("igraph", "leidenalg"))
+import fedgrid
+import fedgrid.grids.cli.main
+for name in fedgrid.__all__:
+    getattr(fedgrid, name)
+"""
+
+
+def test_fedgrid_is_imported_without_them():
+    subprocess.run([sys.executable, "-c", EVERYTHING], check=True)
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in NEEDING])
+def test_algorithm_does_without_them(name, monkeypatch):
+    for package in GRAPHS:
+        monkeypatch.setitem(sys.modules, package, None)
+    assert len(Federation().play(acting(name))) == 6
+
+
+@pytest.mark.parametrize("name", NEEDING)
+def test_communities_need_them(name, monkeypatch):
+    for package in GRAPHS:
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match="igraph"):
+        Federation().play(acting(name))

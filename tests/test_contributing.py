@@ -1,0 +1,460 @@
+"""Adding what CONTRIBUTING's table names touches at most four files: each is added to a copy of the tree.
+
+Beside the files that a test writes, what comes with the addition is its test and a line in CHANGELOG.md.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.changed_code import Copy, files_touched
+
+MOST = 4
+"""Files, with those of a test and of CHANGELOG."""
+TEST_AND_CHANGELOG = 2
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """A copy of the tree with everything added that the tests below ask for, and what it says of itself."""
+    made = Copy(tmp_path_factory.mktemp("tree"))
+    for add in ADDITIONS.values():
+        add(made)
+    made.said = json.loads(made.python(WHAT_IS_THERE))
+    return made
+
+
+def algorithm(tree):
+    tree.write(
+        "fedgrid/algorithms/averaging/fedhalf.py",
+        '''
+"""FedHalf: FedAvg whose server takes half of the step.
+
+Source: ours.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
+from fedgrid.algorithms.contract.base import Diagnostics, State
+from fedgrid.algorithms.updates.updates import Updates
+
+BIBTEX = "@misc{half2026, title = {Half of a Step}}"
+
+
+class FedHalfSettings(FedOptSettings):
+    """The defaults of FedOpt."""
+
+    server_learning_rate: float = 0.5
+
+
+class FedHalf(FedOpt):
+    """FedOpt at half speed.
+
+    Degenerate cases:
+
+    - A step of zero is half of itself.
+    """
+
+    settings: FedHalfSettings
+
+    def start_order_key(self) -> tuple[float, ...]:
+        """From round 1 on."""
+        return (1.0,)
+
+    def step(
+        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
+    ) -> tuple[State, Diagnostics]:
+        """Average, and say how long the mean update was."""
+        state, diagnostics = super().step(state, round_index, updates, rng)
+        return state, replace(diagnostics, metrics={"half_norm": updates.mean_norm / 2})
+''',
+    )
+    tree.insert(
+        "fedgrid/algorithms/averaging/entries.py",
+        "ENTRIES = (\n",
+        """    AlgorithmEntry(
+        "fedhalf",
+        "FedHalf",
+        "one model for all, at half speed",
+        "ours",
+        FedHalf,
+        FedHalfSettings(),
+        search={"server_learning_rate": {"low": 0.1, "high": 1.0}},
+        bibtex=BIBTEX,
+        numbers=(OwnNumber("half_norm", "Half of the norm of the mean update."),),
+    ),
+""",
+    )
+    tree.begin(
+        "fedgrid/algorithms/averaging/entries.py",
+        "from fedgrid.algorithms.averaging.fedhalf import BIBTEX, FedHalf, FedHalfSettings\n"
+        "from fedgrid.algorithms.contract.entry import OwnNumber\n",
+    )
+    tree.write(
+        "tests/algorithms/averaging/test_fedhalf.py",
+        '''
+"""FedHalf: half of the step."""
+
+import pyarrow.parquet as pq
+
+from fedgrid.algorithms.registry import create
+from tests.helpers.small_cases import clients, start, step
+from tests.helpers.small_runs import ROUNDS, config, play
+
+
+def test_model_takes_half_of_the_mean():
+    """Half of (2, 4)."""
+    algorithm = create("fedhalf")
+    state, diagnostics = step(algorithm, start(algorithm, 2), 0, clients((1, 4), (3, 4)))
+    assert state.models[0].tolist() == [1, 2]
+
+
+def test_run_records_its_number(tmp_path):
+    rounds = pq.read_table(play(config("fedhalf"), tmp_path) / "rounds.parquet")
+    assert all(value > 0 for value in rounds["half_norm"].to_pylist())
+    assert len(rounds) == ROUNDS
+''',
+    )
+    tree.begin("CHANGELOG.md", "- `fedhalf`.\n")
+
+
+def clusterer(tree):
+    where = "fedgrid/algorithms/clustering/clusterers.py"
+    tree.insert(
+        where,
+        "class AffinityAsPublished",
+        '''class Halves(Clusterer):
+    """The first half, and the second."""
+
+    name: Literal["halves"] = "halves"
+
+    def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
+        """Return a label for each half."""
+        return (np.arange(len(distances_KK)) < len(distances_KK) / 2).astype(np.int64)
+
+
+''',
+        before=True,
+    )
+    tree.insert(where, '    "hdbscan": HDBSCAN,\n', '    "halves": Halves,\n')
+    entries = "fedgrid/algorithms/clustered/while_training/entries.py"
+    tree.begin(entries, "from fedgrid.algorithms.clustering.clusterers import Halves\n")
+    entry = '    _ocfl("ocfl-halves", "OCFL-2", "halves", OcflSettings(clusterer=Halves()), {}),\n'
+    tree.insert(entries, "ENTRIES = (\n", entry)
+
+
+def local_method(tree):
+    tree.write(
+        "fedgrid/algorithms/averaging/still.py",
+        '''
+"""Clients that train nothing."""
+
+from typing import Literal
+
+from fedgrid.algorithms.contract.local_method import LocalMethod
+from fedgrid.algorithms.contract.local_rule import LocalModel, LocalRule, LocalSteps
+
+
+class StillRule(LocalRule):
+    """Nothing trains."""
+
+    def start(self, local: LocalModel) -> LocalSteps:
+        """Return hooks whose mask is empty."""
+        steps = LocalSteps()
+        steps.trains = local.weights != local.weights
+        return steps
+
+
+class Still(LocalMethod):
+    """`local: {name: still}`."""
+
+    name: Literal["still"] = "still"
+
+    def rule(self) -> LocalRule:
+        """Return the rule."""
+        return StillRule()
+''',
+    )
+    tree.insert(
+        "fedgrid/algorithms/averaging/entries.py",
+        "LOCAL_METHODS |= {",
+        '"still": Still, ',
+    )
+    tree.begin(
+        "fedgrid/algorithms/averaging/entries.py",
+        "from fedgrid.algorithms.averaging.still import Still\n",
+    )
+
+
+def aggregator(tree):
+    where = "fedgrid/algorithms/averaging/aggregators.py"
+    tree.insert(
+        where,
+        "def _median(",
+        '''class First(Aggregator):
+    """The first client's."""
+
+    name: Literal["first"] = "first"
+
+    def combine(
+        self, rows: Sequence[Vector], shares: Sequence[float] | None = None, threads: int = 1
+    ) -> Vector:
+        """Return the first row."""
+        return np.array(rows[0])
+
+
+''',
+        before=True,
+    )
+    tree.insert(where, '{"mean": Mean, ', '"first": First, ')
+
+
+def model(tree):
+    tree.insert(
+        "fedgrid/engine/federation/models/networks.py",
+        "def mobilenet(",
+        '''def flat(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+    """Return one linear layer."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, num_classes))
+
+
+''',
+        before=True,
+    )
+    tree.insert(
+        "fedgrid/engine/federation/models/registry.py",
+        "_ENTRIES = (\n",
+        '    ModelEntry("flat", "one linear layer", "ours", _network("flat")),\n',
+    )
+
+
+def data_set(tree):
+    tree.insert(
+        "fedgrid/engine/federation/data/readers.py",
+        "def digits(",
+        '''def few_digits(path: Path) -> Pair:
+    """Return a third of the digits."""
+    pool, test = digits(path)
+    return pool.take(np.arange(0, len(pool), 3)), test
+
+
+''',
+        before=True,
+    )
+    tree.insert(
+        "fedgrid/engine/federation/data/registry.py",
+        '    "fmnist": Dataset(\n',
+        """    "few-digits": Dataset(
+        "few-digits",
+        "Few digits",
+        "scikit-learn",
+        num_classes=10,
+        shape=(1, 8, 8),
+        pool_size=481,
+        download_mb=0,
+        model="digitnet",
+        training=DIGITS_TRAINING,
+        read=readers.few_digits,
+        bibtex=DIGITS,
+    ),
+""",
+        before=True,
+    )
+
+
+def split(tree):
+    tree.insert(
+        "fedgrid/engine/federation/partition/shifted.py",
+        "DIMMED = ",
+        'DARKER = Shifted(dim, lambda num_groups, facts: "")\n',
+        before=True,
+    )
+    kinds = "fedgrid/engine/federation/dealing/kinds.py"
+    tree.insert(kinds, '    "dimmed": DIMMED,\n', '    "darker": DARKER,\n')
+    tree.insert(kinds, "shifted import (\n", "    DARKER,\n")
+
+
+def number(tree):
+    tree.insert(
+        "fedgrid/engine/federation/round/metrics.py",
+        '    "silhouette": lambda outcome: outcome.diagnostics.silhouette,\n',
+        '    "senders": lambda outcome: len(outcome.updates.clients),\n',
+    )
+    tree.insert(
+        "fedgrid/record_columns.py",
+        '    RecordColumn("counts",',
+        '    RecordColumn("senders", pa.int32(), "Number of usable updates.", section="cost"),\n',
+        before=True,
+    )
+
+
+def score(tree):
+    tree.insert(
+        "fedgrid/tracking/scoring/client_scores.py",
+        "ONLY_CURVES = (\n",
+        """    Score("best_client_accuracy", "One.", lambda c: c["cluster_own_accuracy"].max(axis=-1)),
+""",
+    )
+
+
+def figure(tree):
+    tree.insert(
+        "fedgrid/tracking/tables/scenarios.py",
+        "def own_numbers(",
+        '''def sizes(study: Study) -> Table:
+    """Return the number of runs."""
+    row = Row(study.name, (Cell(str(len(study.runs))),))
+    return Table("sizes", "Sizes", "All runs.", (Column("runs"),), (row,), corner="grid")
+
+
+''',
+        before=True,
+    )
+    tree.insert(
+        "fedgrid/tracking/report/contents.py",
+        "        *_privacy(study),\n",
+        '        Section("sizes", "Sizes", items=(scenarios.sizes(study),)),\n',
+    )
+
+
+def paper(tree):
+    folder = "fedgrid/tracking/papers/sixth"
+    tree.write(f"{folder}/__init__.py", '"""A sixth paper."""\n')
+    tree.write(
+        f"{folder}/paper.py",
+        '''
+"""A sixth paper in a report."""
+
+from fedgrid.tracking.papers.shared.paper import Paper
+
+PAPER = Paper("sixth", "Sixth et al.", lambda study: ())
+''',
+    )
+    papers = "fedgrid/tracking/papers/papers.py"
+    tree.insert(papers, "PAPERS = (", "SIXTH, ")
+    tree.begin(papers, "from fedgrid.tracking.papers.sixth.paper import PAPER as SIXTH\n")
+
+
+def analysis(tree):
+    tree.write("fedgrid/grids/counted/__init__.py", '"""Counts models."""\n')
+    tree.write(
+        "fedgrid/grids/counted/analysis.py",
+        '''
+"""How many models a run ends with."""
+
+from typing import Any
+
+from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Job
+
+
+class Counted(Analysis):
+    """Counts the models."""
+
+    name = "counted"
+
+    def compute(self, job: Job, context: Any) -> Artifacts:
+        """Return the number of one run."""
+        return Artifacts({"models": len(context.state(job).state.models)})
+
+
+COUNTED = Counted()
+''',
+    )
+    actions = "fedgrid/grids/cli/actions/analyses.py"
+    tree.insert(actions, "for each in (*WITH_COMMANDS, ", "COUNTED, ")
+    tree.begin(actions, "from fedgrid.grids.counted.analysis import COUNTED\n")
+
+
+def preset(tree):
+    tree.write("fedgrid/grids/presets/tiny.yaml", "# Two runs; ours.\nbase: quickstart\nseeds: 0\n")
+
+
+ADDITIONS = {
+    "an algorithm": algorithm,
+    "a clusterer": clusterer,
+    "a way to train locally": local_method,
+    "an aggregator": aggregator,
+    "a model": model,
+    "a data set": data_set,
+    "a kind of split": split,
+    "a number of each round": number,
+    "a score": score,
+    "a figure, a table": figure,
+    "a paper's numbers and claims": paper,
+    "an analysis of finished runs": analysis,
+    "a preset": preset,
+}
+"""Row of CONTRIBUTING's table -> what adds one."""
+
+WHAT_IS_THERE = """
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.grids.cli.actions.analyses import analysis_named
+from fedgrid.grids.presets.load import load_grid
+from fedgrid.tracking.papers.papers import PAPERS
+from fedgrid.tracking.report.contents import report_page
+from fedgrid.tracking.records import read_records
+from fedgrid.tracking.scoring.scores import curves
+from tests.helpers.small_runs import play
+from tests.helpers.studies import WHOLE, result_of, run_of, study_of
+
+settings = {"aggregate": "first", "local": {"name": "still"}}
+with TemporaryDirectory() as folder:
+    given = {"algorithm": {"name": "ocfl-halves", **settings}, "dataset": "few-digits", "model": "flat"}
+    given |= {"clients": 6, "split": "darker", "training": {"rounds": 1, "local_epochs": 1}}
+    run = complete(given, Path(folder))
+    found = curves(read_records(play(run, Path(folder), cache=None)))
+page = report_page(study_of([result_of(run_of(), WHOLE, curves={"ari": (0, 1)})]))
+print(json.dumps({
+    "a clusterer": run.algorithm["clusterer"]["name"] == "halves",
+    "a way to train locally": run.algorithm["local"] == {"name": "still"},
+    "an aggregator": run.algorithm["aggregate"] == {"name": "first"},
+    "a model": run.model == "flat",
+    "a data set": run.dataset == "few-digits",
+    "a kind of split": run.split.kind == "darker",
+    "a number of each round": found["senders"].tolist() == [6.0],
+    "a score": bool(found["best_client_accuracy"][0] >= 0),
+    "a figure, a table": any(section.name == "sizes" for section in page.sections),
+    "a paper's numbers and claims": any(paper.name == "sixth" for paper in PAPERS),
+    "an analysis of finished runs": analysis_named("counted").name == "counted",
+    "a preset": len(load_grid("tiny", {}, [], Path("nowhere")).runs) > 0,
+}))
+"""
+
+
+@pytest.mark.parametrize("what", [name for name in ADDITIONS if name != "an algorithm"])
+def test_addition_works_and_touches_few_files(what, copy):
+    assert copy.said[what]
+    modules = [file for file in files_touched(ADDITIONS[what]) if not file.endswith("__init__.py")]
+    assert len(modules) + TEST_AND_CHANGELOG <= MOST
+
+
+def test_algorithm_touches_four_files_and_passes_the_tests_of_all(copy):
+    assert len(files_touched(algorithm)) == MOST
+    of_all = (
+        "tests/test_layout.py",
+        "tests/algorithms/test_contract.py",
+        "tests/algorithms/test_registry.py",
+    )
+    selected = "(fedhalf or test_layout) and not full_name"
+    copy.pytest("tests/algorithms/averaging/test_fedhalf.py", *of_all, "-k", selected)
+    listed = copy.python("from fedgrid.grids.search.space import built_in; print(built_in('fedhalf', 15))")
+    assert "server_learning_rate" in listed
+
+
+def test_table_of_contributing_has_a_row_for_each_and_names_files_that_there_are():
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    rows = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| a")]
+    named = {row[0].strip() for row in rows}
+    assert named >= set(ADDITIONS)
+    for _, *cells in rows:
+        for path in (part for cell in cells for part in cell.split("`")[1::2] if "/" in part):
+            below = Path(path) if path.startswith("docs/") else Path("fedgrid", path)
+            assert (Path(__file__).parents[1] / below).exists(), path
