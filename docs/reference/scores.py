@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from docs.reference.markdown import code, page, table
 from fedgrid.engine.federation.round import metrics as round_metrics
-from fedgrid.grids.mlflow_log.tags import described
-from fedgrid.tracking.mlflow.names import plain
+from fedgrid.grids.trackers.names import described, plain
 from fedgrid.tracking.scoring import scores
 
 
