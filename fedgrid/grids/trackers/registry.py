@@ -1,6 +1,6 @@
 """Trackers by name: those of the package, and those that plugins list in `TRACKERS`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.plugins.active import TRACKERS
@@ -51,9 +51,3 @@ def names_in(text: str) -> tuple[str, ...]:
     if NONE in names and names != (NONE,):
         raise ConfigError(f"--track {text}: {NONE} stands alone; leave it out, or the others")
     return () if names == (NONE,) else names or DEFAULT
-
-
-def check_names(names: Sequence[str]) -> None:
-    """Raise a ConfigError if one of these is no tracker."""
-    for name in names:
-        tracker_named(name)

@@ -79,7 +79,7 @@ def test_algorithm_returns_an_added_metric_by_its_name(tmp_path, monkeypatch):
 
 def test_metric_of_an_algorithm_that_is_not_declared_is_refused_by_name(tmp_path, monkeypatch):
     let_algorithm_return(monkeypatch, gini=0.75)
-    with pytest.raises(ValueError, match="gini.*ROUND_METRICS.*round_metrics.py"):
+    with pytest.raises(ValueError, match="gini.*ROUND_METRICS.*metrics.py"):
         play(config(), tmp_path, cache=None)
 
 

@@ -74,11 +74,10 @@ def told(storage):
 
 
 def launched(storage, warnings, names, rounds, status):
+    record(storage, A, rounds)
     pauses = Pauses(gather=0, retry=0.01, flush=60)
     with Trackers("mine", Storage(storage), warnings.append, names=names, pauses=pauses) as trackers:
-        for number in range(1, rounds + 1):
-            record(storage, A, number)
-            trackers.tell(A)
+        trackers.tell(A)
         trackers.tell(A, status)
         trackers.summary([], 1, 0)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.trackers.tensorboard import TensorBoardTracker, events, folder_of
+from fedgrid.grids.trackers.tensorboard import TensorBoardTracker, delete_events, events, folder_of
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
 from tests.helpers.logged_runs import ROUNDS, STARTED_MS, config_of, new_teller, record, tell
 
@@ -84,6 +84,18 @@ def test_deleted_run_starts_over(tmp_path, teller, folder):
     record(tmp_path, CONFIG, 1)
     tell(teller, CONFIG)
     assert [step for step, _ in points(folder, "clustering/ari")] == [1]
+
+
+def test_events_of_deleted_runs_and_grids_go(tmp_path, teller, folder):
+    other = config_of(1)
+    for config in (CONFIG, other):
+        record(tmp_path, config, 1)
+        tell(teller, config)
+    delete_events("mine", Storage(tmp_path), [CONFIG.run_id])
+    assert not folder.exists()
+    assert len([*folder.parent.iterdir()]) == 1
+    delete_events("mine", Storage(tmp_path))
+    assert not folder.parent.exists()
 
 
 def test_sync_passes_over_runs_that_are_there(tmp_path, teller):
