@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from fedgrid.grids.analyses.analysis import Analysis, AnalysisSettings, Artifacts
     from fedgrid.grids.execution.one_run import run, run_grid
     from fedgrid.grids.results.study import load
+    from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun, Tracker
     from fedgrid.tracking import figures
     from fedgrid.tracking.scoring.run import Run
     from fedgrid.tracking.scoring.study import Study
@@ -107,6 +108,9 @@ __all__ = [
     "Settings",
     "State",
     "Study",
+    "TrackedGrid",
+    "TrackedRun",
+    "Tracker",
     "Traffic",
     "Traits",
     "Updates",
@@ -160,6 +164,9 @@ _MODULES = {
     "Settings": "algorithms.contract.base",
     "State": "algorithms.contract.base",
     "Study": "tracking.scoring.study",
+    "TrackedGrid": "grids.trackers.tracker",
+    "TrackedRun": "grids.trackers.tracker",
+    "Tracker": "grids.trackers.tracker",
     "Traffic": "algorithms.contract.orders",
     "Traits": "algorithms.contract.traits",
     "Updates": "algorithms.updates.updates",

@@ -16,6 +16,7 @@ GROUPS = {
         "split_positions",
     ),
     "Analyses of your own": ("Analysis", "AnalysisSettings", "Artifacts"),
+    "Trackers of your own": ("Tracker", "TrackedGrid", "TrackedRun"),
 }
 """The other names follow under `REST`."""
 REST = "The contract between server and clients"

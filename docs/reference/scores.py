@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from docs.reference.markdown import code, page, table
 from fedgrid.engine.federation.record_names import COUNTS, MESSAGE
-from fedgrid.grids.mlflow_log.tags import described
+from fedgrid.grids.trackers.names import described, plain
 from fedgrid.record_columns import EVERY_COLUMN
-from fedgrid.tracking.mlflow.names import plain
 from fedgrid.tracking.scoring import scores
 
 

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.tracking.mlflow import ui
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import new_storage
-from tests.helpers.logged_runs import ROUNDS, config_of, record
+from tests.helpers.logged_runs import ROUNDS, config_of, new_teller, record, tell
 from tests.helpers.processes import wait_until_served
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -35,7 +34,8 @@ def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     storage = new_storage(tmp_path / "runs")
     uri, artifacts, config = default_uri(storage), storage / "mlartifacts", config_of(0)
-    Writer(uri, "mine", storage, artifacts).write(config, record(storage, config, ROUNDS), "FINISHED")
+    record(storage, config, ROUNDS)
+    tell(new_teller(storage), config, "FINISHED")
     with socket.socket() as probe:
         probe.bind((ui.HOST, 0))
         port = probe.getsockname()[1]

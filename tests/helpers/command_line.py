@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-from fedgrid.grids.mlflow_log.empty_store import make
+from fedgrid.grids.trackers.own_store import make_empty
 from tests.helpers.processes import of_kind, processes, wait_until_ended
 
 SETTINGS = ("MLFLOW_TRACKING_URI", "FEDGRID_DATA", "FEDGRID_STORAGE", "COLUMNS", "FORCE_COLOR")
@@ -71,7 +71,7 @@ def _empty_store() -> bytes:
 def _made_store(folder: Path) -> bytes:
     store = folder / "mlflow.db"
     if not store.exists():
-        make(store)
+        make_empty(store)
     return store.read_bytes()
 
 

@@ -8,7 +8,11 @@ from mlflow.tracking import MlflowClient
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.grids.mlflow_log.tags import run_name
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.names import run_name
+from fedgrid.grids.trackers.teller import News, Teller
+from fedgrid.grids.trackers.tracker import Status, TrackedGrid, Tracker
 from tests.helpers.run_records import write_records, write_timings
 
 ROUNDS = 4
@@ -20,6 +24,16 @@ def config_of(seed: int) -> RunConfig:
     """A run of four clients and four rounds."""
     given = {"clients": 4, "training": {"rounds": ROUNDS}, "algorithm": "fedavg", "seed": seed}
     return complete(given, Path("unused"))
+
+
+def new_teller(storage: Path, tracker: type[Tracker] = MlflowTracker, **grid: Any) -> Teller:
+    """What tells a tracker, MLflow by default, of the runs of the grid `mine`."""
+    return Teller(tracker, TrackedGrid("mine", Storage(storage), **grid))
+
+
+def tell(teller: Teller, config: RunConfig, status: Status | None = None) -> int:
+    """Tell news of a run; return the number of rounds that were told."""
+    return teller.tell(News(config, status))
 
 
 STARTED_MS = 1_700_000_000_000

@@ -1,4 +1,4 @@
-"""Two small runs, and stand-ins for MLflow and the screen that record every call."""
+"""Two small runs, and stand-ins for trackers and the screen that record every call."""
 
 from pathlib import Path
 
@@ -25,20 +25,14 @@ def take(storage, seed):
     return run
 
 
-class Log:
-    """Records the calls that `RunLog` would get."""
+class Told:
+    """Records what `Trackers` would be told."""
 
     def __init__(self):
         self.calls = []
 
-    def start(self, config):
-        self.calls.append(("start", config.seed))
-
-    def round(self, config):
-        self.calls.append(("round", config.seed))
-
-    def finish(self, config, status):
-        self.calls.append(("finish", config.seed, status))
+    def tell(self, config, status=None):
+        self.calls.append((config.seed, status))
 
 
 class View:

@@ -12,12 +12,13 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, Found
 from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results.axes import further_axes
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
 from fedgrid.redaction import redacted
 from fedgrid.regular_files import read_file
-from fedgrid.tracking.mlflow.store import TrackingError, artifact_root, default_uri, tracking_uri
+from fedgrid.tracking.mlflow.store import TrackingError, default_uri, tracking_uri
 
 
 def log_to_mlflow(analysis: Analysis, found: Sequence[Found], storage: Storage, grid: GridFolder) -> bool:
@@ -32,11 +33,9 @@ def log_to_mlflow(analysis: Analysis, found: Sequence[Found], storage: Storage, 
     try:
         # Without a store nobody has logged the runs.
         if lacking and not (uri == default_uri(storage.root) and not Path(uri[len("sqlite:///") :]).exists()):
-            writer = Writer(
-                uri, grid.name, storage.root, artifact_root(storage.root), further_axes(grid.runs())
-            )
+            tracker = MlflowTracker(TrackedGrid(grid.name, storage, further_axes(grid.runs())))
             unknown = {
-                each.job.config.run_id for each in lacking if not _log(analysis, each, storage, writer, uri)
+                each.job.config.run_id for each in lacking if not _log(analysis, each, storage, tracker, uri)
             }
     except TrackingError as error:
         warn(f"{error}; the results are on disk, and the same command logs them when MLflow is back")
@@ -49,17 +48,21 @@ def log_to_mlflow(analysis: Analysis, found: Sequence[Found], storage: Storage, 
     return not unknown
 
 
-def _log(analysis: Analysis, found: Found, storage: Storage, writer: Writer, uri: str) -> bool:
+def _log(analysis: Analysis, found: Found, storage: Storage, tracker: MlflowTracker, uri: str) -> bool:
     """Log the results of a job; return whether MLflow knows the run."""
+    run = TrackedRun.of(found.job.config, storage)
+    entry = tracker.entry(run)
+    if entry is None:
+        return False
+    tracker.experiment.log_totals(entry, analysis.finite(found))
     with TemporaryDirectory() as folder:
-        paths = [*found.files.values(), *analysis.pictures(found, Path(folder))]
-        known = writer.write_results(found.job.config, analysis.finite(found), paths, analysis.folder)
-    if known:
-        files = JobFiles(storage, analysis.folder, found.job)
-        with disk_errors(files.run):
-            write_text(files.file(".mlflow.json"), seal({"uri": redacted(uri), "results": _digest(found)}))
-            files.push(files.file(".mlflow.json"))
-    return known
+        for path in (*found.files.values(), *analysis.pictures(found, Path(folder))):
+            tracker.artifact(run, path, analysis.folder)
+    files = JobFiles(storage, analysis.folder, found.job)
+    with disk_errors(files.run):
+        write_text(files.file(".mlflow.json"), seal({"uri": redacted(uri), "results": _digest(found)}))
+        files.push(files.file(".mlflow.json"))
+    return True
 
 
 def _is_logged(found: Found, uri: str) -> bool:

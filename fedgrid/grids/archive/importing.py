@@ -24,13 +24,13 @@ from fedgrid.grids.archive.explanations import read_explanations
 from fedgrid.grids.archive.keep import forget, keep
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.summary import write_summary
-from fedgrid.grids.mlflow_log.mark import push_marks
-from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.claims import of_import
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
+from fedgrid.grids.trackers.follow import Trackers
 from fedgrid.redaction import redacted
+from fedgrid.tracking.mlflow.store import tracking_uri
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -54,8 +54,7 @@ class Imported:
 
     name: str
     found: Sequence[Found]
-    log: RunLog
-    """Its log to MLflow."""
+    trackers: Trackers
     runs: list[RunConfig] = field(default_factory=list)
     imported: int = 0
     """How many of `runs` were not in the storage, or had other records."""
@@ -77,7 +76,10 @@ def import_archive(
     """
     layout.check(path)
     found = {name: layout.experiments(path), f"{name}-temperature": layout.temperatures(path)}
-    grids = [Imported(name, runs, RunLog(name, storage, warn)) for name, runs in found.items() if runs]
+    text = TEXT.format(truth=TRUTH[published_truth])
+    grids = [
+        Imported(name, runs, Trackers(name, storage, warn, text=text)) for name, runs in found.items() if runs
+    ]
     if not grids:
         raise ConfigError(
             f"{path} has folders of the authors' archive, but no run in them; unpack the whole archive"
@@ -98,7 +100,7 @@ def import_archive(
                     print_plain(console, imported)
         with nullcontext() if as_json else console.status("Writing to MLflow ..."):
             for grid in grids:
-                _conclude(grid, TEXT.format(truth=TRUTH[published_truth]), storage)
+                _conclude(grid, text, storage)
             training_records.keep(trainings, GridFolder(storage, name))
             explanation_records.keep(rows, GridFolder(storage, name))
     of_trainings = [f"{training.dataset}: {training.name}" for training in trainings]
@@ -148,19 +150,16 @@ def _conclude(grid: Imported, text: str, storage: Storage) -> None:
     names, ids = {run.name for run in grid.runs}, {run.run_id for run in grid.runs}
     # These runs had another number of rounds in an earlier version of the archive.
     replaced = [run for run in _runs_before(folder) if run.name in names and run.run_id not in ids]
-    unlogged = [run for run in grid.runs if not grid.log.is_logged(run)]
-    grid.log.prepare(text)
-    grid.log.forget([*replaced, *unlogged])
+    untold = grid.trackers.lacking(grid.runs)
+    grid.trackers.forget([*replaced, *untold])
     for run in replaced:
         forget(run, storage)
     folder.keep(grid.runs, text)
     summary = write_summary(folder.runs(), storage, folder.path)
     storage.push(summary.relative_to(storage.root).as_posix())
-    with grid.log:
-        for run in unlogged:
-            grid.log.finish(run, "FINISHED")
-        grid.log.summary([summary], sum(is_finished(storage, run) for run in folder.runs()), 0)
-    push_marks(unlogged, storage)
+    with grid.trackers:
+        grid.trackers.catch_up(untold)
+        grid.trackers.summary([summary], sum(is_finished(storage, run) for run in folder.runs()), 0)
 
 
 def _as_dict(grid: Imported) -> dict[str, object]:
@@ -174,7 +173,7 @@ def _as_dict(grid: Imported) -> dict[str, object]:
         "absent": [
             {"files": list(names), "runs": count} for names, count in sorted(grid.absent.items()) if names
         ],
-        "mlflow": redacted(grid.log.uri),
+        "mlflow": redacted(tracking_uri(grid.trackers.grid.storage.root)),
     }
 
 
@@ -197,6 +196,6 @@ def _show(
     if explained:
         say(f"scores of explanations: {explained} models; `fedgrid report` has their tables")
     say(f"Written to {storage}")
-    say(f"MLflow store: {redacted(grids[0].log.uri)}")
+    say(f"MLflow store: {redacted(tracking_uri(storage.root))}")
     for grid in grids:
         say(f"Next:  fedgrid report {quote(grid.name)} --storage {quote(str(storage))}")

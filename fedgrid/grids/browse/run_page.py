@@ -15,8 +15,8 @@ from fedgrid.grids.browse.run_facts import CURVES, shown_rounds
 from fedgrid.grids.browse.runs import cell
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import RESULT_COLUMNS, choice_table, duration
-from fedgrid.grids.mlflow_log.annotations import Annotations
 from fedgrid.grids.round_cache.table import readable_size
+from fedgrid.grids.trackers.annotations import Annotations
 from fedgrid.tracking.scoring.selection import text_of
 
 HEADINGS = {

@@ -1,7 +1,6 @@
 """`fedgrid tag`: keeps the user's note and tags of a run in its folder, and logs them to MLflow."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 
@@ -13,10 +12,11 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.find import find_run
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
-from fedgrid.grids.mlflow_log.annotations import FILE, annotations_of
-from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results.grid_folder import list_grids
-from fedgrid.tracking.mlflow.store import TrackingError, artifact_root, database_file, tracking_uri
+from fedgrid.grids.trackers.annotations import FILE, annotations_of
+from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
+from fedgrid.tracking.mlflow.store import TrackingError, database_file, tracking_uri
 
 
 def tag(what: str, given: Sequence[str], note: str | None, storage: Storage, console: Console) -> None:
@@ -61,9 +61,8 @@ def _shown(what: str, storage: Storage) -> str:
 def _log(run: RunConfig, grid: str, storage: Storage) -> None:
     """Log a run's note and tags to a grid's experiment, if it has the run; if the store fails, warn."""
     try:
-        uri = tracking_uri(storage.root)
-        file: Path | None = database_file(uri)
+        file = database_file(tracking_uri(storage.root))
         if file is None or file.exists():
-            Writer(uri, grid, storage.root, artifact_root(storage.root)).annotate(run)
+            MlflowTracker(TrackedGrid(grid, storage)).annotate(TrackedRun.of(run, storage))
     except TrackingError as error:
         warn(f"{error}; they are on disk, and `{command(storage, 'sync', grid)}` logs them")

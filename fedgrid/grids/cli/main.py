@@ -69,7 +69,7 @@ def show_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
-        from fedgrid.grids.mlflow_log.tags import commit
+        from fedgrid.engine.runtime.integrity.commit import commit
 
         print(f"fedgrid {version('fedgrid')} (commit {commit()})")
         raise typer.Exit

@@ -31,7 +31,7 @@ from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import Outcome, finished, is_finished
-from fedgrid.redaction import in_csv, redacted
+from fedgrid.redaction import in_csv
 from fedgrid.tracking import records
 
 ROWS_SHOWN = 40
@@ -48,7 +48,7 @@ EXACT = "exact: runs whose final partition is exactly the hidden groups, of thos
 def show(
     grid: Grid,
     storage: Storage,
-    uri: str,
+    where: Sequence[str],
     failures: Sequence[Outcome],
     tally: Tally | None,
     console: Console,
@@ -57,7 +57,8 @@ def show(
 ) -> None:
     """Show the results of a grid's finished runs, its failures, and where the files are.
 
-    With `per_run` every run has a row; else an algorithm has one, its mean over the seeds of a scenario.
+    `where` has the lines that say where trackers show it. With `per_run` every run has a row; else an
+    algorithm has one, its mean over the seeds of a scenario.
     """
 
     say = partial(print_plain, console)
@@ -81,8 +82,8 @@ def show(
     if folder.is_there and (old := folder.superseded()):
         say(superseded_line(grid.name, len(old), storage))
     say(f"Written to {storage} (a folder a run: config.json, *.parquet)")
-    say(f"MLflow store: {redacted(uri)}")
-    say(f"See it:  {command(storage, 'ui', grid.name)}")
+    for line in where:
+        say(line)
 
 
 def print_finished(runs: Sequence[RunConfig], storage: Storage, axes: Sequence[str] = ()) -> None:

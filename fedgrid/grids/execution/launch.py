@@ -1,4 +1,4 @@
-"""One launch of a grid: takes the lease, starts Ray and MLflow, runs what is not finished, and shuts down."""
+"""One launch of a grid: lease, Ray and trackers, the runs that are not finished, and shutdown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
-from functools import partial
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
@@ -26,8 +25,6 @@ from fedgrid.grids.execution.executors import Executor, InProcess, OnRay
 from fedgrid.grids.execution.interrupt import graceful
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.watch import Watch
-from fedgrid.grids.mlflow_log.mark import push_marks
-from fedgrid.grids.mlflow_log.records_at_uri import records_at_uri
 from fedgrid.grids.planning.claims import of_launch
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
@@ -39,24 +36,21 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.steps import Steps
-    from fedgrid.grids.mlflow_log.run_log import RunLog
     from fedgrid.grids.presets.grid import Grid
-
-LOOK_AT_URI = 30.0
-"""Seconds between looks at the records of a run that is under way, if these are at a URI."""
+    from fedgrid.grids.trackers.follow import Trackers
 
 
 def launch(
     grid: Grid,
     todo: Sequence[RunConfig],
-    unlogged: Sequence[RunConfig],
+    untold: Sequence[RunConfig],
     storage: Storage,
     options: LaunchOptions,
-    log: RunLog,
+    trackers: Trackers,
     console: Console,
     then: Iterable[Grid] = (),
 ) -> LaunchResult:
-    """Run `todo`, which has been checked, and log to MLflow the finished runs that it lacks.
+    """Run `todo`, which has been checked, and tell the trackers of `untold`, which is finished.
 
     Args:
         then: the grids that this one grows to. Each has more runs than the one before, or lets more of its
@@ -75,20 +69,18 @@ def launch(
         # Ray prints messages of its own, until it has shut down.
         stack.enter_context(redirect_stdout(sys.stderr) if options.as_json else nullcontext())
         lease = stack.enter_context(Lease(storage, grid.name, claims, warn))
-        stack.enter_context(log.own_process())
+        stack.enter_context(trackers.own_processes())
         steps = stack.enter_context(options.steps(console, as_lines=True))
         stack.enter_context(executor.started(steps))
         executor.place(todo)
         _begin(grid, storage, lease)
         cache = _measured(options.cache, storage) if todo else options.cache
-        _follow(log, grid, storage, executor)
         if options.fresh:
-            _forget(grid, todo, storage, lease, log, cached=cached)
-        stack.enter_context(log)
+            _forget(grid, todo, storage, lease, trackers, cached=cached)
+        stack.enter_context(trackers)
         lease.confirm()
         storage = storage.patient(warn)
-        for run in unlogged:
-            log.finish(run, "FINISHED")
+        trackers.catch_up(untold)
         stack.enter_context(_between(view, steps))
         folder = GridFolder(storage, grid.name)
         retention = Retention(folder, storage, warn, grows=then != ()) if cached else None
@@ -96,7 +88,7 @@ def launch(
             folder=folder,
             storage=storage,
             tally=_tally(grid, todo, storage),
-            log=log,
+            trackers=trackers,
             view=view,
             lease=lease,
             retention=retention,
@@ -105,8 +97,8 @@ def launch(
         with graceful(watch.ask_to_stop):
             _Runs(storage, folder, executor, watch, retention, cache).do(grid, todo, then)
         watch.write_progress()
-        log.summary(_written(folder, storage), watch.tally.done, len(watch.failures), stopped=watch.stopping)
-    push_marks(grid.runs, storage)
+        written, failed = _written(folder, storage), len(watch.failures)
+        trackers.summary(written, watch.tally.done, failed, stopped=watch.stopping)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
 
 
@@ -153,13 +145,6 @@ def _begin(grid: Grid, storage: Storage, lease: Lease) -> None:
     claim(storage)
 
 
-def _follow(log: RunLog, grid: Grid, storage: Storage, executor: Executor) -> None:
-    """Tell the log what it is of, and where the records of its runs are written."""
-    log.text = grid.text
-    if storage.uri and isinstance(executor, OnRay):
-        log.follow(partial(records_at_uri, storage), every=LOOK_AT_URI)
-
-
 def _measured(cache: CacheOptions | None, storage: Storage) -> CacheOptions | None:
     return cache and replace(cache, speed=speed.measure(storage, FOLDER))
 
@@ -192,12 +177,12 @@ def _forget(
     todo: Sequence[RunConfig],
     storage: Storage,
     lease: Lease,
-    log: RunLog,
+    trackers: Trackers,
     *,
     cached: bool,
 ) -> None:
-    """Delete what is to be done again, on disk and in MLflow, and all cached rounds that it could use."""
-    log.forget(todo)
+    """Delete what is to be done again, on disk and in trackers, and the cached rounds that it could use."""
+    trackers.forget(todo)
     shared_prefixes = {f"{FOLDER}/{run.shared_prefix}" for run in todo} if cached else set()
     for name in (*(folder_of(storage.root, run).name for run in todo), *sorted(shared_prefixes)):
         storage.remove(name)
@@ -216,7 +201,7 @@ def _between(view: Bars | Lines | JsonLines, steps: Steps) -> Iterator[None]:
     steps.pause()
     with view:
         yield
-    steps.say("Logging the rest to MLflow")
+    steps.say("Telling the trackers the rest")
 
 
 def _view(grid: Grid, options: LaunchOptions, console: Console) -> Bars | Lines | JsonLines:

@@ -11,6 +11,7 @@ from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.results.outcome import Outcome
+from fedgrid.grids.trackers.registry import DEFAULT
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class LaunchOptions:
     """Whether every run has its own row at the end, and not every algorithm its mean over seeds."""
     cache: CacheOptions | None = CacheOptions()
     """How cached rounds of other runs are used; None uses none."""
+    trackers: tuple[str, ...] = DEFAULT
+    """Which trackers are told of the runs."""
 
     def __post_init__(self) -> None:
         """Raise a ConfigError if options exclude one another."""

@@ -14,17 +14,17 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.display.plain import warn
+from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.run import run_grid
-from fedgrid.grids.mlflow_log.run_log import RunLog
-from fedgrid.grids.mlflow_log.sync import sync
 from fedgrid.grids.planning.claims import of_launch
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, unfinished
+from fedgrid.grids.trackers.registry import DEFAULT
+from fedgrid.grids.trackers.teller import sync
 
 
 def launched(name: str, storage: Storage) -> Grid:
@@ -74,15 +74,14 @@ def _is_damaged(run: RunConfig, storage: Storage) -> bool:
     return why is not None
 
 
-def sync_grid(name: str, storage: Storage, console: Console) -> None:
-    """Log to MLflow the runs and rounds of a grid that it lacks.
+def sync_grid(name: str, storage: Storage, console: Console, trackers: Sequence[str] = DEFAULT) -> None:
+    """Tell trackers the runs and rounds of a grid that they lack; the first that fails ends it.
 
     Raises:
-        ConfigError: if there is no such grid, or a driver is running it.
-        RunError: if MLflow cannot be reached.
+        ConfigError: if there is no such grid or tracker, or a driver is running it.
+        RunError: if a tracker fails, as when MLflow cannot be reached; what it was told before stays.
     """
     grid = launched(name, storage)
-    log = RunLog(name, storage, warn, axes=grid.varied)
     # Another driver may be training a run of this grid too.
     claims = of_launch(grid.runs, unfinished(grid.runs, storage))
     with Lease(storage, name, claims, warn):
@@ -90,5 +89,5 @@ def sync_grid(name: str, storage: Storage, console: Console) -> None:
             storage.pull(RunFolder(storage, run).path.name, skip=("state-", ASIDE))
         claim(storage)
         whole = [run for run in grid.runs if not _is_damaged(run, storage)]
-        runs, rounds = sync(whole, storage.root, log, grid.text)
-    console.print(f"{rounds} rounds of {runs} runs logged; MLflow has all of {name}")
+        for line in sync(trackers, grid, whole, storage):
+            print_plain(console, line)

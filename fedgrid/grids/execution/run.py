@@ -13,7 +13,6 @@ from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.summary import print_finished, show
 from fedgrid.grids.display.tables import failure_table
 from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
-from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.checks import check_data, check_storage
 from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.presets.grid import Grid
@@ -21,6 +20,7 @@ from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished, trusting_times
 from fedgrid.grids.results.source import check_source
+from fedgrid.grids.trackers.follow import Trackers
 
 
 def plan_grid(
@@ -62,16 +62,20 @@ def run_grid(
         RunError: if the grid as a whole cannot go on.
     """
     axes = tuple(dict.fromkeys((*grid.varied, *naming_keys(grid.runs))))
-    log = RunLog(grid.name, storage, warn, axes=axes)
+    at_uri = storage.uri is not None and not options.in_process
+    trackers = Trackers(
+        grid.name, storage, warn, names=options.trackers, axes=axes, text=grid.text, at_uri=at_uri
+    )
     storage.pull_marks()
     chosen = grid.runs if only is None else only
     check_source(grid, storage)
     with trusting_times(storage):
-        result, done = _run_chosen(grid, chosen, storage, options, log, console)
+        result, done = _run_chosen(grid, chosen, storage, options, trackers, console)
         if options.as_json:
             print_finished(done, storage, grid.varied)
         elif shows_scores:
-            show(grid, storage, log.uri, result.failures, result.tally, console, per_run=options.per_run)
+            where = trackers.lines()
+            show(grid, storage, where, result.failures, result.tally, console, per_run=options.per_run)
         elif result.failures:
             console.print(failure_table(result.failures))
         return result
@@ -82,7 +86,7 @@ def _run_chosen(
     chosen: Sequence[RunConfig],
     storage: Storage,
     options: LaunchOptions,
-    log: RunLog,
+    trackers: Trackers,
     console: Console,
 ) -> tuple[LaunchResult, Sequence[RunConfig]]:
     """Return how the launch ended, and the runs that were finished before."""
@@ -96,7 +100,7 @@ def _run_chosen(
             warn(next_step(damaged, f"it is set aside, and {run.name} is run again"))
     waiting = {run.run_id for run in todo}
     done = [run for run in chosen if run.run_id not in waiting]
-    return launch_remaining(grid, todo, done, storage, options, log, console), done
+    return launch_remaining(grid, todo, done, storage, options, trackers, console), done
 
 
 def launch_remaining(
@@ -105,11 +109,11 @@ def launch_remaining(
     done: Sequence[RunConfig],
     storage: Storage,
     options: LaunchOptions,
-    log: RunLog,
+    trackers: Trackers,
     console: Console,
     then: Iterable[Grid] = (),
 ) -> LaunchResult:
-    """Run `todo`, and log those of `done` that MLflow lacks. If nothing is left to do, nothing is started.
+    """Run `todo`, and tell the trackers which of `done` they lack; with nothing to do, nothing is started.
 
     A grid that other grids have finished is written down all the same, for `status` and `report`.
 
@@ -119,8 +123,8 @@ def launch_remaining(
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the grid as a whole cannot go on.
     """
-    unlogged = [run for run in done if not log.is_logged(run)]
-    if not (todo or unlogged) and GridFolder(storage, grid.name).is_launched(grid):
+    untold = trackers.lacking(done)
+    if not (todo or untold) and GridFolder(storage, grid.name).is_launched(grid):
         return LaunchResult()
     if todo:
         check_storage(grid.runs, storage)
@@ -131,4 +135,4 @@ def launch_remaining(
     # Importing torch takes seconds.
     from fedgrid.grids.execution.launch import launch
 
-    return launch(grid, todo, unlogged, storage, options, log, console, then)
+    return launch(grid, todo, untold, storage, options, trackers, console, then)

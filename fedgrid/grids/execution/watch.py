@@ -1,4 +1,4 @@
-"""What a grid's driver does with the events of its runs: count them, and pass them to screen and MLflow."""
+"""What a grid's driver does with the events of its runs: count them, and pass them to screen and trackers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.progress import Bars, JsonLines, Lines
     from fedgrid.grids.display.tally import Tally
-    from fedgrid.grids.mlflow_log.run_log import RunLog
     from fedgrid.grids.results.grid_folder import GridFolder
     from fedgrid.grids.results.outcome import Outcome
     from fedgrid.grids.round_cache.retention import Retention
+    from fedgrid.grids.trackers.follow import Trackers
 
 TICK_SECONDS = 1.0
 """How often the driver checks whether it should stop, and updates the screen."""
@@ -39,7 +39,7 @@ class Watch:
         folder: GridFolder,
         storage: Storage,
         tally: Tally,
-        log: RunLog,
+        trackers: Trackers,
         view: Bars | Lines | JsonLines,
         lease: Lease,
         retention: Retention | None = None,
@@ -57,7 +57,7 @@ class Watch:
         self.stopping = False
         self._folder = folder
         self._storage = storage
-        self._log = log
+        self._trackers = trackers
         self._view = view
         self.lease = lease
         self._retention = retention
@@ -83,16 +83,16 @@ class Watch:
                         f"{config.name}: rounds {rounds_done + 1} to {rounds_done + again} were stored and "
                         "are computed again; log.txt in its folder says why"
                     )
-                self._log.start(config)
+                self._trackers.tell(config)
                 self._view.start(config, rounds_done)
             case RoundDone(number, scores, timing):
                 self.tally.round(config, number, timing)
-                self._log.round(config)
+                self._trackers.tell(config)
                 self._view.round(config, number, scores)
             case RunFinished(scores):
                 self._fetch(config)
                 self.tally.finish(config)
-                self._log.finish(config, "FINISHED")
+                self._trackers.tell(config, "FINISHED")
                 root = self._storage.root
                 self._view.finish(self._storage.patiently(lambda: outcome.finished(root, config, scores)))
                 if self._retention is not None:
@@ -100,7 +100,7 @@ class Watch:
             case _:
                 self._fetch(config)
                 self.tally.leave(config)
-                self._log.finish(config, "KILLED")
+                self._trackers.tell(config, "KILLED")
                 self._view.stop(config)
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
@@ -115,7 +115,7 @@ class Watch:
         failed = self._storage.patiently(lambda: outcome.failed(self._storage.root, config, cause))
         self.failures.append(failed)
         self._storage.patiently(lambda: RunFolder(self._storage, config).fail(cause, attempts))
-        self._log.finish(config, "FAILED")
+        self._trackers.tell(config, "FAILED")
         self._view.finish(failed)
 
     def ask_to_stop(self) -> None:

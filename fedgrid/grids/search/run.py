@@ -14,8 +14,6 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.summary import print_finished
 from fedgrid.grids.execution.run import launch_remaining, plan_grid
-from fedgrid.grids.mlflow_log.mark import MARK
-from fedgrid.grids.mlflow_log.run_log import RunLog
 from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -23,9 +21,12 @@ from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.search import files
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.show import show
+from fedgrid.grids.trackers.follow import Trackers
+from fedgrid.grids.trackers.mlflow_tracker import MARK, MlflowTracker
+from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.redaction import redacted
 from fedgrid.regular_files import read_file
-from fedgrid.tracking.mlflow.store import TrackingError
+from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -70,8 +71,18 @@ def advance(search: Search, storage: Storage, options: LaunchOptions, console: C
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the search as a whole cannot go on.
     """
-    settings = [f"{SETTING}{key}" for key in search.space]
-    log = RunLog(search.name, storage, warn, axes=settings, searched=settings)
+    settings = tuple(f"{SETTING}{key}" for key in search.space)
+    at_uri = storage.uri is not None and not options.in_process
+    trackers = Trackers(
+        search.name,
+        storage,
+        warn,
+        names=options.trackers,
+        axes=settings,
+        searched=settings,
+        text=search.text,
+        at_uri=at_uri,
+    )
     storage.pull_marks()
     files.check_same(search, storage)
     progress = SearchProgress(search, storage)
@@ -80,10 +91,11 @@ def advance(search: Search, storage: Storage, options: LaunchOptions, console: C
         warn(f"accepted: {note}")
     done = [run for run in grid.runs if is_finished(storage, run)]
     todo = unfinished(grid.runs, storage, grid.until)
-    result = launch_remaining(grid, todo, done, storage, options, log, console, then)
+    result = launch_remaining(grid, todo, done, storage, options, trackers, console, then)
     if progress.trials or progress.complete:
         written = files.write(search, progress.trials, progress.complete, storage)
-        _log(search, progress.trials, written, storage, log)
+        if MlflowTracker.name in options.trackers:
+            _log(search, progress.trials, written, trackers.grid)
     return Advanced(progress, result, tuple(done))
 
 
@@ -107,10 +119,11 @@ def plan_search(search: Search, storage: Storage, options: LaunchOptions, consol
         print_plain(console, f"{search.name}: {counts}. Later ones depend on the scores of these.")
 
 
-def _log(search: Search, trials: list[Trial], written: list[Path], storage: Storage, log: RunLog) -> None:
+def _log(search: Search, trials: list[Trial], written: list[Path], grid: TrackedGrid) -> None:
     """Log the search's result to MLflow, unless it is there. A failure warns, and the next call retries."""
+    storage = grid.storage
     folder = GridFolder(storage, search.name).path
-    mark = seal({"uri": redacted(log.uri), "search": files.digest(search, storage)})
+    mark = seal({"uri": redacted(tracking_uri(storage.root)), "search": files.digest(search, storage)})
     if (folder / MARK).is_file() and read_file(folder / MARK) == mark.encode():
         return
     found = files.read_results(search.name, storage)
@@ -122,7 +135,16 @@ def _log(search: Search, trials: list[Trial], written: list[Path], storage: Stor
         scores[f"search/best_{kind}"] = best["scores"][best["by"]]
     numbers = {run_id: trial.number for trial in reversed(trials) for run_id in trial.run_ids}
     try:
-        if log.writer.write_search(written, folder / files.FIGURES, tags, scores, numbers):
+        tracker = MlflowTracker(grid)
+        if entry := tracker.entry(None):
+            for path in written:
+                tracker.artifact(None, path)
+            tracker.folder(folder / files.FIGURES, files.FIGURES)
+            tracker.experiment.set_tags(entry, tags)
+            tracker.experiment.log_totals(entry, scores)
+            for run_id in numbers.keys() & tracker.experiment.entries.keys():
+                trial = {"trial": str(numbers[run_id])}
+                tracker.experiment.set_tags(tracker.experiment.entries[run_id], trial)
             write_text(folder / MARK, mark)
     except TrackingError as error:
         warn(f"{error}; the same command logs the result of the search to MLflow later")

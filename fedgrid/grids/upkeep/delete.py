@@ -20,6 +20,7 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.planning.claims import of_deletion
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.round_cache.table import readable_size
+from fedgrid.grids.trackers.tensorboard import delete_events
 from fedgrid.redaction import printable, redacted
 from fedgrid.tracking.mlflow.own_files import own_file
 from fedgrid.tracking.mlflow.runs import delete_runs
@@ -160,7 +161,11 @@ def _remove(folders: Collection[Path], storage: Storage) -> None:
 
 
 def _forget(name: str, storage: Storage, run_ids: Collection[str] | None) -> int:
-    """Mark runs of the grid in MLflow as deleted, as `delete_runs`; a store that fails is a warning."""
+    """Delete runs of the grid in TensorBoard, and mark them in MLflow as deleted, as `delete_runs`.
+
+    A store of MLflow's that fails is a warning.
+    """
+    delete_events(name, storage, run_ids)
     try:
         uri = tracking_uri(storage.root)
         own_file(uri, artifact_root(storage.root))

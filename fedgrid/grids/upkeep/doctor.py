@@ -12,9 +12,9 @@ from rich.text import Text
 
 from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.runtime.integrity.commit import commit, version_of
 from fedgrid.engine.runtime.plugins.installed import installed
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.mlflow_log.tags import commit, version_of
 from fedgrid.grids.upkeep import gpus, machine, reach, slurm
 from fedgrid.grids.upkeep.section import Section
 from fedgrid.redaction import printable, redacted

@@ -7,15 +7,13 @@ which rounds the store has, so that no metric history is read. One process write
 """
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from fedgrid.redaction import redacted
-from fedgrid.tracking.mlflow.dataset_input import DatasetInput
-from fedgrid.tracking.mlflow.names import flatten
 from fedgrid.tracking.mlflow.notes import ANNOTATED_TAG, NO_ANNOTATION, Annotation, is_ours, noted
 from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line
 from fedgrid.tracking.mlflow.view import VIEW_TAG
@@ -30,16 +28,13 @@ TOTALS = (
     *("grid/runs_done", "grid/runs_failed"),
 )
 """Metrics of a whole run or grid rather than of a round. Their step is 0: MLflow draws them as bars."""
-METRICS_PER_BATCH = 1000
-PARAMS_PER_BATCH = 100
+METRICS_PER_BATCH, PARAMS_PER_BATCH = 1000, 100
 """Limits of a batch in MLflow."""
-PARAM_LENGTH = 6000
-TAG_LENGTH = 8000
+PARAM_LENGTH, TAG_LENGTH = 6000, 8000
 """Limits of the length of a value in MLflow."""
 RUNS_PER_PAGE = 100
 
-Metrics = Mapping[str, float | int | bool | None]
-Status: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]
+Metrics: TypeAlias = Mapping[str, float | int | bool | None]
 Round: TypeAlias = tuple[int, Metrics, int]
 """Number, metrics, and the Unix time of its end in milliseconds."""
 
@@ -49,7 +44,9 @@ class LoggedRun:
     """What the store has of a run."""
 
     mlflow_run_id: str
-    status: str
+    artifacts: str = ""
+    """The address of the run's artifacts."""
+    status: str = "RUNNING"
     started: int = 0
     """The Unix time of its start in milliseconds."""
     rounds: int = 0
@@ -60,8 +57,22 @@ class LoggedRun:
     has_dataset: bool = False
     annotated: str = ""
     """The `Annotation.mark` that it has."""
-    opened: bool = False
-    """Whether this process has set it to RUNNING and not finished it yet."""
+
+    @classmethod
+    def of(cls, run: Any) -> "LoggedRun":
+        """Return what MLflow's entity of a run says."""
+        has, inputs = run.data.metrics, run.inputs
+        return cls(
+            run.info.run_id,
+            run.info.artifact_uri,
+            run.info.status,
+            run.info.start_time,
+            rounds=int(has.get(ROUND, 0)),
+            totals={name: has[name] for name in TOTALS if name in has},
+            described=bool(run.data.params),
+            has_dataset=bool(inputs and inputs.dataset_inputs),
+            annotated=run.data.tags.get(ANNOTATED_TAG, ""),
+        )
 
 
 class Experiment:
@@ -89,19 +100,18 @@ class Experiment:
         own.
         """
         client = connect(uri)
-        with one_line(uri):
-            found = client.get_experiment_by_name(name)
-            if found is None:
-                location = None if uri.startswith("http") else artifact_root.resolve().as_uri()
-                created = client.create_experiment(name, artifact_location=location)
-                return cls(uri, client, str(created), storage_id, {})
-            if found.lifecycle_stage == "deleted":
-                raise TrackingError(
-                    f"experiment '{name}' in {uri} was deleted; restore it with `mlflow "
-                    f"experiments restore --experiment-id {found.experiment_id}`, or use another name"
-                )
-            experiment_id = str(found.experiment_id)
-            return cls(uri, client, experiment_id, storage_id, _entries(client, experiment_id, storage_id))
+        found = client.get_experiment_by_name(name)
+        if found is None:
+            location = None if uri.startswith("http") else artifact_root.resolve().as_uri()
+            created = client.create_experiment(name, artifact_location=location)
+            return cls(uri, client, str(created), storage_id, {})
+        if found.lifecycle_stage == "deleted":
+            raise TrackingError(
+                f"experiment '{name}' in {uri} was deleted; restore it with `mlflow "
+                f"experiments restore --experiment-id {found.experiment_id}`, or use another name"
+            )
+        experiment_id = str(found.experiment_id)
+        return cls(uri, client, experiment_id, storage_id, _entries(client, experiment_id, storage_id))
 
     def start(
         self,
@@ -117,146 +127,117 @@ class Experiment:
         """
         from mlflow.entities import Param
 
-        marks = {key: redacted(value)[:TAG_LENGTH] for key, value in tags.items()}
         entry = self.entries.get(run_id)
-        with one_line(self._uri):
-            if entry is None:
-                keys = {RUN_ID_TAG: run_id, STORAGE_TAG: self._storage_id}
-                run = self._client.create_run(self.experiment_id, started_ms, {**keys, **marks}, name)
-                entry = self.entries[run_id] = LoggedRun(run.info.run_id, "RUNNING", run.info.start_time)
-            else:
-                self._client.update_run(entry.mlflow_run_id, status="RUNNING", name=name)
-                self.set_tags(entry, tags)
-            if not entry.described:
-                flat = [Param(key, redacted(value)[:PARAM_LENGTH]) for key, value in flatten(params).items()]
-                for first in range(0, len(flat), PARAMS_PER_BATCH):
-                    self._client.log_batch(entry.mlflow_run_id, params=flat[first : first + PARAMS_PER_BATCH])
-        entry.status, entry.described, entry.opened = "RUNNING", True, True
+        if entry is None:
+            marks = {RUN_ID_TAG: run_id, STORAGE_TAG: self._storage_id}
+            marks |= {key: redacted(value)[:TAG_LENGTH] for key, value in tags.items()}
+            run = self._client.create_run(self.experiment_id, started_ms, marks, name)
+            entry = self.entries[run_id] = LoggedRun.of(run)
+        else:
+            self._client.update_run(entry.mlflow_run_id, status="RUNNING", name=name)
+            self.set_tags(entry, tags)
+        if not entry.described:
+            flat = [Param(key, redacted(value)[:PARAM_LENGTH]) for key, value in flatten(params)]
+            for first in range(0, len(flat), PARAMS_PER_BATCH):
+                self._client.log_batch(entry.mlflow_run_id, params=flat[first : first + PARAMS_PER_BATCH])
+        entry.status, entry.described = "RUNNING", True
         return entry
 
-    def log_rounds(self, entry: LoggedRun, rounds: Sequence[Round]) -> int:
-        """Log the rounds after `entry.rounds` in few batches, none torn apart, and return their number.
+    def log_rounds(self, entry: LoggedRun, rounds: Sequence[Round]) -> None:
+        """Log rounds that follow `entry.rounds`, in few batches, none torn apart.
 
         Metrics that are None, NaN or infinite are left out (MLflow would store 1.8e308 for infinity).
         The end of a round is the time stamp of its points; with the same one, the store takes a point once.
-
-        Raises:
-            ValueError: if a round is missing in between.
         """
         from mlflow.entities import Metric
 
-        before = entry.rounds
         batch: list[Any] = []
-        last = before
         for number, metrics, ended_ms in rounds:
-            if number <= before:
-                continue
-            if number != last + 1:
-                raise ValueError(f"round {last + 1} is missing before round {number}")
             points = [
                 Metric(name, float(value), ended_ms, number)
                 for name, value in {**metrics, ROUND: number}.items()
                 if value is not None and isfinite(value)
             ]
             if len(batch) + len(points) > METRICS_PER_BATCH:
-                self._log(entry, batch, last)
+                self._log(entry, batch)
                 batch = []
             batch += points
-            last = number
-        self._log(entry, batch, last)
-        return entry.rounds - before
+        self._log(entry, batch)
 
     def log_totals(self, entry: LoggedRun, totals: Mapping[str, float]) -> None:
-        """Log those of `TOTALS` that are not in the store with this value already."""
+        """Log those numbers of a whole run or grid that are not in the store with this value already."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
         new = {name: value for name, value in totals.items() if entry.totals.get(name) != value}
         if new:
             points = [Metric(name, value, now, 0) for name, value in new.items()]
-            with one_line(self._uri):
-                self._client.log_batch(entry.mlflow_run_id, metrics=points)
+            self._client.log_batch(entry.mlflow_run_id, metrics=points)
             entry.totals |= new
 
-    def log_dataset(self, entry: LoggedRun, dataset: DatasetInput) -> None:
-        """Log the data set of a run, unless the store has it."""
+    def log_dataset(self, entry: LoggedRun, dataset: Any) -> None:
+        """Log the data set of a run, MLflow's `DatasetInput`, unless the store has it."""
         if not entry.has_dataset:
-            with one_line(self._uri):
-                self._client.log_inputs(entry.mlflow_run_id, [dataset.entity()])
+            self._client.log_inputs(entry.mlflow_run_id, [dataset])
             entry.has_dataset = True
 
-    def log_artifacts(self, entry: LoggedRun, paths: Iterable[Path], folder: str | None = None) -> None:
-        """Upload files, in `folder` of the run's artifacts; those of an earlier time are replaced."""
-        with one_line(self._uri):
-            for path in paths:
-                self._client.log_artifact(entry.mlflow_run_id, str(path), folder)
+    def log_artifact(self, entry: LoggedRun, path: Path, folder: str = "") -> None:
+        """Upload a file, in `folder` of the run's artifacts; one of an earlier time is replaced.
 
-    def log_folder(self, entry: LoggedRun, folder: Path, name: str) -> None:
-        """Upload all that is in a folder, as the folder `name` of the run's artifacts.
-
-        File by file: MLflow replaces a file, but of a folder's it sets the times, as only their owner may.
+        Not by `MlflowClient.log_artifact`: it remembers addresses by run, for all stores, and a copy of a
+        storage has the same runs.
         """
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            place = PurePosixPath(name) / path.parent.relative_to(folder)
-            self.log_artifacts(entry, [path], place.as_posix())
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-    def log_text(self, entry: LoggedRun, text: str, name: str) -> None:
-        """Upload a text file."""
         with one_line(self._uri):
-            self._client.log_text(entry.mlflow_run_id, redacted(text), name)
+            place = get_artifact_repository(entry.artifacts, tracking_uri=self._uri)
+            place.log_artifact(str(path), folder or None)
 
     def set_tags(self, entry: LoggedRun, tags: Mapping[str, str]) -> None:
         """Set tags anew; the others stay."""
         from mlflow.entities import RunTag
 
         marks = [RunTag(key, redacted(value)[:TAG_LENGTH]) for key, value in tags.items()]
-        with one_line(self._uri):
-            self._client.log_batch(entry.mlflow_run_id, tags=marks)
+        self._client.log_batch(entry.mlflow_run_id, tags=marks)
 
     def describe_run(self, entry: LoggedRun, text: str | None, own: Annotation = NO_ANNOTATION) -> None:
         """Set what the user has written on a run outside MLflow, and, unless `text` is None, its description.
 
         A description that he has written in MLflow stays.
         """
-        with one_line(self._uri):
-            there = self._client.get_run(entry.mlflow_run_id).data.tags
-            for key in own.outdated(there):
-                self._client.delete_tag(entry.mlflow_run_id, key)
+        there = self._client.get_run(entry.mlflow_run_id).data.tags
+        for key in own.outdated(there):
+            self._client.delete_tag(entry.mlflow_run_id, key)
         self.set_tags(entry, own.tags_of(there, text))
         entry.annotated = own.mark
 
     def describe(self, note: str, view: str) -> None:
         """Set the experiment's description, unless the user has written one, and its prepared view."""
-        with one_line(self._uri):
-            there = self._client.get_experiment(self.experiment_id).tags
-            tags = {VIEW_TAG: view, **(noted(note) if is_ours(there) else {})}
-            tags |= {} if KIND_TAG in there else {KIND_TAG: KIND}
-            for key, value in tags.items():
-                if there.get(key) != value:
-                    self._client.set_experiment_tag(self.experiment_id, key, value)
+        there = self._client.get_experiment(self.experiment_id).tags
+        tags = {VIEW_TAG: view, **(noted(note) if is_ours(there) else {})}
+        tags |= {} if KIND_TAG in there else {KIND_TAG: KIND}
+        for key, value in tags.items():
+            if there.get(key) != value:
+                self._client.set_experiment_tag(self.experiment_id, key, value)
 
-    def finish(self, entry: LoggedRun, status: Status, ended_ms: int | None = None) -> None:
+    def finish(self, entry: LoggedRun, status: str, ended_ms: int | None = None) -> None:
         """Set the run's status and the Unix time of its end in milliseconds, None for now.
 
         It ends no earlier than it started, although a clock may have been set back since.
         """
         ended_ms = max(entry.started, int(time.time() * 1000) if ended_ms is None else ended_ms)
-        with one_line(self._uri):
-            self._client.set_terminated(entry.mlflow_run_id, status, ended_ms)
-        entry.status, entry.opened = status, False
+        self._client.set_terminated(entry.mlflow_run_id, status, ended_ms)
+        entry.status = status
 
     def forget(self, run_id: str) -> None:
         """Delete a run if it exists; `start` then creates a new one."""
-        entry = self.entries.pop(run_id, None)
-        if entry is not None:
-            with one_line(self._uri):
-                self._client.delete_run(entry.mlflow_run_id)
+        if entry := self.entries.pop(run_id, None):
+            self._client.delete_run(entry.mlflow_run_id)
 
-    def _log(self, entry: LoggedRun, batch: list[Any], last: int) -> None:
+    def _log(self, entry: LoggedRun, batch: list[Any]) -> None:
         if batch:
-            with one_line(self._uri):
-                self._client.log_batch(entry.mlflow_run_id, metrics=batch, synchronous=True)
-            entry.rounds = last
+            self._client.log_batch(entry.mlflow_run_id, metrics=batch, synchronous=True)
+            entry.rounds = batch[-1].step
 
 
 def delete_runs(uri: str, name: str, storage_id: str, run_ids: Collection[str] | None = None) -> int:
@@ -268,15 +249,23 @@ def delete_runs(uri: str, name: str, storage_id: str, run_ids: Collection[str] |
         TrackingError: the store fails; some of them may be marked.
     """
     client = connect(uri)
-    with one_line(uri):
-        found = client.get_experiment_by_name(name)
-        if found is None or found.lifecycle_stage == "deleted":
-            return 0
-        entries = _entries(client, str(found.experiment_id), storage_id)
-        doomed = [entry for run_id, entry in entries.items() if run_ids is None or run_id in run_ids]
-        for entry in doomed:
-            client.delete_run(entry.mlflow_run_id)
+    found = client.get_experiment_by_name(name)
+    if found is None or found.lifecycle_stage == "deleted":
+        return 0
+    entries = _entries(client, str(found.experiment_id), storage_id)
+    doomed = [entry for run_id, entry in entries.items() if run_ids is None or run_id in run_ids]
+    for entry in doomed:
+        client.delete_run(entry.mlflow_run_id)
     return len(doomed)
+
+
+def flatten(params: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield `split.alpha`, `1.0` of `{"split": {"alpha": 1.0}}`."""
+    for name, value in params.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", str(value)
 
 
 def _entries(client: Any, experiment_id: str, storage_id: str) -> dict[str, LoggedRun]:
@@ -285,16 +274,8 @@ def _entries(client: Any, experiment_id: str, storage_id: str) -> dict[str, Logg
     token = None
     while True:
         page = client.search_runs([experiment_id], of_storage, max_results=RUNS_PER_PAGE, page_token=token)
-        for run in page:
-            run_id, has = run.data.tags.get(RUN_ID_TAG), run.data.metrics
-            if run_id is not None:
-                entry = LoggedRun(run.info.run_id, run.info.status, run.info.start_time)
-                entry.rounds = int(has.get(ROUND, 0))
-                entry.totals = {name: has[name] for name in TOTALS if name in has}
-                entry.described = bool(run.data.params)
-                entry.annotated = run.data.tags.get(ANNOTATED_TAG, "")
-                entry.has_dataset = bool(run.inputs and run.inputs.dataset_inputs)
-                entries[run_id] = entry
+        runs = ((run.data.tags.get(RUN_ID_TAG), run) for run in page)
+        entries |= {run_id: LoggedRun.of(run) for run_id, run in runs if run_id is not None}
         token = page.token
         if not token:
             return entries

@@ -24,6 +24,7 @@ SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": str(REQUEST_SECONDS),
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 """Settings of MLflow's client, unless the environment has other values."""
 
@@ -67,17 +68,25 @@ def tracking_uri(storage: Path) -> str:
     return uri
 
 
-def prepare(uri: str) -> None:
-    """Create the store's schema, once, in the driver: concurrent migrations of MLflow fail.
+class _OneLine:
+    """An `MlflowClient` whose methods raise `TrackingError`s, as of `one_line`."""
 
-    Raises:
-        TrackingError: if the store cannot be reached or created.
-    """
-    connect(uri)
+    def __init__(self, uri: str, client: Any) -> None:
+        self._uri = uri
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*given: Any, **options: Any) -> Any:
+            with one_line(self._uri):
+                return getattr(self._client, name)(*given, **options)
+
+        return call
 
 
 def connect(uri: str) -> Any:
     """Return an `MlflowClient` of the store, which must answer; a missing SQLite store is created.
+
+    Its methods, too, raise a `TrackingError` if the store fails.
 
     Raises:
         TrackingError: if the store cannot be reached or created.
@@ -94,7 +103,7 @@ def connect(uri: str) -> Any:
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
-    return client
+    return _OneLine(uri, client)
 
 
 def database_file(uri: str) -> Path | None:

@@ -20,9 +20,11 @@ from fedgrid.grids.analyses.command import How, Result, analyse
 from fedgrid.grids.analyses.execute import _task, run_on_ray
 from fedgrid.grids.analyses.report import described, found_of, sections
 from fedgrid.grids.cli.actions.analyses import analysis_named, settings_of, shown_analyses
-from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.tracking.mlflow.store import artifact_root, default_uri
+from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.teller import News, Teller
+from fedgrid.grids.trackers.tracker import TrackedGrid
+from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.explained import GRID, RUNS, finished_grid
 from tests.helpers.small_grid import NOWHERE
@@ -54,7 +56,7 @@ def test_command_computes_resumes_and_logs_a_number_of_each_run(finished, tmp_pa
     root = new_storage(tmp_path / "runs")
     shutil.copytree(finished.root, root, dirs_exist_ok=True)
     claim(Storage(root))
-    Writer(default_uri(root), GRID, root, artifact_root(root)).write(RUNS[1], "FINISHED")
+    Teller(MlflowTracker, TrackedGrid(GRID, Storage(root))).tell(News(RUNS[1], "FINISHED"))
     command = ("analyse", GRID, "spread", "--plugin", PLUGIN, "--storage", root, "--in-process", "--json")
     first, again = (fedgrid(*command).events[-1] for _ in range(2))
     assert (first["jobs"], first["done_before"], first["failed"]) == (2, 0, 0)

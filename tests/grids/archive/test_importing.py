@@ -9,10 +9,10 @@ from mlflow.tracking import MlflowClient
 from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive.explanation_records import of_grid
-from fedgrid.grids.mlflow_log.tags import run_name
 from fedgrid.grids.results.archived import MODELS
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import load
+from fedgrid.grids.trackers.names import run_name
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.logged_runs import config_of

@@ -189,20 +189,28 @@ def test_the_means_of_a_run_go_to_mlflow_once(storage, capsys, monkeypatch):
         def __init__(self, *given):
             pass
 
-        def write_results(self, config, scores, files, folder):
-            logged.append((scores, [path.name for path in files], folder))
-            return True
+        def entry(self, run):
+            return self
 
-    monkeypatch.setattr(mlflow_log, "Writer", Known)
+        @property
+        def experiment(self):
+            return self
+
+        def log_totals(self, entry, scores):
+            logged.append((scores, []))
+
+        def artifact(self, run, path, folder):
+            logged[-1][1].append((folder, path.suffix))
+
+    monkeypatch.setattr(mlflow_log, "MlflowTracker", Known)
     (storage.root / "mlflow.db").touch()
     for _ in range(2):
         attack(storage, capsys, "reconstruction", 1, 3)
     (storage.root / "mlflow.db").unlink()
     assert len(logged) == 2
-    scores, names, folder = logged[-1]
-    assert folder == "attacks"
+    scores, files = logged[-1]
     assert 0 < scores["attack/reconstruction_error_from_messages_mse"] < 1
-    assert [name.rpartition(".")[2] for name in names] == ["json", "png"]
+    assert files == [("attacks", ".json"), ("attacks", ".png")]
 
 
 def test_other_settings_are_another_attack():

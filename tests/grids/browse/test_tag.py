@@ -12,17 +12,16 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.find import find_run
-from fedgrid.grids.mlflow_log.annotations import FILE, LENGTH, OWN, Annotations, annotations_of
-from fedgrid.grids.mlflow_log.own_store import make_ready
-from fedgrid.grids.mlflow_log.run_writer import Writer
-from fedgrid.grids.mlflow_log.tags import run_name
 from fedgrid.grids.presets.axis_keys import axis_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage
+from fedgrid.grids.trackers.annotations import FILE, LENGTH, OWN, Annotations, annotations_of
+from fedgrid.grids.trackers.names import run_name
+from fedgrid.grids.trackers.own_store import make_ready
 from fedgrid.tracking.mlflow.store import artifact_root, default_uri
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.finished_runs import mark_finished
-from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
+from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record, tell
 
 FIRST, SECOND, WAITING = (config_of(seed) for seed in range(3))
 NOTE = "mlflow.note.content"
@@ -38,18 +37,18 @@ def made(tmp_path_factory):
         mark_finished(root, run)
     GridFolder(Storage(root), "mine").keep([FIRST, SECOND, WAITING], "dataset: digits\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedgrid.grids.mlflow_log.run_writer._figures", _no_figures())
-        writer_of(root).write(FIRST, "FINISHED")
+        patch.setattr("fedgrid.grids.trackers.teller.files_of", _no_files())
+        tell(new_teller(root), FIRST, "FINISHED")
     return root
 
 
-def _no_figures():
-    return lambda folder, status: nullcontext([])
+def _no_files():
+    return lambda run, status: nullcontext([])
 
 
 @pytest.fixture
 def root(made, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedgrid.grids.mlflow_log.run_writer._figures", _no_figures())
+    monkeypatch.setattr("fedgrid.grids.trackers.teller.files_of", _no_files())
     root = shutil.copytree(made, tmp_path / "runs")
     make_ready(default_uri(root), artifact_root(root))  # It warns that the store was copied.
     return root
@@ -61,10 +60,6 @@ def tag(root):
         return fedgrid("tag", run.run_id[:6], *arguments, "--storage", root)
 
     return call
-
-
-def writer_of(root):
-    return Writer(default_uri(root), "mine", root, artifact_root(root))
 
 
 def logged(root, run=FIRST):
@@ -164,7 +159,7 @@ def test_sync_logs_what_was_written_while_mlflow_was_away(tag, root):
 
 def test_run_that_mlflow_does_not_have_gets_its_tags_when_it_is_logged(tag, root):
     assert (tag("status=good", run=SECOND).code, tag("status=good", run=SECOND).err) == (0, "")
-    writer_of(root).write(SECOND, "FINISHED")
+    tell(new_teller(root), SECOND, "FINISHED")
     assert logged(root, SECOND)["status"] == "good"
 
 

@@ -17,7 +17,7 @@ from fedgrid.grids.execution.watch import IDLE_SECONDS, Watch
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.round_cache.retention import Retention
 from tests.helpers.kept_rounds import keep, shared_prefixes_with_states
-from tests.helpers.small_grid import Log, View, config, take
+from tests.helpers.small_grid import Told, View, config, take
 from tests.helpers.time import Time
 
 TIMING = {"seconds": 1.0, "train_seconds": 0.5, "evaluate_seconds": 0.2, "ended_ms": 4000}
@@ -37,7 +37,7 @@ def clock():
 
 @pytest.fixture
 def watched(tmp_path, clock):
-    """Return a watch over two runs, whose MLflow and screen record their calls."""
+    """Return a watch over two runs, whose trackers and screen record their calls."""
     storage = Storage.of(tmp_path / "runs")
     folder = GridFolder(storage, "mine")
     runs = [config(seed=1), config(seed=2)]
@@ -47,7 +47,7 @@ def watched(tmp_path, clock):
         folder=folder,
         storage=storage,
         tally=Tally(runs, {}, now=clock),
-        log=Log(),
+        trackers=Told(),
         view=View(),
         lease=lease,
         retention=Retention(folder, storage, lambda _: None),
@@ -63,12 +63,12 @@ def scores():
     return {}
 
 
-def test_events_go_to_mlflow_and_the_screen(watched):
+def test_events_go_to_trackers_and_the_screen(watched):
     watch, *_ = watched
     run, given = config(seed=1), scores()
     watch.handle(run, RunStarted(3))
     watch.handle(run, RoundDone(4, given, TIMING))
-    assert watch._log.calls == [("start", 1), ("round", 1)]
+    assert watch._trackers.calls == [(1, None), (1, None)]
     assert watch._view.calls == [("start", 1, 3), ("round", 1, 4)]
     assert watch.tally.running == {run.run_id: (run, 4)}
 
@@ -99,7 +99,7 @@ def test_finished_run_is_counted_logged_and_shown(watched):
     run = take(storage, seed=1)
     watch.handle(run, RunStarted(0))
     watch.handle(run, RunFinished({}))
-    assert watch._log.calls[-1] == ("finish", 1, "FINISHED")
+    assert watch._trackers.calls[-1] == (1, "FINISHED")
     assert watch._view.calls[-1] == ("finish", 1, None)
     assert (watch.tally.done, watch.tally.running) == (1, {})
 
@@ -125,7 +125,7 @@ def test_failed_run_records_its_cause_and_the_grid_goes_on(watched):
     failure = RunFolder(storage, run).failure()
     assert (failure.cause, failure.attempts) == ("client 3 died again", 2)
     assert [outcome.error for outcome in watch.failures] == ["client 3 died again"]
-    assert watch._log.calls[-1] == ("finish", 1, "FAILED")
+    assert watch._trackers.calls[-1] == (1, "FAILED")
     assert watch._view.calls[-1] == ("finish", 1, "client 3 died again")
     assert (watch.tally.failed, watch.tally.waiting) == (1, 1)
 
@@ -139,7 +139,7 @@ def test_stop_waits_for_the_rounds_under_way(watched):
     assert not watch.all_stopped
     watch.handle(run, RunStopped())
     assert watch.all_stopped
-    assert watch._log.calls[-1] == ("finish", 1, "KILLED")
+    assert watch._trackers.calls[-1] == (1, "KILLED")
     assert watch.tally.waiting == 2
 
 

@@ -23,10 +23,12 @@ from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.analyses.report import described, found_of
 from fedgrid.grids.explain.analysis import EXPLAIN, styles
 from fedgrid.grids.explain.asked import Asked, jobs_of
-from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.teller import News, Teller
+from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS
-from fedgrid.tracking.mlflow.store import artifact_root, default_uri
+from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.explained import GRID, RUNS, explanations
 from tests.helpers.small_grid import NOWHERE
@@ -153,7 +155,7 @@ def test_mlflow_gets_the_means_the_records_and_the_maps_of_runs_that_it_knows(wh
     root = new_storage(tmp_path / "runs")
     shutil.copytree(whole[0], root, dirs_exist_ok=True)
     claim(Storage(root))
-    Writer(default_uri(root), GRID, root, artifact_root(root)).write(RUNS[0], "FINISHED")
+    Teller(MlflowTracker, TrackedGrid(GRID, Storage(root))).tell(News(RUNS[0], "FINISHED"))
     options = ("--on", "members,others", "--images", 2, "--steps", 4, "--in-process", "--json")
     result = fedgrid("explain", GRID, "--storage", root, *options)
     assert result.code == 0

@@ -1,8 +1,5 @@
 """One MLflow run a run: found again, no metric twice, none missing."""
 
-import errno
-import os
-import shutil
 from collections.abc import Callable
 from math import inf, nan
 from pathlib import Path
@@ -12,8 +9,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from fedgrid.tracking.mlflow import runs as mlflow_runs
-from fedgrid.tracking.mlflow.names import flatten
-from fedgrid.tracking.mlflow.runs import Experiment, LoggedRun
+from fedgrid.tracking.mlflow.runs import Experiment, LoggedRun, flatten
 from fedgrid.tracking.mlflow.store import TrackingError, default_uri
 from tests.helpers.command_line import new_storage
 
@@ -109,32 +105,24 @@ def test_a_run_killed_before_its_parameters_were_written_gets_them(opened, clien
     assert client.get_run(entry.mlflow_run_id).data.params == {"seed": "1"}
 
 
-def test_resuming_logs_no_metric_twice_and_misses_none(opened, client):
+def test_rounds_that_follow_are_logged_once(opened, client):
     experiment = opened()
     experiment.log_rounds(start(experiment), [(1, {"ari": 0.0, "clusters": 1}, AT), (2, {"ari": 0.5}, AT)])
     again = opened()
     entry = start(again)
     assert entry.rounds == 2
-    four = [(number, {"ari": number / 4, "clusters": number}, AT) for number in (1, 2, 3, 4)]
-    assert again.log_rounds(entry, four) == 2
-    assert again.log_rounds(entry, four[3:]) == 0
+    again.log_rounds(entry, [(number, {"ari": number / 4, "clusters": number}, AT) for number in (3, 4)])
+    assert (entry.rounds, opened().entries["abc"].rounds) == (4, 4)
     assert points(client, entry, "ari") == [(1, 0.0), (2, 0.5), (3, 0.75), (4, 1.0)]
     assert points(client, entry, "clusters") == [(1, 1), (3, 3), (4, 4)]
     assert points(client, entry, "round") == [(1, 1), (2, 2), (3, 3), (4, 4)]
-
-
-def test_a_gap_is_refused(opened):
-    experiment = opened()
-    entry = start(experiment)
-    with pytest.raises(ValueError, match="round 2 is missing before round 3"):
-        experiment.log_rounds(entry, [(1, {"ari": 0.0}, AT), (3, {"ari": 0.5}, AT)])
 
 
 def test_a_batch_that_seemed_to_fail_and_arrives_later_is_stored_once(opened, client):
     """Both processes think that the store has nothing; the points have the same time."""
     experiment, other = opened(), opened()
     entry = start(experiment)
-    lagging = LoggedRun(entry.mlflow_run_id, "RUNNING")
+    lagging = LoggedRun(entry.mlflow_run_id)
     experiment.log_rounds(entry, [(1, {"ari": 0.5}, AT), (2, {"ari": 0.75}, AT)])
     other.log_rounds(lagging, [(1, {"ari": 0.5}, AT), (2, {"ari": 0.75}, AT), (3, {"ari": 1.0}, AT)])
     assert points(client, entry, "ari") == [(1, 0.5), (2, 0.75), (3, 1.0)]
@@ -158,7 +146,8 @@ def test_catching_up_takes_few_batches_and_tears_no_round_apart(opened, monkeypa
         lambda *_, metrics, **__: batches.append([metric.step for metric in metrics]),
     )
     metrics = {f"metric_{index}": 1.0 for index in range(30)}
-    assert experiment.log_rounds(entry, [(number, metrics, AT) for number in range(1, 71)]) == 70
+    experiment.log_rounds(entry, [(number, metrics, AT) for number in range(1, 71)])
+    assert entry.rounds == 70
     assert [len(set(steps)) for steps in batches] == [32, 32, 6]
     assert [len(steps) for steps in batches] == [992, 992, 186]
 
@@ -182,32 +171,8 @@ def test_long_values_and_many_parameters_are_accepted(opened, client):
 
 
 def test_nested_parameters_are_laid_flat():
-    assert flatten({"a": {"b": 1, "c": {"d": None}}, "e": "f"}) == {"a.b": "1", "a.c.d": "None", "e": "f"}
-
-
-def test_folder_that_another_user_has_logged_is_replaced(opened, storage, monkeypatch):
-    """In a storage of a group files may be replaced, but only their owner may set their times."""
-    report = storage / "report"
-    (report / "tables").mkdir(parents=True)
-    (report / "tables" / "a.md").write_text("old")
-    (report / "index.html").write_text("page")
-    experiment = opened()
-    entry = start(experiment)
-    experiment.log_folder(entry, report, "report")
-    kept = storage / "artifacts" / entry.mlflow_run_id / "artifacts" / "report"
-    others = set(kept.rglob("*"))
-    own = shutil.copystat
-
-    def copystat(source, target, **options):
-        if Path(target) in others:
-            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-        own(source, target, **options)
-
-    monkeypatch.setattr(shutil, "copystat", copystat)
-    (report / "tables" / "a.md").write_text("new")
-    experiment.log_folder(entry, report, "report")
-    assert (kept / "tables" / "a.md").read_text() == "new"
-    assert (kept / "index.html").read_text() == "page"
+    flat = dict(flatten({"a": {"b": 1, "c": {"d": None}}, "e": "f"}))
+    assert flat == {"a.b": "1", "a.c.d": "None", "e": "f"}
 
 
 def test_artifacts_lie_under_the_artifact_root_whatever_the_directory(opened, client, storage, monkeypatch):
@@ -216,11 +181,10 @@ def test_artifacts_lie_under_the_artifact_root_whatever_the_directory(opened, cl
     monkeypatch.chdir(storage / "elsewhere")
     experiment = opened()
     entry = start(experiment)
-    experiment.log_artifacts(entry, [storage / "clients.parquet"])
-    experiment.log_artifacts(entry, [storage / "clients.parquet"], "records")
-    experiment.log_text(entry, "seed: 1\n", "preset.yaml")
+    experiment.log_artifact(entry, storage / "clients.parquet")
+    experiment.log_artifact(entry, storage / "clients.parquet", "records")
     names = {item.path for item in client.list_artifacts(entry.mlflow_run_id)}
-    assert names == {"clients.parquet", "records", "preset.yaml"}
+    assert names == {"clients.parquet", "records"}
     kept = storage / "artifacts" / entry.mlflow_run_id / "artifacts"
     assert (kept / "records" / "clients.parquet").read_text() == "rows"
     assert not list((storage / "elsewhere").iterdir())

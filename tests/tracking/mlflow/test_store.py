@@ -49,14 +49,14 @@ def test_an_mlflow_server_that_does_not_answer_is_an_error_of_one_line(tmp_path)
     with pytest.raises(
         TrackingError, match=rf"at http://\*\*\*@127.0.0.1:{port} .*refused.*; start it"
     ) as caught:
-        store.prepare(f"http://user:secret@127.0.0.1:{port}")
+        store.connect(f"http://user:secret@127.0.0.1:{port}")
     assert "secret" not in str(caught.value)
 
 
 def test_a_file_that_is_no_database_is_one_line(tmp_path):
     (tmp_path / "mlflow.db").write_text("not a database, but long enough to be read as one" * 50)
     with pytest.raises(TrackingError, match="mlflow.db: file is not a database; move .*fedgrid sync"):
-        store.prepare(store.default_uri(tmp_path))
+        store.connect(store.default_uri(tmp_path))
 
 
 def test_truncated_store_is_one_line_before_mlflow_asks_it_for_a_minute(tmp_path):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """The rows of one round; `runtime.records` declares their columns."""
+    """The rows of one round; `record_columns` declares their columns."""
 
     round: Mapping[str, Any]
     clients: Sequence[Mapping[str, Any]]

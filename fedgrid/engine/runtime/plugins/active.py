@@ -20,12 +20,15 @@ from fedgrid.engine.runtime.plugins.source import PluginSource, read_source
 
 ANALYSES: dict[str, Any] = dict.fromkeys(("attack", "epsilons", "explain"))
 """By name: those of plugins, and those of the package, which have commands of their own."""
+TRACKERS: dict[str, Any] = {}
+"""By name: those of plugins. `grids.trackers.registry` has those of the package."""
 _REGISTRIES: dict[str, dict[str, Any]] = {
     "algorithm": ALGORITHMS,
     "clusterer": CLUSTERERS,
     "aggregator": AGGREGATORS,
     "model": MODELS,
     "analysis": ANALYSES,
+    "tracker": TRACKERS,
 }
 BUILT_IN = {(kind, name) for kind, registry in _REGISTRIES.items() for name in registry} | {
     ("algorithm", ARENA)
@@ -114,6 +117,11 @@ def digest_of_analysis(analysis: Any) -> str | None:
     )
 
 
+def digests_of_tracker(tracker: type) -> list[str]:
+    """Return the digest of the plugin that lists a tracker; none if it is of the package."""
+    return [plugin.source.digest for plugin in _active if tracker in plugin.trackers]
+
+
 def sources(digests: Iterable[str]) -> tuple[PluginSource, ...]:
     """Return the sources of plugins that runs name; those that are not known here are left out."""
     return tuple(_sources[digest] for digest in sorted(set(digests)) if digest in _sources)
@@ -185,6 +193,7 @@ def _register(plugins: Sequence[Plugin]) -> None:
         AGGREGATORS.update({default_name(aggregator): aggregator for aggregator in plugin.aggregators})
         MODELS.update({entry.name: entry for entry in plugin.models})
         ANALYSES.update({analysis.name: analysis for analysis in plugin.analyses})
+        TRACKERS.update({tracker.name: tracker for tracker in plugin.trackers})
 
 
 def _digests(plugins: Iterable[Plugin]) -> set[str]:

@@ -15,7 +15,8 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins.plugin import Plugin, of_listed
 from fedgrid.engine.runtime.plugins.source import PluginSource
 
-GROUPS = ("fedgrid.algorithms", "fedgrid.clusterers", "fedgrid.models", "fedgrid.analyses")
+KINDS = ("algorithms", "clusterers", "models", "analyses", "trackers")
+GROUPS = tuple(f"fedgrid.{kind}" for kind in KINDS)
 
 
 @cache

@@ -18,7 +18,16 @@ from fedgrid.engine.federation.models.registry import ModelEntry
 from fedgrid.engine.runtime.plugins.source import PluginSource
 from fedgrid.record_columns import EVERY_COLUMN
 
-LISTS = ("ALGORITHMS", "CLUSTERERS", "MODELS", "ANALYSES", "FIGURES", "TABLES", "AGGREGATORS")
+LISTS = (
+    "ALGORITHMS",
+    "CLUSTERERS",
+    "MODELS",
+    "ANALYSES",
+    "TRACKERS",
+    "FIGURES",
+    "TABLES",
+    "AGGREGATORS",
+)
 """The names in a plugin's file under which it lists what it adds."""
 PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 NUMBER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -41,6 +50,11 @@ def _is_analysis(item: object) -> bool:
     return named and callable(getattr(item, "compute", None))
 
 
+def _is_tracker(item: object) -> bool:
+    named = isinstance(item, type) and isinstance(getattr(item, "name", None), str)
+    return named and callable(getattr(item, "opened", None))
+
+
 def _is_function(item: object) -> bool:
     return callable(item) and hasattr(item, "__name__")
 
@@ -50,6 +64,7 @@ EXPECTED: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda item: isinstance(item, type) and issubclass(item, Clusterer), "classes derived from Clusterer"),
     (lambda item: isinstance(item, ModelEntry) and callable(item.build), "ModelEntry with a build function"),
     (_is_analysis, "instances of classes derived from Analysis, with a name"),
+    (_is_tracker, "classes derived from Tracker, with a name"),
     (_is_function, "functions of a study"),
     (_is_function, "functions of a study"),
     (lambda item: isinstance(item, type) and issubclass(item, Aggregator), "classes derived from Aggregator"),
@@ -67,6 +82,8 @@ class Plugin:
     models: tuple[ModelEntry, ...] = ()
     analyses: tuple[Any, ...] = ()
     """Instances of `fedgrid.Analysis`, of which this package knows the name only."""
+    trackers: tuple[Any, ...] = ()
+    """Classes derived from `fedgrid.Tracker`, likewise."""
     figures: tuple[Callable[..., Any], ...] = ()
     """Functions of a study for its report."""
     tables: tuple[Callable[..., Any], ...] = ()
@@ -82,6 +99,7 @@ class Plugin:
             *(("aggregator", default_name(aggregator)) for aggregator in self.aggregators),
             *(("model", entry.name) for entry in self.models),
             *(("analysis", analysis.name) for analysis in self.analyses),
+            *(("tracker", tracker.name) for tracker in self.trackers),
         )
 
 
@@ -115,6 +133,7 @@ def of_listed(
     clusterers: list[Any],
     models: list[Any],
     analyses: list[Any],
+    trackers: list[Any],
     figures: Sequence[Any] = (),
     tables: Sequence[Any] = (),
     aggregators: Sequence[Any] = (),
@@ -124,7 +143,7 @@ def of_listed(
     Raises:
         ConfigError: if it lists nothing, something else than entries and clusterers, or an impossible name.
     """
-    lists = algorithms, clusterers, models, analyses, figures, tables, aggregators
+    lists = algorithms, clusterers, models, analyses, trackers, figures, tables, aggregators
     for name, items, (fits, expected) in zip(LISTS, lists, EXPECTED, strict=True):
         for item in items:
             if not fits(item):

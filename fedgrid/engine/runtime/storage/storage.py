@@ -39,7 +39,7 @@ MARKS = re.compile(
 """Small files with the progress of runs and grids, without their records."""
 _MISSPELT_URI = re.compile(r"(s3|gs|hdfs|abfss?|file)(?::/|//)(?!/)(.+)")
 """A URI without its colon, or with one slash: it would silently be a folder here."""
-OWN = re.compile(r"grids|cache|drivers|encoders|storage\.json|.+-[0-9a-f]{12}", re.DOTALL)
+OWN = re.compile(r"grids|cache|drivers|encoders|tensorboard|storage\.json|.+-[0-9a-f]{12}", re.DOTALL)
 """What belongs to a storage: its folders, and those of its runs (`run_folder.folder_of`)."""
 GIVE_UP_AFTER = 300.0
 """Seconds for which a launched grid tries again to reach its storage."""

@@ -19,11 +19,11 @@ from fedgrid.grids.cli.actions.studies import filtered, folder_name, names_in, o
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.display.tables import page_table
-from fedgrid.grids.mlflow_log.run_writer import Writer
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.own_items import own_items, with_own_items
-from fedgrid.tracking.mlflow.store import TrackingError, artifact_root, tracking_uri
+from fedgrid.grids.trackers.mlflow_tracker import log_report
+from fedgrid.tracking.mlflow.store import TrackingError
 from fedgrid.tracking.report.contents import comparison_page, report_page
 from fedgrid.tracking.report.of_papers import NOTHING_PUBLISHED
 from fedgrid.tracking.report.write import Written, write
@@ -220,8 +220,7 @@ def _push(storage: Storage, folder: Path, written: Written) -> None:
 def _log(name: str, storage: Storage, folder: Path) -> bool:
     """Log the report to the grid's own MLflow run; return whether that worked."""
     try:
-        writer = Writer(tracking_uri(storage.root), name, storage.root, artifact_root(storage.root))
-        if writer.write_report(folder):
+        if log_report(name, storage, folder):
             return True
         warn(
             f"MLflow has no run of the grid itself: run `{command(storage, 'sync', name)}`, then report again"

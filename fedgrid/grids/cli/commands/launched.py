@@ -4,8 +4,17 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, with_groups
-from fedgrid.grids.cli.commands.options import AnyGridName, AsJson, GridName, Launch, StorageAt, Trust
+from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, use_plugins, with_groups
+from fedgrid.grids.cli.commands.options import (
+    AnyGridName,
+    AsJson,
+    GridName,
+    Launch,
+    Plugins,
+    StorageAt,
+    Track,
+    Trust,
+)
 
 app = typer.Typer()
 
@@ -70,12 +79,16 @@ def stop(grid: GridName, storage: StorageAt = "runs") -> None:
 @app.command(epilog="Example: `fedgrid sync paper`")
 def sync(
     grid: GridName,
+    track: Track = "mlflow",
+    plugins: Plugins = None,
     storage: StorageAt = "runs",
 ) -> None:
-    """Log to MLflow what it lacks of a grid's runs, as after an outage of its server."""
+    """Log to MLflow, or another tracker, what it lacks of a grid's runs, as after an outage of its server."""
     from fedgrid.grids.execution.relaunch import sync_grid
+    from fedgrid.grids.trackers.registry import names_in
 
-    sync_grid(grid, open_storage(storage), console())
+    use_plugins(plugins)
+    sync_grid(grid, open_storage(storage), console(), names_in(track))
 
 
 @app.command(epilog="Example: `fedgrid ui paper --port 5001`")
@@ -87,7 +100,7 @@ def ui(
     ] = 5000,
 ) -> None:
     """Open the MLflow UI on the run store, on this machine only."""
-    from fedgrid.grids.mlflow_log.ui import serve_ui
+    from fedgrid.grids.cli.actions.ui import serve_ui
 
     serve_ui(grid, open_storage(storage), port, console())
 

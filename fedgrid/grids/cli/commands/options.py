@@ -99,7 +99,8 @@ Plugins = Annotated[
     list[Path] | None,
     typer.Option(
         "--plugin",
-        help="A Python file with algorithms, clusterers, models or analyses of your own; may be repeated.",
+        help="A Python file with algorithms, clusterers, models, analyses or trackers of your own; may be "
+        "repeated.",
     ),
 ]
 Trust = Annotated[
@@ -182,6 +183,15 @@ CacheLimit = Annotated[
         help="Size limit of the round cache, as in 200GB. [default: no limit]",
     ),
 ]
+Track = Annotated[
+    str,
+    typer.Option(
+        "--track",
+        envvar="FEDGRID_TRACK",
+        help="Trackers to tell of the runs: mlflow, tensorboard, one of a plugin's TRACKERS, or several with "
+        "commas between them; none: no tracker.",
+    ),
+]
 AcceptChanges = Annotated[
     bool,
     typer.Option(
@@ -222,6 +232,7 @@ class Launch:
     retries: Retries = 2
     cache: Cache = True
     cache_limit: CacheLimit = None
+    track: Track = "mlflow"
     accept_changes: AcceptChanges = False
     as_json: AsJson = False
 
@@ -240,6 +251,7 @@ class Launch:
         from fedgrid.engine.runtime.clients.placement import Request
         from fedgrid.engine.runtime.round_cache.files import CacheOptions
         from fedgrid.grids.execution.launch_types import LaunchOptions
+        from fedgrid.grids.trackers.registry import names_in
 
         if self.cache_limit is not None and not self.cache:
             raise ConfigError("--cache-limit limits what --no-cache does not use: leave out one of the two")
@@ -256,5 +268,6 @@ class Launch:
             accept_changes=self.accept_changes,
             as_json=self.as_json,
             cache=CacheOptions(self.cache_limit) if self.cache else None,
+            trackers=names_in(self.track),
             **more,
         )

@@ -4,15 +4,14 @@ from platform import node
 
 import pytest
 
-from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.mlflow_log.run_log import RunLog
-from fedgrid.grids.mlflow_log.sync import sync
-from fedgrid.grids.mlflow_log.tags import origin, run_name
+from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.names import origin, run_name
+from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun, TrackerFailed
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import new_storage
-from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
+from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record
 
 FINISHED, FAILED, STOPPED, UNTOUCHED = RUNS = [config_of(seed) for seed in range(4)]
 
@@ -33,8 +32,8 @@ def store(storage):
     return Store(default_uri(storage))
 
 
-def synced(storage):
-    return sync(RUNS, storage, RunLog("mine", Storage(storage), print), "dataset: digits\n")
+def synced(storage, runs=RUNS):
+    return new_teller(storage, text="dataset: digits\n", is_launch=False).sync(runs)
 
 
 def test_sync_logs_finished_failed_and_unfinished_runs_once(storage, store):
@@ -46,16 +45,17 @@ def test_sync_logs_finished_failed_and_unfinished_runs_once(storage, store):
     assert run_name(UNTOUCHED) not in store.runs
     assert store.artifacts("mine") == {"preset.yaml"}
     assert store.runs["mine"].info.status == "KILLED", "not all of its runs are finished"
-    assert RunLog("mine", Storage(storage), print).is_logged(FINISHED)
+    grid = TrackedGrid("mine", Storage(storage))
+    assert not MlflowTracker.lacks(TrackedRun.of(FINISHED, grid.storage), grid)
 
 
 def test_sync_with_nothing_to_do_leaves_the_grids_source(storage, store, monkeypatch):
     """Also of a grid whose runs are all finished."""
     for runs in (RUNS, [FINISHED]):
         monkeypatch.setattr("sys.argv", ["fedgrid", "run", "mine"])
-        sync(runs, storage, RunLog("mine", Storage(storage), print), "dataset: digits\n")
+        synced(storage, runs)
         monkeypatch.setattr("sys.argv", ["fedgrid", "sync", "mine"])
-        assert sync(runs, storage, RunLog("mine", Storage(storage), print), "dataset: digits\n") == (0, 0)
+        assert synced(storage, runs) == (0, 0)
         assert store.runs["mine"].data.tags["mlflow.source.name"] == "fedgrid run mine"
 
 
@@ -65,7 +65,7 @@ def test_sync_with_something_to_log_leaves_the_source_of_the_grid_and_of_known_r
     monkeypatch.setattr("sys.argv", ["fedgrid", "run", "mine"])
     synced(storage)
     monkeypatch.setattr("sys.argv", ["fedgrid", "sync", "mine"])
-    monkeypatch.setattr("fedgrid.grids.mlflow_log.tags.node", lambda: "another machine")
+    monkeypatch.setattr("fedgrid.grids.trackers.names.node", lambda: "another machine")
     origin.cache_clear()
     try:
         record(storage, STOPPED, 3)
@@ -103,5 +103,5 @@ def test_sync_asks_the_store_instead_of_the_marks(storage, store):
 
 def test_sync_with_an_unreachable_store_is_a_one_line_error(storage, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    with pytest.raises(RunError, match=r"^no MLflow server answers at .*; run the same command again when"):
+    with pytest.raises(TrackerFailed, match=r"^no MLflow server answers at "):
         synced(storage)

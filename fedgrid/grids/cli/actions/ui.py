@@ -9,8 +9,8 @@ from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.steps import Steps
-from fedgrid.grids.mlflow_log.own_store import keep_artifacts
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.trackers.own_store import keep_artifacts
 from fedgrid.tracking.mlflow import ui
 from fedgrid.tracking.mlflow.store import (
     TrackingError,

@@ -1,7 +1,10 @@
 """Runs in MLflow, one call after the other: named, tagged, whole, and never twice."""
 
+import errno
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -11,21 +14,29 @@ from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import NewerFormat, seal, unseal
-from fedgrid.grids.mlflow_log.mark import is_logged
-from fedgrid.grids.mlflow_log.run_writer import Writer
-from fedgrid.grids.mlflow_log.tags import described, run_name
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker, log_report
+from fedgrid.grids.trackers.names import described, run_name
+from fedgrid.grids.trackers.teller import End
+from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun, TrackerFailed
 from fedgrid.tracking.mlflow.runs import TOTALS
-from fedgrid.tracking.mlflow.store import TrackingError, default_uri
+from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import new_storage
-from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
+from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record, tell
 from tests.helpers.run_records import write_timings
 
 CONFIG = config_of(0)
 MARKED = {"uri": "http://***@head:5000", "rounds": ROUNDS}
 
 
-def new_writer(storage):
-    return Writer(default_uri(storage), "mine", storage, storage / "mlartifacts")
+def is_logged(folder, config=CONFIG):
+    grid = TrackedGrid("mine", Storage(folder.parent))
+    return not MlflowTracker.lacks(TrackedRun(config, folder), grid)
+
+
+@pytest.fixture(autouse=True)
+def own_store(monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 
 @pytest.fixture
@@ -39,14 +50,13 @@ def store(storage):
 
 
 @pytest.fixture
-def writer(storage):
-    return new_writer(storage)
+def teller(storage):
+    return new_teller(storage)
 
 
-def test_run_has_name_tags_and_parameters(storage, store, writer):
+def test_run_has_name_tags_and_parameters(storage, store):
     record(storage, CONFIG, ROUNDS)
-    writer.connect("dataset: digits\n")
-    assert writer.write(CONFIG, "FINISHED") == ROUNDS
+    assert tell(new_teller(storage, text="dataset: digits\n"), CONFIG, "FINISHED") == ROUNDS
     run, parent = store.runs["fedavg s0 NB, digits-4"], store.runs["mine"]
     assert run.info.status == "FINISHED"
     tags = run.data.tags
@@ -75,15 +85,14 @@ def test_run_has_name_tags_and_parameters(storage, store, writer):
 def test_a_further_axis_of_the_grid_is_a_tag_and_stands_in_the_name_of_a_run(storage, store):
     record(storage, CONFIG, ROUNDS)
     axes = ["training.local_epochs", "algorithm.cooldown"]
-    writer = Writer(default_uri(storage), "mine", storage, storage / "mlartifacts", axes)
-    writer.write(CONFIG, "FINISHED")
+    tell(new_teller(storage, axes=axes), CONFIG, "FINISHED")
     epochs = str(CONFIG.training.local_epochs)
     tags = store.runs[f"fedavg s0 NB, local_epochs {epochs}, digits-4"].data.tags
     assert tags["training.local_epochs"] == epochs
     assert "algorithm.cooldown" not in tags, "BNC has no such setting"
 
 
-def test_run_with_cache_hits_has_its_time_without_them(storage, store, writer):
+def test_run_with_cache_hits_has_its_time_without_them(storage, store, teller):
     """Four rounds of 3 s, of which it took two, in 0.25 s each."""
     record(storage, CONFIG, ROUNDS)
     timings = pa.table(
@@ -97,7 +106,7 @@ def test_run_with_cache_hits_has_its_time_without_them(storage, store, writer):
         }
     )
     write_timings(folder_of(storage, CONFIG), timings.to_pylist())
-    writer.write(CONFIG, "FINISHED")
+    tell(teller, CONFIG, "FINISHED")
     metrics = store.runs[run_name(CONFIG)].data.metrics
     assert [metrics[f"cost/{key}"] for key in ("seconds", "uncached_seconds", "rounds_computed")] == [
         6.5,
@@ -106,110 +115,112 @@ def test_run_with_cache_hits_has_its_time_without_them(storage, store, writer):
     ]
 
 
-def test_folder_of_a_run_is_marked_as_logged(storage, store, writer):
+def test_folder_of_a_run_is_marked_as_logged(storage, store, teller, monkeypatch):
     folder = folder_of(storage, CONFIG)
     record(storage, CONFIG, 2)
-    writer.write(CONFIG, None)
-    assert not is_logged(default_uri(storage), folder, ROUNDS)
+    tell(teller, CONFIG)
+    assert not is_logged(folder)
     record(storage, CONFIG, ROUNDS)
-    writer.write(CONFIG, "FINISHED")
+    tell(teller, CONFIG, "FINISHED")
     assert unseal(folder / "mlflow.json") == {
         "uri": default_uri(storage),
         "mlflow_run_id": store.runs[run_name(CONFIG)].info.run_id,
         "rounds": ROUNDS,
     }
-    assert is_logged(default_uri(storage), folder, ROUNDS)
-    assert not is_logged(default_uri(storage), folder, ROUNDS + 1)
-    assert not is_logged("http://head:5000", folder, ROUNDS)
+    assert is_logged(folder)
+    longer = CONFIG.training.model_copy(update={"rounds": ROUNDS + 1})
+    assert not is_logged(folder, CONFIG.model_copy(update={"training": longer}))
     (storage / "mlflow.db").unlink()
-    assert not is_logged(default_uri(storage), folder, ROUNDS)
+    assert not is_logged(folder)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://head:5000")
+    assert not is_logged(folder)
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"uri": 1}', "\x00", seal(MARKED).replace("4", "3"), seal(MARKED)[:-9]]
 )
-def test_damaged_mark_counts_as_not_logged(tmp_path, text):
+def test_damaged_mark_counts_as_not_logged(tmp_path, text, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://head:5000")
     (tmp_path / "mlflow.json").write_text(text)
-    assert not is_logged("http://head:5000", tmp_path, ROUNDS)
+    assert not is_logged(tmp_path)
 
 
-def test_mark_contains_no_password(tmp_path):
+def test_mark_contains_no_password(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://user:secret@head:5000")
     (tmp_path / "mlflow.json").write_text(seal(MARKED))
-    assert is_logged("http://user:secret@head:5000", tmp_path, ROUNDS)
+    assert is_logged(tmp_path)
 
 
 def test_mark_of_a_newer_fedgrid_is_refused(tmp_path):
     (tmp_path / "mlflow.json").write_text(json.dumps({**MARKED, "format": FORMAT + 1}))
     with pytest.raises(NewerFormat, match=r"mlflow\.json was written by a newer fedgrid"):
-        is_logged("http://user:secret@head:5000", tmp_path, ROUNDS)
+        is_logged(tmp_path)
 
 
-def test_rounds_follow_the_records(storage, store, writer):
+def test_a_gap_in_the_records_is_refused(storage, teller, monkeypatch):
+    record(storage, CONFIG, ROUNDS)
+    monkeypatch.setattr("fedgrid.grids.trackers.teller.rounds_after", lambda folder, number: [(2, {}, 1)])
+    with pytest.raises(TrackerFailed, match="round 1 is missing before round 2"):
+        tell(teller, CONFIG)
+
+
+def test_rounds_follow_the_records(storage, store, teller):
     for number in (1, 2, ROUNDS):
         record(storage, CONFIG, number)
-        writer.write(CONFIG, None)
+        tell(teller, CONFIG)
         assert store.steps(CONFIG) == list(range(1, number + 1))
-    assert writer.write(CONFIG, "FINISHED") == 0
+    assert tell(teller, CONFIG, "FINISHED") == 0
 
 
-def test_rounds_may_be_recorded_in_another_folder(storage, store, writer, tmp_path):
-    """As those of a run that is taken forward on another machine are copied from the storage's URI."""
-    record(tmp_path, CONFIG, 2)
-    assert writer.write(CONFIG, None, None, folder_of(tmp_path, CONFIG)) == 2
-    record(storage, CONFIG, ROUNDS)
-    assert writer.write(CONFIG, "FINISHED") == 2
-    assert store.steps(CONFIG) == [1, 2, 3, 4]
-
-
-def test_run_of_a_killed_driver_is_continued(storage, store, writer):
+def test_run_of_a_killed_driver_is_continued(storage, store, teller):
     """MLflow has round 1; the next driver finds three."""
     record(storage, CONFIG, 1)
-    writer.write(CONFIG, None)
-    successor = new_writer(storage)
+    tell(teller, CONFIG)
+    successor = new_teller(storage)
     record(storage, CONFIG, 3)
-    assert successor.write(CONFIG, None) == 2
+    assert tell(successor, CONFIG) == 2
     assert store.steps(CONFIG) == [1, 2, 3]
 
 
-def test_run_that_resumes_before_the_last_logged_round_is_not_logged_twice(storage, store, writer):
+def test_run_that_resumes_before_the_last_logged_round_is_not_logged_twice(storage, store, teller):
     """Round 3's state was damaged: rounds 2 and 3 come again."""
     record(storage, CONFIG, 3)
-    writer.write(CONFIG, None)
-    successor = new_writer(storage)
+    tell(teller, CONFIG)
+    successor = new_teller(storage)
     for number in (1, 2, 3, 4):
         record(storage, CONFIG, number)
-        successor.write(CONFIG, None)
-    successor.write(CONFIG, "FINISHED")
+        tell(successor, CONFIG)
+    tell(successor, CONFIG, "FINISHED")
     assert store.steps(CONFIG) == store.steps(CONFIG, "round") == [1, 2, 3, 4]
 
 
-def test_failed_run_has_its_rounds_and_is_continued_by_a_retry(storage, store, writer):
+def test_failed_run_has_its_rounds_and_is_continued_by_a_retry(storage, store, teller):
     record(storage, CONFIG, 2)
-    writer.write(CONFIG, "FAILED")
+    tell(teller, CONFIG, "FAILED")
     assert (store.status(CONFIG), store.steps(CONFIG)) == ("FAILED", [1, 2])
-    assert not is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
+    assert not is_logged(folder_of(storage, CONFIG))
     record(storage, CONFIG, 3)
-    writer.write(CONFIG, None)
+    tell(teller, CONFIG)
     assert store.status(CONFIG) == "RUNNING"
     record(storage, CONFIG, ROUNDS)
-    writer.write(CONFIG, "FINISHED")
+    tell(teller, CONFIG, "FINISHED")
     assert (store.status(CONFIG), store.steps(CONFIG)) == ("FINISHED", [1, 2, 3, 4])
 
 
-def test_run_killed_after_its_last_round_is_not_marked_as_logged(storage, store, writer):
+def test_run_killed_after_its_last_round_is_not_marked_as_logged(storage, store, teller):
     record(storage, CONFIG, ROUNDS)
-    writer.write(CONFIG, "KILLED")
-    assert not is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
-    writer.write(CONFIG, "FINISHED")
-    assert is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
+    tell(teller, CONFIG, "KILLED")
+    assert not is_logged(folder_of(storage, CONFIG))
+    tell(teller, CONFIG, "FINISHED")
+    assert is_logged(folder_of(storage, CONFIG))
 
 
-def test_run_that_failed_before_its_first_round_is_logged_without_metrics(storage, store, writer):
-    writer.write(CONFIG, "FAILED")
+def test_run_that_failed_before_its_first_round_is_logged_without_metrics(storage, store, teller):
+    tell(teller, CONFIG, "FAILED")
     assert (store.status(CONFIG), store.runs[run_name(CONFIG)].data.metrics) == ("FAILED", {})
 
 
-def test_batch_repeated_after_a_failure_is_logged_once(storage, store, writer, monkeypatch):
+def test_batch_repeated_after_a_failure_is_logged_once(storage, store, teller, monkeypatch):
     """The store fails after it has accepted the batch, which looks like any other failure."""
     record(storage, CONFIG, 2)
     plain = MlflowClient.log_batch
@@ -220,43 +231,66 @@ def test_batch_repeated_after_a_failure_is_logged_once(storage, store, writer, m
             raise ConnectionError("timed out")
 
     monkeypatch.setattr(MlflowClient, "log_batch", lost_answer)
-    with pytest.raises(TrackingError, match="timed out"):
-        writer.write(CONFIG, None)
+    with pytest.raises(TrackerFailed, match="timed out"):
+        tell(teller, CONFIG)
     monkeypatch.setattr(MlflowClient, "log_batch", plain)
-    writer.disconnect()
     record(storage, CONFIG, ROUNDS)
-    writer.write(CONFIG, None)
-    writer.write(CONFIG, "FINISHED")
+    tell(teller, CONFIG)
+    tell(teller, CONFIG, "FINISHED")
     assert store.steps(CONFIG) == store.steps(CONFIG, "clustering/ari") == [1, 2, 3, 4]
 
 
-def test_summary_and_counts_are_logged_to_the_run_of_the_grid(storage, store, writer):
+def test_summary_and_counts_are_logged_to_the_run_of_the_grid(storage, store, teller):
     (storage / "table.txt").write_text("a table")
-    writer.write_summary([storage / "table.txt"], 3, 1)
-    writer.close("FINISHED")
+    teller.close(End("FINISHED", [storage / "table.txt"], {"grid/runs_done": 3, "grid/runs_failed": 1}))
     parent = store.runs["mine"]
     assert parent.data.metrics == {"grid/runs_done": 3, "grid/runs_failed": 1}
     assert (parent.info.status, store.artifacts("mine")) == ("FINISHED", {"table.txt"})
 
 
-def test_deleted_run_becomes_a_new_mlflow_run(storage, store, writer):
+def test_report_that_another_user_has_logged_is_replaced(storage, teller, monkeypatch):
+    """In a storage of a group files may be replaced, but only their owner may set their times."""
+    report = storage / "report"
+    (report / "tables").mkdir(parents=True)
+    (report / "tables" / "a.md").write_text("old")
+    (report / "index.html").write_text("page")
+    teller.close(End("FINISHED"))
+    assert log_report("mine", Storage(storage), report)
+    [kept] = storage.glob("mlartifacts/*/artifacts/report")
+    others = set(kept.rglob("*"))
+    own = shutil.copystat
+
+    def copystat(source, target, **options):
+        if Path(target) in others:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        own(source, target, **options)
+
+    monkeypatch.setattr(shutil, "copystat", copystat)
+    (report / "tables" / "a.md").write_text("new")
+    assert log_report("mine", Storage(storage), report)
+    assert (kept / "tables" / "a.md").read_text() == "new"
+    assert (kept / "index.html").read_text() == "page"
+
+
+def test_deleted_run_becomes_a_new_mlflow_run(storage, store, teller):
     record(storage, CONFIG, ROUNDS)
-    writer.write(CONFIG, "FINISHED")
+    tell(teller, CONFIG, "FINISHED")
     before = store.runs[run_name(CONFIG)].info.run_id
-    writer.forget(CONFIG)
+    teller.forget(CONFIG)
     assert run_name(CONFIG) not in store.runs
-    assert not is_logged(default_uri(storage), folder_of(storage, CONFIG), ROUNDS)
-    writer.write(CONFIG, "FINISHED")
+    assert not is_logged(folder_of(storage, CONFIG))
+    tell(teller, CONFIG, "FINISHED")
     assert store.runs[run_name(CONFIG)].info.run_id != before
 
 
-def test_two_storages_of_one_store_do_not_share_runs(tmp_path):
+def test_two_storages_of_one_store_do_not_share_runs(tmp_path, monkeypatch):
     """Both have the same run. Each logs its own rounds, under a parent of its own."""
     here, there = new_storage(tmp_path / "a"), tmp_path / "b"
     uri = default_uri(here)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     for storage, rounds in ((here, 3), (there, ROUNDS)):
         record(storage, CONFIG, rounds)
-        Writer(uri, "mine", storage, tmp_path / "artifacts").write(CONFIG, "FINISHED")
+        tell(new_teller(storage), CONFIG, "FINISHED")
     client = MlflowClient(tracking_uri=uri)
     [experiment] = [found for found in client.search_experiments() if found.name == "mine"]
     runs = client.search_runs([experiment.experiment_id])
@@ -269,28 +303,28 @@ def test_two_storages_of_one_store_do_not_share_runs(tmp_path):
     assert found == {id_of(here): 3, id_of(there): ROUNDS}
 
 
-def test_moved_storage_goes_on_with_its_runs(tmp_path):
+def test_moved_storage_goes_on_with_its_runs(tmp_path, monkeypatch):
     here, there = new_storage(tmp_path / "a"), tmp_path / "b"
     uri = default_uri(here)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     record(here, CONFIG, 2)
-    Writer(uri, "mine", here, tmp_path / "artifacts").write(CONFIG, None)
+    tell(new_teller(here), CONFIG)
     shutil.copytree(here, there, ignore=shutil.ignore_patterns("mlflow.db"))
     record(there, CONFIG, ROUNDS)
-    assert Writer(uri, "mine", there, tmp_path / "artifacts").write(CONFIG, "FINISHED") == ROUNDS - 2
+    assert tell(new_teller(there), CONFIG, "FINISHED") == ROUNDS - 2
     assert Store(uri).steps(CONFIG) == [1, 2, 3, 4]
 
 
-def test_work_on_a_copy_of_a_storage_leaves_the_original_alone(storage, writer, tmp_path, capsys):
+def test_work_on_a_copy_of_a_storage_leaves_the_original_alone(storage, teller, tmp_path, capsys):
     def files():
         return {path: path.read_bytes() for path in storage.rglob("*") if path.is_file()}
 
     record(storage, CONFIG, ROUNDS)
-    writer.connect()
-    writer.write(CONFIG, "FINISHED")
+    tell(teller, CONFIG, "FINISHED")
     before, copy = files(), shutil.copytree(storage, tmp_path / "copy")
     # Another run: MLflow remembers addresses by run as long as a process lives.
     record(copy, config_of(1), ROUNDS)
-    new_writer(copy).write(config_of(1), "FINISHED")
+    tell(new_teller(copy), config_of(1), "FINISHED")
     assert files() == before
     assert len(list(copy.glob("mlartifacts/*/artifacts/config.json"))) == 2
     lines = capsys.readouterr().err.splitlines()

@@ -6,8 +6,8 @@ from importlib.metadata import version
 import pytest
 from mlflow.tracking import MlflowClient
 
-from fedgrid.grids.mlflow_log import empty_store
-from fedgrid.grids.mlflow_log.empty_store import ensure_file
+from fedgrid.grids.trackers import own_store
+from fedgrid.grids.trackers.own_store import ensure_file
 from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import new_storage
 
@@ -42,7 +42,7 @@ def test_store_that_another_driver_makes_meanwhile_stays(cache, tmp_path, monkey
         (tmp_path / "mlflow.db").write_text("theirs")
         shutil.copyfile(empty, copy)
 
-    monkeypatch.setattr(empty_store, "copyfile", copied_late)
+    monkeypatch.setattr(own_store, "copyfile", copied_late)
     ensure_file(default_uri(tmp_path))
     assert (tmp_path / "mlflow.db").read_text() == "theirs"
 

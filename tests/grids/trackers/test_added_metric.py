@@ -1,8 +1,10 @@
 """A number of a round that is declared once is recorded, read, scored, shown by MLflow and documented."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +21,10 @@ from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions.listings import list_algorithms
-from fedgrid.grids.mlflow_log.notes import of_metrics
-from fedgrid.grids.mlflow_log.tags import described, metrics
+from fedgrid.grids.trackers.names import described, metrics
+from fedgrid.grids.trackers.notes import of_metrics
 from fedgrid.record_columns import EVERY_COLUMN, RecordColumn, schemas
 from fedgrid.tracking import records
-from fedgrid.tracking.mlflow.runs import Metrics
 from fedgrid.tracking.scoring import scores
 from tests.helpers.small_runs import ROUNDS, config, play
 
@@ -45,7 +46,7 @@ def let_algorithm_return(monkeypatch, **numbers):
     monkeypatch.setattr(FedOpt, "step", step_and_more)
 
 
-def shown(folder: Path) -> list[Metrics]:
+def shown(folder: Path) -> list[Mapping[str, Any]]:
     """Return what MLflow gets of each round."""
     return [metrics(found) for _, found in scores.of_rounds(folder)]
 

@@ -1,10 +1,11 @@
 """Descriptions in MLflow, in Markdown: of a grid's experiment, of the grid's own run, and of each run."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import quote as in_address
 
 from fedgrid.algorithms import registry
@@ -13,15 +14,14 @@ from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.runtime.configuration.idle_settings import idle_settings
 from fedgrid.engine.runtime.integrity.made_with import IMAGES, MADE_WITH, Parts, parts_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
-from fedgrid.grids.mlflow_log.annotations import annotations_of
-from fedgrid.grids.mlflow_log.tags import described
-from fedgrid.redaction import in_markdown
-from fedgrid.tracking.mlflow.dataset_input import DatasetInput
+from fedgrid.grids.trackers.annotations import annotations_of
+from fedgrid.grids.trackers.names import described
+from fedgrid.redaction import in_markdown, redacted
 from fedgrid.tracking.mlflow.notes import Annotation
 from fedgrid.tracking.mlflow.view import VIEW_KEY
 
-ScoresAsDict: TypeAlias = Mapping[str, Any]
-"""Those of `tracking.scoring.scores.of_run`."""
+NAME_LENGTH, DIGEST_LENGTH = 500, 36
+"""Limits of MLflow."""
 
 
 def of_grid(name: str, experiment_id: str) -> str:
@@ -67,18 +67,31 @@ def annotation(folder: Path) -> Annotation:
     return Annotation("\n".join(map(in_markdown, found.note.split("\n"))), found.tags)
 
 
-def dataset_of(config: RunConfig, folder: Path) -> DatasetInput:
-    """Return a run's data set, without a digest before its first round and for an archived run."""
+def dataset_digest(folder: Path) -> str:
+    """Return the digest of a run's images; empty before its first round and for an archived run."""
     parts: Parts = ()
     with suppress(DamagedFile):
         parts = parts_of(folder / MADE_WITH)
-    digest = parts[0].made_with.get(IMAGES, "") if parts else ""
-    known = DATASETS.get(config.dataset)
+    return parts[0].made_with.get(IMAGES, "") if parts else ""
+
+
+def dataset_of(config: RunConfig, digest: str) -> Any:
+    """Return a run's data set as MLflow's entity, for its column *Dataset*."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+    from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
+
+    entry = DATASETS.get(config.dataset)
     facts: dict[str, Any] = {"clients": config.clients, "split": config.split.kind}
-    if known is not None:
-        facts |= {"images": known.pool_size, "classes": known.num_classes, "shape": known.shape}
-    where = config.dataset if known is None else known.source
-    return DatasetInput(config.short_dataset, digest, where, facts, "training")
+    if entry is not None:
+        facts |= {"images": entry.pool_size, "classes": entry.num_classes, "shape": entry.shape}
+    dataset = Dataset(
+        config.short_dataset[:NAME_LENGTH],
+        digest[:DIGEST_LENGTH] or "unknown",
+        source_type="local",
+        source=json.dumps({"uri": redacted(config.dataset if entry is None else entry.source)}),
+        profile=json.dumps(facts),
+    )
+    return DatasetInput(dataset, [InputTag(MLFLOW_DATASET_CONTEXT, "training")])
 
 
 def what(config: RunConfig) -> str:

@@ -1,4 +1,7 @@
-"""Copies of an empty SQLite store: MLflow makes one with seventy migrations, which take seconds."""
+"""The storage's own MLflow store, made ready: it is there, and its artifacts are the storage's.
+
+MLflow makes a SQLite store with seventy migrations, which take seconds: an empty one is kept, and copied.
+"""
 
 import sqlite3
 from contextlib import closing, suppress
@@ -10,7 +13,34 @@ from tempfile import TemporaryDirectory
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.held_file import link
 from fedgrid.engine.runtime.storage.user_paths import cache_folder
+from fedgrid.grids.display.plain import warn
+from fedgrid.tracking.mlflow.own_artifacts import keep_inside
+from fedgrid.tracking.mlflow.own_files import own_file
 from fedgrid.tracking.mlflow.store import connect, database_file, default_uri, one_line
+
+
+def make_ready(uri: str, artifacts: Path) -> None:
+    """Create a SQLite store that is missing, and see to its artifacts.
+
+    Raises:
+        TrackingError: as `keep_artifacts`, or the store's folder cannot be written.
+    """
+    own_file(uri, artifacts)  # A link that leads to no file looks like a store that is missing.
+    ensure_file(uri)
+    keep_artifacts(uri, artifacts)
+
+
+def keep_artifacts(uri: str, artifacts: Path) -> None:
+    """Set the addresses of artifacts to the storage's folder of them, and say so if runs had others.
+
+    Raises:
+        TrackingError: as `own_artifacts.keep_inside`.
+    """
+    if moved := keep_inside(uri, artifacts):
+        warn(
+            f"MLflow's store named another place for the artifacts of {moved} runs, as in a storage that was "
+            f"moved or copied; from now on they are in {artifacts.resolve()}"
+        )
 
 
 def ensure_file(uri: str) -> None:
@@ -29,7 +59,7 @@ def ensure_file(uri: str) -> None:
     try:
         empty = cache_folder() / f"mlflow-{version('mlflow')}.db"
         if not empty.exists():
-            make(empty)
+            make_empty(empty)
     except (ConfigError, OSError):
         return
     with one_line(uri):
@@ -40,14 +70,12 @@ def ensure_file(uri: str) -> None:
                 link(copy, file)
 
 
-def make(empty: Path) -> None:
+def make_empty(empty: Path) -> None:
     """Let MLflow make a store; its default experiment, which names a folder, is made by each copy anew."""
     empty.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=empty.parent) as scratch:
-        uri = default_uri(Path(scratch))
-        connect(uri)
-        made = database_file(uri)
-        assert made is not None
+        connect(default_uri(Path(scratch)))
+        made = Path(scratch, "mlflow.db")
         with closing(sqlite3.connect(made)) as database, database:
             database.execute("DELETE FROM experiments")
         made.rename(empty)

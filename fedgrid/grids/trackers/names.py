@@ -1,13 +1,10 @@
-"""A run in MLflow: its tags, the metrics of a round, and its totals."""
+"""A run in MLflow and TensorBoard: its name, its tags, the metrics of a round, and its totals."""
 
-import os
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import node, python_version
 from typing import Any
@@ -15,6 +12,7 @@ from typing import Any
 from fedgrid.algorithms.contract.entry import OwnNumber
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.integrity.commit import UNKNOWN, commit, version_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.grids.presets.axis_keys import AXES, SETTING
 from fedgrid.grids.presets.variants import variant_of
@@ -23,19 +21,16 @@ from fedgrid.grids.results.axes import pairs_of
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.record_columns import EVERY_COLUMN, RecordColumn
 from fedgrid.tracking.arrays import Score
-from fedgrid.tracking.mlflow.names import plain
-from fedgrid.tracking.mlflow.runs import Metrics
 from fedgrid.tracking.scoring.scores import OF_ROUNDS
 
 VERSIONS = ("fedgrid", "torch", "ray", "scikit-learn", "hdbscan", "numpy")
 ARCHIVE = {"source": "the OCFL authors' archive"}
-UNKNOWN = "unknown"
 
 
 def described() -> dict[str, str]:
-    """Return key -> meaning of the metrics that MLflow shows of a round, beside `round` itself.
+    """Return key -> meaning of the metrics that MLflow and TensorBoard show of a round.
 
-    A key has a section, by which MLflow sorts its charts: `clustering/ari`. Metrics are declared in
+    A key has a section, by which they sort their charts: `clustering/ari`. Metrics are declared in
     `record_columns`, in algorithms' entries and in `tracking.scoring.scores`. They are few because MLflow's
     UI slows down with more; the others are in the Parquet artifacts.
     """
@@ -44,7 +39,12 @@ def described() -> dict[str, str]:
     return {f"{each.section}/{each.name}": each.meaning for each in declared if each.section}
 
 
-def metrics(scores: Mapping[str, Any]) -> Metrics:
+def plain(key: str) -> str:
+    """Return the name of a metric without its section."""
+    return key.rpartition("/")[2]
+
+
+def metrics(scores: Mapping[str, Any]) -> Mapping[str, float | int | bool | None]:
     """Return the metrics of a round by key, None where the round has none."""
     return {key: scores.get(plain(key)) for key in described()}
 
@@ -119,35 +119,6 @@ def origin() -> dict[str, str]:
             [f"python {python_version()}", *(f"{name} {version_of(name)}" for name in VERSIONS)]
         ),
     }
-
-
-def commit() -> str:
-    """Return the git commit of this code, `-dirty` if files differ from it.
-
-    FEDGRID_COMMIT says it where the code travelled without git. An installed wheel has no commit, also if its
-    environment lies in the repository of something else.
-    """
-    if given := os.environ.get("FEDGRID_COMMIT"):
-        return given
-    file = Path(__file__)
-    try:
-        _git(file.parent, "ls-files", "--error-unmatch", file.name)
-        return _git(file.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
-    except (OSError, subprocess.CalledProcessError):
-        return UNKNOWN
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def version_of(package: str) -> str:
-    """Return the version of an installed package."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return UNKNOWN
 
 
 def totals(folder: Path) -> dict[str, float]:

@@ -1,10 +1,11 @@
-"""The commit that runs in MLflow are tagged with."""
+"""The tags of runs in MLflow: the commit that they are made with, and their axes."""
 
 import subprocess
 
 import pytest
 
-from fedgrid.grids.mlflow_log import tags
+from fedgrid.engine.runtime.integrity import commit as commits
+from fedgrid.grids.trackers import names
 from tests.helpers.small_grid import config
 
 
@@ -22,7 +23,7 @@ def code(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = tmp_path / "tags.py"
     code.write_text("one\n")
-    monkeypatch.setattr(tags, "__file__", str(code))
+    monkeypatch.setattr(commits, "__file__", str(code))
     return code
 
 
@@ -31,29 +32,29 @@ def test_commit_says_whether_files_differ_from_it(code):
     git("add", code.name)
     git("commit", "--message", "one")
     head = git("rev-parse", "HEAD")
-    assert tags.commit() == head
+    assert commits.commit() == head
     code.write_text("two\n")
-    assert tags.commit() == f"{head}-dirty"
+    assert commits.commit() == f"{head}-dirty"
 
 
 def test_commit_of_code_that_travelled_without_git_is_as_given(code, monkeypatch):
     monkeypatch.setenv("FEDGRID_COMMIT", "abc-dirty")
-    assert tags.commit() == "abc-dirty"
+    assert commits.commit() == "abc-dirty"
 
 
 def test_wheel_in_the_repository_of_something_else_has_no_commit(code):
     git("init")
     git("commit", "--allow-empty", "--message", "a study whose .venv holds fedgrid")
-    assert tags.commit() == "unknown"
+    assert commits.commit() == "unknown"
 
 
 def test_commit_outside_of_git_is_unknown(code):
-    assert tags.commit() == "unknown"
+    assert commits.commit() == "unknown"
 
 
 def test_settings_that_tell_variants_apart_are_one_tag_too():
     """BNC has neither setting, so it is no variant."""
     keys = ("training.local_epochs", "algorithm.round", "algorithm.threshold")
     briggs = config(seed=1, algorithm={"name": "briggs", "round": 6, "threshold": 0.4})
-    assert tags.tags(briggs, "mine", keys)["variant"] == "round 6, threshold 0.4"
-    assert "variant" not in tags.tags(config(seed=1), "mine", keys)
+    assert names.tags(briggs, "mine", keys)["variant"] == "round 6, threshold 0.4"
+    assert "variant" not in names.tags(config(seed=1), "mine", keys)

@@ -1,1 +1,0 @@
-"""Logging the runs of a grid to MLflow."""

@@ -1,0 +1,85 @@
+"""What the records of a run have for trackers: its rounds, its files, its figure, how it ended."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.integrity.record_files import write_joined
+from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.format import DamagedFile
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.results.times import round_ends
+from fedgrid.grids.trackers.tracker import Status, TrackedRun
+from fedgrid.record_columns import schemas
+from fedgrid.tracking.records import RecordsError
+from fedgrid.tracking.scoring.scores import of_rounds
+
+FILES = ("config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "log.txt")
+"""A run's artifacts."""
+RECORDS = re.compile(r"(rounds|clients|timings)(-\d+)?\.parquet")
+"""Whole files, and segments."""
+
+Round: TypeAlias = tuple[int, Mapping[str, Any], int]
+"""Number, scores, and the Unix time of its end in milliseconds."""
+
+
+def rounds_after(folder: Path, number: int) -> list[Round]:
+    """Return the recorded rounds after one; none if there are no records yet, or half a round."""
+    with suppress(RecordsError, DamagedFile):  # The run's next news has it.
+        rounds = list(of_rounds(folder, skip=set(range(1, number + 1))))
+        ends = round_ends(folder, range(1, max((number for number, _ in rounds), default=0) + 1))
+        return [(number, scores, ends[number]) for number, scores in rounds]
+    return []
+
+
+@contextmanager
+def files_of(run: TrackedRun, status: Status) -> Iterator[list[tuple[Path, str]]]:
+    """Yield the files of a run that has ended, each with its folder; if it is finished, with its figure.
+
+    Records in segments are joined for it.
+    """
+    with TemporaryDirectory(prefix="fedgrid-") as scratch:
+        paths = {name: run.folder / name for name in FILES}
+        with suppress(FileNotFoundError, DamagedFile):  # As they are: the next launch says what is wrong.
+            columns = schemas(run.config.evaluation.global_model, own_columns(run.config))
+            paths |= {path.name: path for path in write_joined(run.folder, Path(scratch), columns)}
+        files = [(path, "") for path in paths.values() if path.is_file()]
+        if status == "FINISHED":
+            # Imports matplotlib, which takes seconds.
+            from fedgrid.tracking import figures
+
+            with suppress(RecordsError, DamagedFile):  # The next launch says what is wrong.
+                files.append((figures.write(run.folder, Path(scratch)), "figures"))
+        yield files
+
+
+@contextmanager
+def records_at_uri(storage: Storage, config: RunConfig) -> Iterator[Path]:
+    """Yield a folder with a copy of the records of a run that another machine takes forward.
+
+    The mirror is left alone: a server on this machine may be writing into it.
+
+    Raises:
+        RunError: the URI cannot be read.
+    """
+    folder = folder_of(storage.root, config).name
+    with TemporaryDirectory(prefix="fedgrid-") as scratch:
+        for name in storage.sizes(folder):
+            path = Path(scratch, Path(name).name)
+            if RECORDS.fullmatch(path.name) and (data := storage.read(name)) is not None:
+                path.write_bytes(data)
+        yield Path(scratch)
+
+
+def status_of(folder: Path) -> Status | None:
+    """Return how the run in a folder ended, None if it has no record yet."""
+    if (folder / "done.json").exists():
+        return "FINISHED"
+    if (folder / "failed.json").exists():
+        return "FAILED"
+    return "KILLED" if (folder / "rounds.parquet").exists() else None

@@ -1,0 +1,147 @@
+"""TensorBoard as a tracker: event files below `tensorboard/GRID/` of the storage, a folder a run."""
+
+import struct
+import time
+from collections.abc import Collection, Iterator, Mapping
+from math import isfinite
+from pathlib import Path
+from shlex import quote
+from shutil import rmtree
+from typing import Any
+
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.trackers.names import metrics
+from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun, Tracker
+from fedgrid.regular_files import read_file
+
+FOLDER = "tensorboard"
+WHOLE = "whole"
+"""A file that lies beside the events of a finished run."""
+FRAME, CHECKSUM = struct.Struct("<QI"), 4
+"""Before each event: its length, and a checksum of that. Another checksum, of four bytes, follows it."""
+LARGEST = 1 << 30
+"""Bytes of a file."""
+SIZE_OF_PNG = slice(16, 24)
+"""Where a PNG file has its width and height, as 32-bit numbers."""
+
+
+class TensorBoardTracker(Tracker):
+    """Writes an event for each round, with all of its metrics, and one with the figure of a finished run."""
+
+    name = "tensorboard"
+
+    def __init__(self, grid: TrackedGrid) -> None:
+        super().__init__(grid)
+        self._writers: dict[str, Any] = {}
+        """Run id -> `EventsWriter`, of the runs that are open."""
+
+    def opened(self, run: TrackedRun) -> int:
+        """Begin another file of a run; return the last round that the files have."""
+        from tensorboardX.event_file_writer import EventsWriter
+
+        folder = folder_of(run, self.grid)
+        rounds = max((event.step for event in events(folder) if _is_round(event)), default=0)
+        folder.mkdir(parents=True, exist_ok=True)
+        # The writer's own names repeat within a second, and it would empty the file.
+        self._writers[run.config.run_id] = EventsWriter(str(folder / "events"), f".{time.time_ns()}")
+        return rounds
+
+    def round(self, run: TrackedRun, number: int, scores: Mapping[str, Any], ended_ms: int) -> None:
+        """Write a round as one event: a file that ends in half an event ends with a whole round."""
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        values = [
+            Summary.Value(tag=key, simple_value=float(value))
+            for key, value in metrics(scores).items()
+            if value is not None and isfinite(value)
+        ]
+        self._write(run, Summary(value=values), number, ended_ms / 1000)
+
+    def artifact(self, run: TrackedRun | None, path: Path, folder: str = "") -> None:
+        """Show a run's figure; TensorBoard has no place for other files."""
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        if run is not None and path.suffix == ".png":
+            picture = path.read_bytes()
+            width, height = struct.unpack(">II", picture[SIZE_OF_PNG])
+            image = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=picture)
+            tag = f"{folder}/{path.stem}"
+            self._write(run, Summary(value=[Summary.Value(tag=tag, image=image)]), 0, time.time())
+
+    def finished(self, run: TrackedRun) -> None:
+        """End the file, and mark it as whole."""
+        self._writers.pop(run.config.run_id).close()
+        (folder_of(run, self.grid) / WHOLE).touch()
+
+    def failed(self, run: TrackedRun, status: Status) -> None:
+        """End the file."""
+        self._writers.pop(run.config.run_id).close()
+
+    def flush(self) -> None:
+        """Write what is buffered to the disk."""
+        for writer in self._writers.values():
+            writer.flush()
+
+    def forget(self, run: TrackedRun) -> None:
+        """Delete the events of a run."""
+        rmtree(folder_of(run, self.grid), ignore_errors=True)
+
+    def has(self, run: TrackedRun | None, status: Status, rounds: int) -> bool:
+        """Return whether the files have a run's rounds, and of a finished one its figure."""
+        if run is None:
+            return True
+        folder = folder_of(run, self.grid)
+        steps = (event.step for event in events(folder) if _is_round(event))
+        return max(steps, default=0) == rounds and (status != "FINISHED" or (folder / WHOLE).exists())
+
+    @classmethod
+    def lacks(cls, run: TrackedRun, grid: TrackedGrid) -> bool:
+        """Return whether a run is not marked as whole."""
+        return not (folder_of(run, grid) / WHOLE).exists()
+
+    @classmethod
+    def title(cls) -> str:
+        """Return the product's name."""
+        return "TensorBoard"
+
+    @classmethod
+    def lines(cls, grid: TrackedGrid) -> list[str]:
+        """Return the command that shows the grid."""
+        return [f"TensorBoard:  tensorboard --logdir {quote(str(grid.storage.root / FOLDER / grid.name))}"]
+
+    def _write(self, run: TrackedRun, summary: Any, step: int, wall_time: float) -> None:
+        from tensorboardX.proto.event_pb2 import Event
+
+        event = Event(step=step, wall_time=wall_time, summary=summary)
+        self._writers[run.config.run_id].write_event(event)
+
+
+def folder_of(run: TrackedRun, grid: TrackedGrid) -> Path:
+    """Return the folder of a run's events; TensorBoard calls the run by its name."""
+    return grid.storage.root / FOLDER / grid.name / run.folder.name
+
+
+def delete_events(grid: str, storage: Storage, run_ids: Collection[str] | None = None) -> None:
+    """Delete the events of these runs of a grid, or of all."""
+    folder = storage.root / FOLDER / grid
+    for path in [folder] if run_ids is None else [*folder.glob("*")]:
+        if run_ids is None or path.name.rpartition("-")[2] in run_ids:
+            rmtree(path, ignore_errors=True)
+
+
+def events(folder: Path) -> Iterator[Any]:
+    """Yield the events of a run, as far as its files are whole."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    for path in sorted(folder.glob("events.out.tfevents.*")):
+        content, at = read_file(path, LARGEST), 0
+        while len(content) - at > FRAME.size:
+            begin = at + FRAME.size
+            at = begin + FRAME.unpack_from(content, at)[0] + CHECKSUM
+            if at > len(content):
+                break
+            yield Event.FromString(content[begin : at - CHECKSUM])
+
+
+def _is_round(event: Any) -> bool:
+    return any(value.HasField("simple_value") for value in event.summary.value)

@@ -1,0 +1,110 @@
+"""Runs in TensorBoard's event files: every round once, whatever happened in between."""
+
+import pytest
+
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.trackers.tensorboard import TensorBoardTracker, delete_events, events, folder_of
+from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
+from tests.helpers.logged_runs import ROUNDS, STARTED_MS, config_of, new_teller, record, tell
+
+CONFIG = config_of(0)
+
+
+@pytest.fixture
+def teller(tmp_path):
+    return new_teller(tmp_path, TensorBoardTracker)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return where the events of the run are."""
+    grid = TrackedGrid("mine", Storage(tmp_path))
+    return folder_of(TrackedRun.of(CONFIG, grid.storage), grid)
+
+
+def lacks(storage):
+    grid = TrackedGrid("mine", Storage(storage))
+    return TensorBoardTracker.lacks(TrackedRun.of(CONFIG, grid.storage), grid)
+
+
+def points(folder, key):
+    """Return step -> value of a metric, as often as it is there."""
+    values = ((event.step, value) for event in events(folder) for value in event.summary.value)
+    return [(step, round(value.simple_value, 6)) for step, value in values if value.tag == key]
+
+
+def test_finished_run_has_a_curve_for_each_metric_and_its_figure(tmp_path, teller, folder):
+    record(tmp_path, CONFIG, ROUNDS)
+    assert tell(teller, CONFIG, "FINISHED") == ROUNDS
+    assert folder == next((tmp_path / "tensorboard" / "mine").iterdir())
+    assert points(folder, "clustering/temperature") == [(1, 0.4), (2, 0.3), (3, 0.2), (4, 0.1)]
+    assert points(folder, "clustering/ari")[-1] == (4, 1.0)
+    ends = [event.wall_time for event in events(folder) if event.step]
+    assert ends == [STARTED_MS / 1000 + 0.5 * number for number in (1, 2, 3, 4)]
+    [image] = [value for event in events(folder) for value in event.summary.value if value.HasField("image")]
+    assert image.tag == "figures/run"
+    assert image.image.width > 100
+    assert image.image.encoded_image_string.startswith(b"\x89PNG")
+
+
+def test_what_was_not_measured_is_not_there(tmp_path, teller, folder):
+    record(tmp_path, CONFIG, 1)
+    tell(teller, CONFIG)
+    [event] = [event for event in events(folder) if event.step]
+    assert all(value.simple_value == value.simple_value for value in event.summary.value)
+    assert points(folder, "training/no_such") == []
+
+
+def test_resumed_run_has_each_round_once_also_after_half_an_event(tmp_path, teller, folder):
+    """The first process is killed while it writes round 2; the next finds round 1."""
+    record(tmp_path, CONFIG, 2)
+    tell(teller, CONFIG)
+    [file] = folder.iterdir()
+    file.write_bytes(file.read_bytes()[:-3])
+    assert [step for step, _ in points(folder, "clustering/ari")] == [1]
+    record(tmp_path, CONFIG, ROUNDS)
+    assert tell(new_teller(tmp_path, TensorBoardTracker), CONFIG, "FINISHED") == ROUNDS - 1
+    assert [step for step, _ in points(folder, "clustering/ari")] == [1, 2, 3, 4]
+
+
+def test_run_is_lacking_until_it_is_finished(tmp_path, teller):
+    record(tmp_path, CONFIG, 2)
+    tell(teller, CONFIG, "KILLED")
+    assert lacks(tmp_path)
+    record(tmp_path, CONFIG, ROUNDS)
+    tell(teller, CONFIG, "FINISHED")
+    assert not lacks(tmp_path)
+
+
+def test_deleted_run_starts_over(tmp_path, teller, folder):
+    record(tmp_path, CONFIG, ROUNDS)
+    tell(teller, CONFIG, "FINISHED")
+    teller.forget(CONFIG)
+    assert lacks(tmp_path)
+    record(tmp_path, CONFIG, 1)
+    tell(teller, CONFIG)
+    assert [step for step, _ in points(folder, "clustering/ari")] == [1]
+
+
+def test_events_of_deleted_runs_and_grids_go(tmp_path, teller, folder):
+    other = config_of(1)
+    for config in (CONFIG, other):
+        record(tmp_path, config, 1)
+        tell(teller, config)
+    delete_events("mine", Storage(tmp_path), [CONFIG.run_id])
+    assert not folder.exists()
+    assert len([*folder.parent.iterdir()]) == 1
+    delete_events("mine", Storage(tmp_path))
+    assert not folder.parent.exists()
+
+
+def test_sync_passes_over_runs_that_are_there(tmp_path, teller):
+    record(tmp_path, CONFIG, ROUNDS)
+    assert teller.sync([CONFIG]) == (1, ROUNDS)
+    assert new_teller(tmp_path, TensorBoardTracker).sync([CONFIG]) == (0, 0)
+
+
+def test_length_that_exceeds_the_file_is_its_end(tmp_path):
+    """A storage may come from somebody else."""
+    (tmp_path / "events.out.tfevents.1.a").write_bytes(b"\xff" * 40)
+    assert list(events(tmp_path)) == []
