@@ -7,6 +7,7 @@ from fedgrid.engine.runtime.clients.placement import Request
 from fedgrid.grids.ray_cluster.cluster import LOCAL, address, connected, nodes_to_run_on
 from fedgrid.grids.ray_cluster.gpus import Gpu, open_here, open_on_cluster
 from fedgrid.grids.ray_cluster.nodes import Advice, check_gpus
+from fedgrid.grids.ray_cluster.token import send_token
 
 REQUEST, NO_GPU = Request(), Request(gpus_per_client=0)
 ADVICE = Advice("--in-process works on the CPU", "--in-process works on the CPU")
@@ -18,6 +19,7 @@ def open_before() -> Sequence[Gpu]:
     Raises:
         ConfigError: one cannot be used; names it and the cause.
     """
+    send_token()
     import ray
 
     if ray.is_initialized() or address() != LOCAL:

@@ -30,7 +30,7 @@ STEPS = 100
 COMMAND = (sys.executable, "-P", "-m", "fedgrid.grids.ray_cluster.open_gpu")
 
 Answer = Mapping[str, Any]
-"""Of a process about its GPU: `free` and `total`, or the `cause` why it cannot be used."""
+"""Of a process about its GPU: `free`, `total` and `model`, or the `cause` why it cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Gpu:
     free: int
     """For client actors; the context of the process that asked is taken off."""
     total: int
+    model: str = "unknown model"
 
 
 def open_here(request: Request, advice: Advice = OF_RUN) -> tuple[Gpu, ...]:
@@ -135,7 +136,11 @@ def open_all(
             f"{_named(alone)}{of} cannot be used by two processes at a time: {again[alone[0]]['cause']}; "
             f"the compute mode `default` (nvidia-smi --compute-mode=0) or MPS admits several, {advice.alone}"
         )
-    return tuple(Gpu(f"{_named([gpu])}{of}", answers[gpu]["free"], answers[gpu]["total"]) for gpu in gpus)
+    return tuple(
+        Gpu(f"{_named([gpu])}{of}", answer["free"], answer["total"], answer.get("model", "unknown model"))
+        for gpu in gpus
+        for answer in (answers[gpu],)
+    )
 
 
 def unmeasured_share(gpus: Sequence[Gpu]) -> float:

@@ -34,7 +34,7 @@ def local_nodes() -> tuple[Node, ...]:
     from ray._private.utils import get_num_cpus
 
     cpus = float(get_num_cpus(override_docker_cpu_warning=True))
-    gpus = _usable(_listed())
+    gpus = usable_gpus(listed_gpus())
     return (Node(cpus, float(gpus), _main_memory() if gpus else None),)
 
 
@@ -57,7 +57,7 @@ def check_gpus(request: Request, advice: Advice = OF_RUN) -> None:
     Raises:
         ConfigError: torch cannot use them; names the cause.
     """
-    if request.gpus_per_client == 0 or not (listed := _listed()) or _usable(listed):
+    if request.gpus_per_client == 0 or not (listed := listed_gpus()) or usable_gpus(listed):
         return
     import torch
 
@@ -103,7 +103,7 @@ def shown_gpus(number: int) -> list[str]:
     return [str(place) for place in range(number)] if shown is None else shown.split(",")[:number]
 
 
-def _listed() -> int:
+def listed_gpus() -> int:
     """Return how many GPUs the driver lists and the environment shows to this process.
 
     Parts of GPUs (MIG) are those that the environment names: the driver lists only whole ones.
@@ -121,7 +121,8 @@ def _listed() -> int:
     return len(shown) if are_parts else min(listed, len(shown))
 
 
-def _usable(listed: int) -> int:
+def usable_gpus(listed: int) -> int:
+    """Return how many of the listed GPUs torch can use."""
     if not listed:
         return 0
     # A second of the processor, for which a machine without a GPU need not wait.

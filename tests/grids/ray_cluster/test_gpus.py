@@ -47,10 +47,11 @@ def refused(pretend, shown, **given):
 
 
 class TestOneProcess:
-    def test_it_tells_free_and_total_memory(self, monkeypatch):
+    def test_it_tells_model_free_and_total_memory(self, monkeypatch):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (7, 8))
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA A100")
         with StandIn() as gpu:
-            assert opened() == {"free": 7, "total": 8}
+            assert opened() == {"free": 7, "total": 8, "model": "NVIDIA A100"}
         assert gpu.peak > 0
         assert gpu.waits.total() == 1, "the kernel's result is read"
 
