@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fedgrid.engine.runtime.round_cache.files import CacheOptions
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.steps import Steps
-    from fedgrid.grids.execution.launch_types import LaunchOptions
     from fedgrid.grids.execution.watch import Watch
+    from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
 
 

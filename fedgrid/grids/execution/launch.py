@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from shutil import rmtree
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -21,11 +24,7 @@ from fedgrid.engine.runtime.storage.atomic import delete_abandoned
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.display.summary import write_summary
-from fedgrid.grids.execution.executors import Executor, InProcess, OnRay
-from fedgrid.grids.execution.interrupt import graceful
-from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
-from fedgrid.grids.execution.watch import Watch
-from fedgrid.grids.mlflow_log.mark import push_marks
+from fedgrid.grids.execution.watch import LaunchResult, Watch
 from fedgrid.grids.mlflow_log.records_at_uri import records_at_uri
 from fedgrid.grids.planning.claims import of_launch
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
@@ -39,7 +38,9 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.steps import Steps
+    from fedgrid.grids.execution.executors import Executor
     from fedgrid.grids.mlflow_log.run_log import RunLog
+    from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
 
 LOOK_AT_URI = 30.0
@@ -54,11 +55,13 @@ def launch(
     options: LaunchOptions,
     log: RunLog,
     console: Console,
+    executor: Executor,
     then: Iterable[Grid] = (),
 ) -> LaunchResult:
     """Run `todo`, which has been checked, and log to MLflow the finished runs that it lacks.
 
     Args:
+        executor: does the runs.
         then: the grids that this one grows to. Each has more runs than the one before, or lets more of its
             runs go on. The next one is asked for once the runs of the last one have finished or failed.
 
@@ -66,7 +69,6 @@ def launch(
         ConfigError: if a run can never fit on the cluster; nothing is started or written then.
         RunError: if the grid as a whole cannot go on.
     """
-    executor: Executor = InProcess(options) if options.in_process or not todo else OnRay(todo, options)
     cached = options.cache is not None
     claims = of_launch(grid.runs, todo, cached=cached, fresh=options.fresh)
     # Before standard output is redirected.
@@ -81,7 +83,9 @@ def launch(
         executor.place(todo)
         _begin(grid, storage, lease)
         cache = _measured(options.cache, storage) if todo else options.cache
-        _follow(log, grid, storage, executor)
+        log.text = grid.text
+        if storage.uri and todo and not options.in_process:
+            log.follow(partial(records_at_uri, storage), every=LOOK_AT_URI)
         if options.fresh:
             _forget(grid, todo, storage, lease, log, cached=cached)
         stack.enter_context(log)
@@ -106,7 +110,6 @@ def launch(
             _Runs(storage, folder, executor, watch, retention, cache).do(grid, todo, then)
         watch.write_progress()
         log.summary(_written(folder, storage), watch.tally.done, len(watch.failures), stopped=watch.stopping)
-    push_marks(grid.runs, storage)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
 
 
@@ -151,13 +154,6 @@ def _begin(grid: Grid, storage: Storage, lease: Lease) -> None:
     folder.withdraw_stop()
     sweep(storage, grid.name, lease)
     claim(storage)
-
-
-def _follow(log: RunLog, grid: Grid, storage: Storage, executor: Executor) -> None:
-    """Tell the log what it is of, and where the records of its runs are written."""
-    log.text = grid.text
-    if storage.uri and isinstance(executor, OnRay):
-        log.follow(partial(records_at_uri, storage), every=LOOK_AT_URI)
 
 
 def _measured(cache: CacheOptions | None, storage: Storage) -> CacheOptions | None:
@@ -225,3 +221,30 @@ def _view(grid: Grid, options: LaunchOptions, console: Console) -> Bars | Lines 
     if console.is_terminal:
         return Bars(console, grid.runs, grid.varied)
     return Lines(console, grid.varied, by_round=options.by_round)
+
+
+@contextmanager
+def graceful(ask_to_stop: Callable[[], None]) -> Iterator[None]:
+    """Call `ask_to_stop` at the first SIGINT or SIGTERM; the second raises KeyboardInterrupt.
+
+    Only the main thread may handle signals: in another one nothing changes.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        for one in before:
+            signal.signal(one, _interrupt)
+        ask_to_stop()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

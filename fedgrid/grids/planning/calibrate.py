@@ -1,10 +1,17 @@
 """Estimate how long runs take: time training and testing on random images here, then scale up."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from importlib.metadata import version
 from math import prod
+from pathlib import Path
+from platform import machine, processor
 from time import perf_counter, process_time
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -12,15 +19,21 @@ from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.encoders.reconstruction import Reconstruction
+from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.federation.models.initialisation import initial_vector
 from fedgrid.engine.federation.models.registry import AUTOENCODERS
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH
 from fedgrid.engine.federation.training.settings import Augment, LocalTraining, Precision
+from fedgrid.engine.runtime.storage.atomic import write_text
+from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.user_paths import cache_folder
 from fedgrid.grids.planning.images import Images, passes
+
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.federation.data.dataset import Dataset
 
 BUDGET = 20.0
 """Seconds of the processor that all measurements together may take, and of a GPU's clock."""
@@ -41,6 +54,9 @@ SERVER_SECONDS = 0.05
 
 NUM_CLASSES = 10
 MOST_IMAGES, MOST_BYTES = 4096, 1 << 26
+FOLDER = "speeds"
+"""In the user's cache: the fastest times so far, since a busy machine is slower."""
+CPUINFO = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True)
@@ -58,7 +74,7 @@ class Workload:
     """How many clients train at once; a run of fewer clients has a smaller stack."""
 
     @classmethod
-    def of(cls, config: RunConfig, dataset: Dataset) -> "Workload":
+    def of(cls, config: RunConfig, dataset: Dataset) -> Workload:
         """Return the workload of a run."""
         training = config.training
         return cls(
@@ -82,6 +98,48 @@ class Speed:
     """Training, an image and epoch."""
     test: float
     """Testing, an image."""
+
+
+def fastest(workloads: Sequence[Workload], device: str) -> Mapping[Workload, Speed]:
+    """Time each workload here, and return the fastest times that this kind of processor or GPU has had.
+
+    Raises:
+        ConfigError, RunError: as `calibrate`.
+    """
+    return {workload: _kept(workload, device, now) for workload, now in calibrate(workloads, device).items()}
+
+
+def named(device: str) -> str:
+    """Return the name of this machine's processor, or GPU."""
+    if device != "cpu":
+        import torch
+
+        return torch.cuda.get_device_name()
+    with suppress(OSError):
+        for line in CPUINFO.read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return processor() or machine()
+
+
+def _kept(workload: Workload, device: str, now: Speed) -> Speed:
+    """Return the least of what was kept and of `now`, and keep it.
+
+    A cache that cannot be read or written costs the earlier times alone.
+    """
+    key = f"{named(device)}, torch {version('torch')}, {workload}"
+    found = now
+    with suppress(OSError, FedgridError):
+        place = cache_folder() / FOLDER / f"{sha256(key.encode()).hexdigest()[:16]}.json"
+        with suppress(FileNotFoundError, DamagedFile, KeyError, TypeError, ValueError):
+            kept = unseal(place)
+            before = Speed(**{part: float(kept[part]) for part in asdict(now)})
+            trains = min(now, before, key=lambda speed: speed.train)
+            found = Speed(trains.turn, trains.train, min(now.test, before.test))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_text(place, seal({"of": key, **asdict(found)}))
+    return found
 
 
 def calibrate(

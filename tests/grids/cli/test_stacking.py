@@ -9,7 +9,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.placement import Node
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions import stacking
-from fedgrid.grids.execution import launch
+from fedgrid.grids.execution import executors
 from fedgrid.grids.execution.executors import InProcess
 from fedgrid.grids.planning import stacking as decisions
 from fedgrid.grids.planning.gpu_probe import Probed, Work
@@ -35,7 +35,7 @@ class Machine:
         monkeypatch.setattr(stacking, "connected", nullcontext)
         for name in ("here", "on_cluster"):
             monkeypatch.setattr(decisions, name, lambda: OnGpu(lambda request: (), self.probe))
-        monkeypatch.setattr(launch, "OnRay", lambda todo, options: InProcess(options))
+        monkeypatch.setattr(executors, "OnRay", lambda todo, options: InProcess(options))
 
     @property
     def nodes(self):

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fedgrid.grids.planning import kept_speeds
-from fedgrid.grids.planning.calibrate import Speed, Workload
-from fedgrid.grids.planning.kept_speeds import fastest
+from fedgrid.grids.planning import calibrate
+from fedgrid.grids.planning.calibrate import Speed, Workload, fastest
 
 DIGITNET = Workload("digitnet", (1, 8, 8), batch_size=32, optimizer="sgd")
 QUIET, BUSY = Speed(turn=2.0, train=1.0, test=0.5), Speed(turn=1.0, train=3.0, test=0.4)
@@ -18,8 +17,8 @@ def timed(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
 
     def run(now, workload=DIGITNET, processor="one"):
-        monkeypatch.setattr(kept_speeds, "calibrate", lambda loads, device: dict.fromkeys(loads, now))
-        monkeypatch.setattr(kept_speeds, "named", lambda device: processor)
+        monkeypatch.setattr(calibrate, "calibrate", lambda loads, device: dict.fromkeys(loads, now))
+        monkeypatch.setattr(calibrate, "named", lambda device: processor)
         return fastest([workload], "cpu")[workload]
 
     return run
@@ -40,7 +39,7 @@ def test_another_processor_or_workload_has_speeds_of_its_own(timed):
 
 def test_damaged_file_is_written_anew(timed, tmp_path):
     timed(QUIET)
-    [file] = (tmp_path / "cache" / kept_speeds.FOLDER).iterdir()
+    [file] = (tmp_path / "cache" / calibrate.FOLDER).iterdir()
     file.write_text("{}")
     assert timed(BUSY) == BUSY
     assert timed(Speed(turn=9.0, train=9.0, test=9.0)) == BUSY

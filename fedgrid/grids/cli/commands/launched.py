@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, with_groups
+from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, use_plugins, with_groups
 from fedgrid.grids.cli.commands.options import AnyGridName, AsJson, GridName, Launch, StorageAt, Trust
 
 app = typer.Typer()
@@ -56,7 +56,8 @@ def retry(grid: GridName, launch: Launch, trust: Trust = False) -> None:
     from fedgrid.grids.execution.relaunch import retry as run_failed
 
     options, storage = launch.options(), open_storage(launch.storage)
-    exit_with(run_failed(grid, storage, options, console(), launch.plugins or [], trust=trust))
+    use_plugins(launch.plugins)
+    exit_with(run_failed(grid, storage, options, console(), trust=trust))
 
 
 @app.command(epilog="Example: `fedgrid stop paper`")

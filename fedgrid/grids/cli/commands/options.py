@@ -11,7 +11,7 @@ from fedgrid.grids.cli.actions import completion
 from fedgrid.grids.cli.commands.app import data_folder
 
 if TYPE_CHECKING:
-    from fedgrid.grids.execution.launch_types import LaunchOptions
+    from fedgrid.grids.planning.options import LaunchOptions
 
 AUTO = "auto"
 UNITS = ("B", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB")
@@ -239,7 +239,7 @@ class Launch:
         """
         from fedgrid.engine.runtime.clients.placement import Request
         from fedgrid.engine.runtime.round_cache.files import CacheOptions
-        from fedgrid.grids.execution.launch_types import LaunchOptions
+        from fedgrid.grids.planning.options import LaunchOptions
 
         if self.cache_limit is not None and not self.cache:
             raise ConfigError("--cache-limit limits what --no-cache does not use: leave out one of the two")
