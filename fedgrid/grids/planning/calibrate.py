@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from hashlib import sha256
-from importlib.metadata import version
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from platform import machine, processor
@@ -21,14 +19,10 @@ from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask,
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.encoders.reconstruction import Reconstruction
-from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.federation.models.initialisation import initial_vector
 from fedgrid.engine.federation.models.registry import AUTOENCODERS
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH
 from fedgrid.engine.federation.training.settings import Augment, LocalTraining, Precision
-from fedgrid.engine.runtime.storage.atomic import write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
-from fedgrid.engine.runtime.storage.user_paths import cache_folder
 from fedgrid.grids.planning.images import Images, passes
 
 if TYPE_CHECKING:
@@ -54,8 +48,6 @@ SERVER_SECONDS = 0.05
 
 NUM_CLASSES = 10
 MOST_IMAGES, MOST_BYTES = 4096, 1 << 26
-FOLDER = "speeds"
-"""In the user's cache: the fastest times so far, since a busy machine is slower."""
 CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -100,16 +92,7 @@ class Speed:
     """Testing, an image."""
 
 
-def fastest(workloads: Sequence[Workload], device: str) -> Mapping[Workload, Speed]:
-    """Time each workload here, and return the fastest times that this kind of processor or GPU has had.
-
-    Raises:
-        ConfigError, RunError: as `calibrate`.
-    """
-    return {workload: _kept(workload, device, now) for workload, now in calibrate(workloads, device).items()}
-
-
-def named(device: str) -> str:
+def processor_name(device: str) -> str:
     """Return the name of this machine's processor, or GPU."""
     if device != "cpu":
         import torch
@@ -121,25 +104,6 @@ def named(device: str) -> str:
             if key.strip() == "model name":
                 return value.strip()
     return processor() or machine()
-
-
-def _kept(workload: Workload, device: str, now: Speed) -> Speed:
-    """Return the least of what was kept and of `now`, and keep it.
-
-    A cache that cannot be read or written costs the earlier times alone.
-    """
-    key = f"{named(device)}, torch {version('torch')}, {workload}"
-    found = now
-    with suppress(OSError, FedgridError):
-        place = cache_folder() / FOLDER / f"{sha256(key.encode()).hexdigest()[:16]}.json"
-        with suppress(FileNotFoundError, DamagedFile, KeyError, TypeError, ValueError):
-            kept = unseal(place)
-            before = Speed(**{part: float(kept[part]) for part in asdict(now)})
-            trains = min(now, before, key=lambda speed: speed.train)
-            found = Speed(trains.turn, trains.train, min(now.test, before.test))
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_text(place, seal({"of": key, **asdict(found)}))
-    return found
 
 
 def calibrate(

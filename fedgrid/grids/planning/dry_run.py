@@ -18,7 +18,7 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import roughly
-from fedgrid.grids.planning.calibrate import BUDGET, fastest, named
+from fedgrid.grids.planning.calibrate import BUDGET, calibrate, processor_name
 from fedgrid.grids.planning.encoders import RoundsLeft, workloads_of
 from fedgrid.grids.planning.estimate import (
     Capacity,
@@ -70,7 +70,7 @@ def dry_run(
     workloads = workloads_of(left, data_dir)
     device = _device(capacities)
     with nullcontext() if options.as_json else console.status(f"Timing the models, at most {BUDGET:g} s ..."):
-        speeds = fastest(workloads, device)
+        speeds = calibrate(workloads, device)
     learnt = experience(left, data_dir, storage.root, speeds, capacities)
     rows = [
         replace(row, hours=row.hours * learnt.factor)
@@ -137,7 +137,7 @@ def _as_json(
         "resources": [asdict(one) | {"reserves": one.reserves} for one in capacities if nodes],
         "nodes": [asdict(node) for node in nodes],
         "timed_on": device,
-        "processor": named(device),
+        "processor": processor_name(device),
     }
 
 
@@ -175,8 +175,8 @@ def _show(
 
 def _about_time(capacities: Sequence[Capacity], device: str) -> str:
     what = "GPU" if device == "cuda" else "core"
-    note = "Time: from short bursts of training on random images, the fastest so far on a\n"
-    note += f"{what} of this kind, {named(device)}{_load()}"
+    note = "Time: from short bursts of training on random images, on a\n"
+    note += f"{what} of {processor_name(device)}{_load()}"
     on_gpu = any(capacity.placement.gpus_per_actor for capacity in capacities)
     return f"{note};\nwith the cluster's GPUs it is much less." if on_gpu and what == "core" else f"{note}."
 
