@@ -25,8 +25,8 @@ from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.execution.launch_types import LaunchOptions
 from fedgrid.grids.execution.run import run_grid
+from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder

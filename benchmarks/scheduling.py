@@ -13,8 +13,8 @@ from rich.console import Console
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.execution.launch_types import LaunchOptions
 from fedgrid.grids.execution.run import run_grid
+from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.ray_cluster.cluster import connected
 from fedgrid.grids.results.times import times_of

@@ -38,8 +38,7 @@ BY_NAME = {
     "fedgrid/engine/runtime/storage/remote.py": "fsspec",
     "fedgrid/engine/federation/data/downloads.py": "torchvision",
     "fedgrid/engine/federation/data/readers.py": "torchvision",
-    "fedgrid/grids/execution/import_meanwhile.py": "torch, in a thread",
-    "fedgrid/grids/ray_cluster/preload.py": "torch, in a thread",
+    "fedgrid/grids/ray_cluster/import_meanwhile.py": "what is needed later, in a thread",
 }
 """Files that import modules by their name, and which: the first has a table of modules of ours."""
 

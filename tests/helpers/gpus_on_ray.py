@@ -23,7 +23,7 @@ from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Context, Job
 from fedgrid.grids.analyses.execute import Ended, run_on_ray
-from fedgrid.grids.planning import gpu_share, gpu_speed
+from fedgrid.grids.planning import gpu_probe
 from fedgrid.grids.ray_cluster.gpus import open_on_cluster
 from tests.helpers.pretended_gpu import COMMAND
 from tests.helpers.where_am_i import WhereAmI
@@ -96,44 +96,39 @@ def refused() -> str:
 
 
 def measured_on() -> str:
-    """Return on which GPU a client's memory was measured, while all CPUs are reserved."""
+    """Return on which GPU clients were measured, while all CPUs are reserved."""
 
-    def measure(workloads: object) -> Any:
-        # Not a `Taken`: the task's process would import torch for it.
+    def probe(crowds: object) -> Any:
+        # Not a `Probed`: the task's process would import torch for it.
         return os.environ[VISIBLE]
 
-    gpu_share.measure = measure
-    gpu_share.TIMEOUT = WAIT / 2
+    gpu_probe.probe = probe
+    gpu_probe.TIMEOUT = WAIT / 3
     with reserved([{"CPU": 1}] * 2):
-        return str(gpu_share.measure_on_cluster(()))
+        return str(gpu_probe.probe_on_cluster(()))
 
 
-def timed_on() -> float | None:
-    """Return on which GPU clients were timed."""
-    gpu_speed.speeds = lambda crowds: (float(os.environ[VISIBLE]),)
-    return gpu_speed.speeds_on_cluster(())[0]
-
-
-def untimed() -> str:
-    """Return the line that is said where the process dies in which clients are timed."""
-    gpu_speed.speeds = lambda crowds: os._exit(1)
-    return not_timed()
+def unmeasured() -> str:
+    """Return the line that is said where the process dies in which clients are measured."""
+    gpu_probe.probe = lambda crowds: os._exit(1)
+    return error_of_probe()
 
 
 def untrainable() -> str:
-    """Return what is said where a model cannot be trained in the process in which clients are timed."""
+    """Return what is said where a model cannot be trained in the process in which clients are measured."""
 
     def refuse(crowds: object) -> None:
         raise ConfigError("training.batch_size=1 does not work with BatchNorm")
 
-    gpu_speed.speeds = refuse
-    return not_timed()
+    gpu_probe.probe = refuse
+    return error_of_probe()
 
 
-def not_timed() -> str:
-    """Return kind and message of the error that timing clients raises."""
+def error_of_probe() -> str:
+    """Return kind and message of the error that measuring clients raises."""
+    gpu_probe.probe_on_cluster.cache_clear()
     try:
-        gpu_speed.speeds_on_cluster(())
+        gpu_probe.probe_on_cluster(())
     except (ConfigError, RunError) as error:
         return f"{type(error).__name__}: {error}"
     return "no error"
@@ -170,8 +165,7 @@ def main() -> None:
         with reserved(Placement(1, 0.5, 0.25, 1e9).bundles()) as taken:
             found["a client actor reserves"] = taken
         found["measured on"] = measured_on()
-        found["timed on"] = timed_on()
-        found["untimed"] = untimed()
+        found["unmeasured"] = unmeasured()
         found["untrainable"] = untrainable()
         found["jobs"] = jobs_done_on()
     print(json.dumps(found))

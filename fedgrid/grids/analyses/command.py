@@ -24,8 +24,8 @@ from fedgrid.grids.analyses.progress import Shown
 from fedgrid.grids.analyses.report import described, found_of
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import page_table
+from fedgrid.grids.planning.checks import check_origins
 from fedgrid.grids.planning.claims import of_further_results
-from fedgrid.grids.planning.origins import check_origins
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished

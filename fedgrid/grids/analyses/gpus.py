@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from fedgrid.engine.runtime.clients.placement import Request
 from fedgrid.grids.ray_cluster.cluster import LOCAL, address, connected, nodes_to_run_on
 from fedgrid.grids.ray_cluster.gpus import Gpu, open_here, open_on_cluster
-from fedgrid.grids.ray_cluster.nodes import Advice, check_gpus
+from fedgrid.grids.ray_cluster.nodes import check_gpus
+from fedgrid.grids.ray_cluster.token import send_token
 
 REQUEST, NO_GPU = Request(), Request(gpus_per_client=0)
-ADVICE = Advice("--in-process works on the CPU", "--in-process works on the CPU")
 
 
 def open_before() -> Sequence[Gpu]:
@@ -18,12 +18,13 @@ def open_before() -> Sequence[Gpu]:
     Raises:
         ConfigError: one cannot be used; names it and the cause.
     """
+    send_token()
     import ray
 
     if ray.is_initialized() or address() != LOCAL:
         return ()
-    check_gpus(REQUEST, ADVICE)
-    return open_here(REQUEST, ADVICE)
+    check_gpus(REQUEST)
+    return open_here(REQUEST)
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def on_ray(opened: Sequence[Gpu], *, on_gpu: bool) -> Iterator[Sequence[Gpu]]:
         RunError: the cluster or a node does not answer.
     """
     with connected():
-        yield opened or (open_on_cluster(REQUEST, advice=ADVICE) if on_gpu else ())
+        yield opened or (open_on_cluster(REQUEST) if on_gpu else ())
 
 
 def cores(*, in_process: bool) -> int:

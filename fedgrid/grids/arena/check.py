@@ -20,7 +20,8 @@ from fedgrid.tracking.verdicts.outcomes import SCORES, Outcome
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
+    from fedgrid.grids.execution.watch import LaunchResult
+    from fedgrid.grids.planning.options import LaunchOptions
 
 T = TypeVar("T")
 

@@ -21,8 +21,8 @@ from fedgrid.grids.arena.tuning import digest_of, found_by, search_of
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.tables import page_table
-from fedgrid.grids.execution.launch_types import LaunchResult
 from fedgrid.grids.execution.run import run_grid
+from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Outcome
@@ -31,7 +31,7 @@ from fedgrid.tracking.verdicts.verdict import CLUSTERING, SERVING, NoVerdict, Ve
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.execution.launch_types import LaunchOptions
+    from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.search.definition import Search
     from fedgrid.grids.search.run import Advanced
 

@@ -11,7 +11,7 @@ from fedgrid.grids.arena.kept import Kept
 from fedgrid.grids.arena.results import divide
 from fedgrid.grids.arena.tuning import digest_of, search_of
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.execution.run import plan_grid
+from fedgrid.grids.planning.dry_run import dry_run
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.suggest import suggestions
@@ -20,7 +20,7 @@ from fedgrid.tracking.scoring.study import plain
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.execution.launch_types import LaunchOptions
+    from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.search.definition import Search
     from fedgrid.grids.search.space import Params
 
@@ -52,7 +52,7 @@ def plan_arena(arena: Arena, kept: Kept, storage: Storage, options: LaunchOption
     known, missing = divide(entries, kept)
     rows = {run.run_id: run for _, run in missing}
     if options.as_json or searched or rows:
-        plan_grid(Grid(arena.name, (*searched.values(), *rows.values()), ""), storage, options, console)
+        dry_run(Grid(arena.name, (*searched.values(), *rows.values()), ""), storage, options, console)
     if not options.as_json:
         for note in arena.left_out:
             print_plain(console, f"note: {note}")

@@ -10,10 +10,10 @@ from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.placement import Placement, at_once, most_at_once
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.grids.execution.import_meanwhile import import_meanwhile
 from fedgrid.grids.planning.start_order import in_order
-from fedgrid.grids.ray_cluster.cluster import actors_at_once, connected, known_nodes, placements
+from fedgrid.grids.ray_cluster.cluster import connected, known_nodes, placements
 from fedgrid.grids.ray_cluster.gpus import Gpu, open_here, open_on_cluster
+from fedgrid.grids.ray_cluster.import_meanwhile import import_meanwhile
 from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fedgrid.engine.runtime.round_cache.files import CacheOptions
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.steps import Steps
-    from fedgrid.grids.execution.launch_types import LaunchOptions
     from fedgrid.grids.execution.watch import Watch
+    from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
 
 
@@ -109,16 +109,15 @@ class OnRay(Executor):
         Raises:
             ConfigError: one can never fit, or a GPU cannot be used.
         """
-        import ray
-
         self._options = options
         self._places: Mapping[int, Placement] = {}
         self._shares_rounds = options.cache is not None
         nodes = known_nodes(options.request)
-        self._workers = 0
         self._gpus: Sequence[Gpu] = ()
         if nodes is not None:
-            self._workers = actors_at_once(todo, nodes, options.request, by_shared_prefix=self._shares_rounds)
+            placements(todo, nodes, options.request, by_shared_prefix=self._shares_rounds)
+            import ray
+
             if not ray.is_initialized():
                 self._gpus = open_here(options.request)
 
@@ -128,7 +127,7 @@ class OnRay(Executor):
         steps.say("Starting Ray")
         # Starting Ray is mostly waiting: for its own processes.
         import_meanwhile("fedgrid.grids.execution.tune")
-        with connected(self._workers):
+        with connected():
             yield
 
     def place(self, runs: Sequence[RunConfig]) -> None:
@@ -140,11 +139,12 @@ class OnRay(Executor):
         nodes, request = cluster_nodes(), self._options.request
         if any(node.gpus for node in nodes):
             # Imports torch, which a driver of actors does without.
-            from fedgrid.grids.planning.gpu_share import measure_on_cluster, with_measured_share
+            from fedgrid.grids.planning.gpu_probe import probe_on_cluster
+            from fedgrid.grids.planning.gpu_share import with_measured_share
 
             self._gpus = self._gpus or open_on_cluster(request)
             request = with_measured_share(
-                runs, nodes, request, self._options.data_dir, measure_on_cluster, self._gpus
+                runs, nodes, request, self._options.data_dir, probe_on_cluster, self._gpus
             )
         self._places = placements(runs, nodes, request, by_shared_prefix=self._shares_rounds)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from shutil import rmtree
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -21,10 +24,7 @@ from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.display.summary import write_summary
 from fedgrid.grids.display.tally import Tally
-from fedgrid.grids.execution.executors import Executor, InProcess, OnRay
-from fedgrid.grids.execution.interrupt import graceful
-from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
-from fedgrid.grids.execution.watch import Watch
+from fedgrid.grids.execution.watch import LaunchResult, Watch
 from fedgrid.grids.planning.claims import of_launch
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.steps import Steps
+    from fedgrid.grids.execution.executors import Executor
+    from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
     from fedgrid.grids.trackers.follow import Trackers
 
@@ -48,11 +50,13 @@ def launch(
     options: LaunchOptions,
     trackers: Trackers,
     console: Console,
+    executor: Executor,
     then: Iterable[Grid] = (),
 ) -> LaunchResult:
     """Run `todo`, which has been checked, and tell the trackers of `untold`, which is finished.
 
     Args:
+        executor: does the runs.
         then: the grids that this one grows to. Each has more runs than the one before, or lets more of its
             runs go on. The next one is asked for once the runs of the last one have finished or failed.
 
@@ -60,7 +64,6 @@ def launch(
         ConfigError: if a run can never fit on the cluster; nothing is started or written then.
         RunError: if the grid as a whole cannot go on.
     """
-    executor: Executor = InProcess(options) if options.in_process or not todo else OnRay(todo, options)
     cached = options.cache is not None
     claims = of_launch(grid.runs, todo, cached=cached, fresh=options.fresh)
     # Before standard output is redirected.
@@ -210,3 +213,30 @@ def _view(grid: Grid, options: LaunchOptions, console: Console) -> Bars | Lines 
     if console.is_terminal:
         return Bars(console, grid.runs, grid.varied)
     return Lines(console, grid.varied, by_round=options.by_round)
+
+
+@contextmanager
+def graceful(ask_to_stop: Callable[[], None]) -> Iterator[None]:
+    """Call `ask_to_stop` at the first SIGINT or SIGTERM; the second raises KeyboardInterrupt.
+
+    Only the main thread may handle signals: in another one nothing changes.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        for one in before:
+            signal.signal(one, _interrupt)
+        ask_to_stop()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

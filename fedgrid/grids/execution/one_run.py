@@ -1,8 +1,10 @@
 """Runs and grids for notebooks and scripts. A single run needs no Ray and no MLflow."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
@@ -13,11 +15,13 @@ from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
-from fedgrid.grids.planning.origins import check_origins
+from fedgrid.grids.planning.checks import check_origins
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.study import describe, load, result_of
-from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.study import Study
+
+if TYPE_CHECKING:
+    from fedgrid.tracking.scoring.run import Run
+    from fedgrid.tracking.scoring.study import Study
 
 
 def run(
@@ -97,8 +101,8 @@ def run_grid(
     """
     # They import MLflow, which one run does without.
     from fedgrid.grids.display.plain import PlainConsole
-    from fedgrid.grids.execution.launch_types import LaunchOptions
     from fedgrid.grids.execution.run import run_grid as launch_grid
+    from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.load import load_grid
 
     active.use(plugins)

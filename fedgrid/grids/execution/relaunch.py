@@ -1,21 +1,17 @@
 """`fedgrid retry` and `fedgrid sync`: continue or log a grid that was launched before, by its name."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
-from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.engine.runtime.storage.hints import command
-from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.run import run_grid
 from fedgrid.grids.planning.claims import of_launch
 from fedgrid.grids.presets.grid import Grid
@@ -25,6 +21,14 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, unfinished
 from fedgrid.grids.trackers.registry import DEFAULT
 from fedgrid.grids.trackers.teller import sync
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.grids.execution.watch import LaunchResult
+    from fedgrid.grids.planning.options import LaunchOptions
 
 
 def launched(name: str, storage: Storage) -> Grid:
@@ -45,14 +49,13 @@ def retry(
     storage: Storage,
     options: LaunchOptions,
     console: Console,
-    plugins: Sequence[Path] = (),
     *,
     trust: bool = False,
 ) -> LaunchResult:
     """Run the failed runs of a grid again, and no others.
 
-    Their plugins are `plugins`, as the runs were launched with. With `trust`, those that are not given are
-    taken from the grid's folder, if what is there has the digests that the runs name.
+    Their plugins are in use, as the runs were launched with. With `trust`, those that are not are taken from
+    the grid's folder, if what is there has the digests that the runs name.
 
     Raises:
         ConfigError: if there is no such grid, none of its runs failed, or a plugin of theirs is missing.
@@ -61,7 +64,6 @@ def retry(
     failed = [run for run in grid.runs if RunFolder(storage, run).failure()]
     if not failed:
         raise ConfigError(f"no run of {name} failed; `{command(storage, 'status', name)}` shows its progress")
-    active.use(plugins)
     kept_plugins.restore(GridFolder(storage, name).path, storage, failed, trust=trust)
     return run_grid(grid, storage, options, console, only=failed)
 

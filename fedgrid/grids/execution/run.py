@@ -1,47 +1,32 @@
-"""`fedgrid run` and `fedgrid retry`: find what is left to run, plan or launch it, and show the results."""
+"""`fedgrid run` and `fedgrid retry`: find what is left to run, launch it, and show the results."""
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
 
-from rich.console import Console
+from typing import TYPE_CHECKING
 
-from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.format import next_step
-from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.summary import print_finished, show
 from fedgrid.grids.display.tables import failure_table
-from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
-from fedgrid.grids.planning.checks import check_data, check_storage
-from fedgrid.grids.planning.origins import check_origins
-from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.execution.watch import LaunchResult
+from fedgrid.grids.planning.checks import check_data, check_origins, check_storage
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished, trusting_times
 from fedgrid.grids.results.source import check_source
 from fedgrid.grids.trackers.follow import Trackers
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
-def plan_grid(
-    grid: Grid, storage: Storage, options: LaunchOptions, console: Console, stacking: str = ""
-) -> None:
-    """Show what `run_grid` would do, as `dry_run`, on the nodes that it would use."""
-    # They import torch and look for Ray, which a launch of actors does later.
-    from fedgrid.grids.planning.dry_run import dry_run
-    from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
+    from rich.console import Console
 
-    dry_run(
-        grid,
-        storage,
-        options.data_dir,
-        nodes_to_run_on(in_process=options.in_process, request=options.request),
-        options.request,
-        with_cache=options.cache is not None,
-        as_json=options.as_json,
-        console=console,
-        stacking=stacking,
-    )
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.grids.planning.options import LaunchOptions
+    from fedgrid.grids.presets.grid import Grid
 
 
 def run_grid(
@@ -90,9 +75,6 @@ def _run_chosen(
     console: Console,
 ) -> tuple[LaunchResult, Sequence[RunConfig]]:
     """Return how the launch ended, and the runs that were finished before."""
-    if not options.fresh:
-        for note in check_origins(chosen, storage, options.data_dir, accept=options.accept_changes):
-            warn(f"accepted: {note}")
     todo = [run for run in chosen if options.fresh or not is_finished(storage, run)]
     for run in todo if not options.fresh else ():
         if damaged := damage(storage, run):
@@ -123,6 +105,10 @@ def launch_remaining(
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the grid as a whole cannot go on.
     """
+    if not options.fresh:
+        before = [*done, *todo]
+        for note in check_origins(before, storage, options.data_dir, accept=options.accept_changes):
+            warn(f"accepted: {note}")
     untold = trackers.lacking(done)
     if not (todo or untold) and GridFolder(storage, grid.name).is_launched(grid):
         return LaunchResult()
@@ -133,6 +119,9 @@ def launch_remaining(
         for line in idle_lines(todo):
             warn(line)
     # Importing torch takes seconds.
+    from fedgrid.grids.execution import executors
     from fedgrid.grids.execution.launch import launch
 
-    return launch(grid, todo, untold, storage, options, trackers, console, then)
+    in_process = options.in_process or not todo
+    executor = executors.InProcess(options) if in_process else executors.OnRay(todo, options)
+    return launch(grid, todo, untold, storage, options, trackers, console, executor, then)

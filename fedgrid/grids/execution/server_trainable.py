@@ -27,8 +27,8 @@ from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run.failures import in_one_line
 from fedgrid.engine.runtime.storage.clock import CLOCK, backoff
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.execution.import_meanwhile import import_meanwhile
 from fedgrid.grids.execution.run_events import RunEvent, RunFailed, RunFinished, RunStopped, run_to_end
+from fedgrid.grids.ray_cluster.import_meanwhile import import_meanwhile
 from fedgrid.grids.results.grid_folder import GridFolder
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
@@ -28,6 +29,18 @@ WRITE_SECONDS = 5.0
 """How often it writes its progress, for `fedgrid status`."""
 IDLE_SECONDS = 60.0
 """If no run is under way for so long, the cluster may have lost nodes that the runs need."""
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """How a launch ended."""
+
+    failures: tuple[Outcome, ...] = ()
+    """Runs that failed after all retries."""
+    tally: Tally | None = None
+    """None if there was nothing to run."""
+    stopped: bool = False
+    """Whether it was asked to stop before all runs were finished."""
 
 
 class Watch:

@@ -1,10 +1,15 @@
 """Estimate how long runs take: time training and testing on random images here, then scale up."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
+from platform import machine, processor
 from time import perf_counter, process_time
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -12,8 +17,6 @@ from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.encoders.reconstruction import Reconstruction
 from fedgrid.engine.federation.models.initialisation import initial_vector
@@ -21,6 +24,10 @@ from fedgrid.engine.federation.models.registry import AUTOENCODERS
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH
 from fedgrid.engine.federation.training.settings import Augment, LocalTraining, Precision
 from fedgrid.grids.planning.images import Images, passes
+
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.federation.data.dataset import Dataset
 
 BUDGET = 20.0
 """Seconds of the processor that all measurements together may take, and of a GPU's clock."""
@@ -41,6 +48,7 @@ SERVER_SECONDS = 0.05
 
 NUM_CLASSES = 10
 MOST_IMAGES, MOST_BYTES = 4096, 1 << 26
+CPUINFO = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,7 @@ class Workload:
     """How many clients train at once; a run of fewer clients has a smaller stack."""
 
     @classmethod
-    def of(cls, config: RunConfig, dataset: Dataset) -> "Workload":
+    def of(cls, config: RunConfig, dataset: Dataset) -> Workload:
         """Return the workload of a run."""
         training = config.training
         return cls(
@@ -82,6 +90,20 @@ class Speed:
     """Training, an image and epoch."""
     test: float
     """Testing, an image."""
+
+
+def processor_name(device: str) -> str:
+    """Return the name of this machine's processor, or GPU."""
+    if device != "cpu":
+        import torch
+
+        return torch.cuda.get_device_name()
+    with suppress(OSError):
+        for line in CPUINFO.read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return processor() or machine()
 
 
 def calibrate(

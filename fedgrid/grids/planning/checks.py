@@ -1,6 +1,10 @@
-"""Checks before a grid starts: images, splits, storage. They store nothing but downloads."""
+"""Checks before a grid starts: images, splits, storage, and what its runs were made with so far.
+
+They store nothing but downloads.
+"""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from fedgrid.engine.federation.before_training.deal import deal
@@ -8,8 +12,21 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data import image_folders
 from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.dealing.server_images import server_sets
-from fedgrid.engine.runtime.data.datasets import find, load
-from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.data.datasets import find, is_here, load
+from fedgrid.engine.runtime.data.identity import digest_of_dataset
+from fedgrid.engine.runtime.integrity.made_with import (
+    ACCEPT,
+    IMAGES,
+    MADE_WITH,
+    check_images,
+    differing,
+    made_with,
+    parts_of,
+)
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.steps import Steps
@@ -48,3 +65,54 @@ def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:
     storage.check_writable()
     for run in runs:
         RunFolder(storage, run).check_config()
+
+
+def check_origins(
+    runs: Sequence[RunConfig], storage: Storage, data_dir: Path, *, accept: bool = False
+) -> list[str]:
+    """Check what runs were made with so far against the images, the code and the versions of this process.
+
+    Images that are not here are not checked, nor are processors: only a run's own machines know theirs.
+
+    Returns:
+        What has changed and is accepted, a line for each change.
+
+    Raises:
+        DataError: the images of a run have changed.
+        ConfigError: code or versions have, and `accept` is false.
+        NewerFormat: a newer fedgrid made them.
+    """
+    digests: dict[str, str | None] = {}
+    changed: dict[str, list[str]] = {}
+    for run in runs:
+        # What is damaged is said where the run is read or opened.
+        with suppress(DamagedFile):
+            for difference in _differences(run, storage, data_dir, digests):
+                changed.setdefault(difference, []).append(run.name)
+    notes = [
+        f"{difference}: {names[0] if len(names) == 1 else f'{len(names)} runs, the first {names[0]}'}"
+        for difference, names in changed.items()
+    ]
+    if notes and not accept:
+        raise ConfigError(f"{'; '.join(notes)}; {ACCEPT}")
+    return notes
+
+
+def _differences(
+    run: RunConfig, storage: Storage, data_dir: Path, digests: dict[str, str | None]
+) -> list[str]:
+    """Return in words what has changed since a run was made; `digests` are those of data sets so far.
+
+    Raises:
+        DataError: the images have.
+    """
+    parts = parts_of(folder_of(storage.root, run) / MADE_WITH)
+    if not parts:
+        return []
+    before = parts[-1].made_with
+    if run.dataset not in digests:
+        here = is_here(run.dataset, data_dir)
+        digests[run.dataset] = digest_of_dataset(run.dataset, data_dir) if here else None
+    now = made_with(algorithm_of(run), digests[run.dataset] or before.get(IMAGES, ""))
+    check_images(run.name, before, now)
+    return differing(before, now)

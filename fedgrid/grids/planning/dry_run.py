@@ -6,20 +6,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from fedgrid.engine.runtime.clients.placement import Node, Request, describe
+from fedgrid.engine.runtime.clients.placement import Node, describe
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import roughly
-from fedgrid.grids.planning.calibrate import BUDGET
+from fedgrid.grids.planning.calibrate import BUDGET, calibrate, processor_name
 from fedgrid.grids.planning.encoders import RoundsLeft, workloads_of
 from fedgrid.grids.planning.estimate import (
     Capacity,
@@ -30,8 +29,9 @@ from fedgrid.grids.planning.estimate import (
     experience,
 )
 from fedgrid.grids.planning.gpu_share import with_share_here
-from fedgrid.grids.planning.kept_speeds import fastest, named
+from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
 from fedgrid.grids.results.axes import name_of, naming_keys
 
 RUNS_LISTED = 20
@@ -43,43 +43,40 @@ ONE_CORE = (Node(1.0, 0.0),)
 def dry_run(
     grid: Grid,
     storage: Storage,
-    data_dir: Path,
-    nodes: Sequence[Node],
-    request: Request,
-    *,
-    with_cache: bool = True,
-    as_json: bool,
+    options: LaunchOptions,
     console: Console,
     stacking: str = "",
 ) -> None:
     """Show what a grid's runs need, how much of it is done, and roughly how long the rest takes.
 
-    Without `nodes` it would run in this process, on one core. With a round cache (`with_cache`) the time is
-    an upper bound: how many rounds runs share depends on when their algorithms diverge from FedAvg.
-    `stacking` says what was decided about the clients of an actor.
+    In this process they would have one core. With a round cache the time is an upper bound: how many rounds
+    runs share depends on when their algorithms diverge from FedAvg. `stacking` says what was decided about
+    the clients of an actor.
 
     Raises:
         ConfigError: if a run cannot fit on the nodes, or its data set is too small for its split.
         RunError: if the storage cannot be read, or a model cannot be trained as configured.
     """
+    nodes = nodes_to_run_on(in_process=options.in_process, request=options.request)
+    data_dir, with_cache = options.data_dir, options.cache is not None
     for line in idle_lines(grid.runs):
         warn(line)
     if not storage.may_be_written():
         warn(f"--storage {storage} cannot be written to: a run would be refused; name another folder")
     storage.pull_marks()
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
-    request = with_share_here([run for run, rounds in left if rounds], nodes, request, data_dir)
+    request = with_share_here([run for run, rounds in left if rounds], nodes, options.request, data_dir)
     capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
     workloads = workloads_of(left, data_dir)
     device = _device(capacities)
-    with nullcontext() if as_json else console.status(f"Timing the models, at most {BUDGET:g} s ..."):
-        speeds = fastest(workloads, device)
+    with nullcontext() if options.as_json else console.status(f"Timing the models, at most {BUDGET:g} s ..."):
+        speeds = calibrate(workloads, device)
     learnt = experience(left, data_dir, storage.root, speeds, capacities)
     rows = [
         replace(row, hours=row.hours * learnt.factor)
         for row in dataset_rows(left, data_dir, speeds, capacities)
     ]
-    if as_json:
+    if options.as_json:
         plan_json = _as_json(grid.name, rows, capacities, nodes, device) | {"runs": runs_of(left)}
         plan_json |= {"estimate": asdict(learnt)}
         plan_json |= {"stacking": stacking} if stacking else {}
@@ -140,7 +137,7 @@ def _as_json(
         "resources": [asdict(one) | {"reserves": one.reserves} for one in capacities if nodes],
         "nodes": [asdict(node) for node in nodes],
         "timed_on": device,
-        "processor": named(device),
+        "processor": processor_name(device),
     }
 
 
@@ -178,8 +175,8 @@ def _show(
 
 def _about_time(capacities: Sequence[Capacity], device: str) -> str:
     what = "GPU" if device == "cuda" else "core"
-    note = "Time: from short bursts of training on random images, the fastest so far on a\n"
-    note += f"{what} of this kind, {named(device)}{_load()}"
+    note = "Time: from short bursts of training on random images, on a\n"
+    note += f"{what} of {processor_name(device)}{_load()}"
     on_gpu = any(capacity.placement.gpus_per_actor for capacity in capacities)
     return f"{note};\nwith the cluster's GPUs it is much less." if on_gpu and what == "core" else f"{note}."
 

@@ -1,13 +1,20 @@
-"""How much memory a client actor takes on a GPU: one trains and tests there, and is measured.
+"""What client actors take on a GPU, and how fast they are: as many processes work there as actors would.
 
-Two processes: a process's CUDA context cannot be told from inside. The outer one looks at the GPU's free
-memory before and after the inner one, which does what client actors do and says what torch has reserved.
+A CUDA context cannot be told from inside its process: the outer process looks at the GPU's free memory before
+and after the others, which do what client actors do and say what torch has reserved.
 """
 
+from __future__ import annotations
+
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
 from multiprocessing import TimeoutError, get_context
-from typing import Any
+from threading import BrokenBarrierError
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -25,8 +32,14 @@ from fedgrid.engine.runtime.clients.gpu_errors import is_out_of_memory, telling
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.source import PluginSource
 
+if TYPE_CHECKING:
+    from threading import Barrier
+
+T = TypeVar("T")
 TIMEOUT = 240.0
-"""Seconds for the inner process to start, and to train a batch of each workload."""
+"""Seconds for processes to start, and to train a batch of each workload."""
+SLIVER = 0.01
+"""The share of a GPU of the cluster that is reserved to measure there."""
 
 
 @dataclass(frozen=True)
@@ -42,96 +55,220 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Taken:
+class Crowd:
+    """The client actors on a GPU, all of them alike; by default one that trains and tests a whole batch."""
+
+    workload: Workload
+    """`training.stacked` of it: how many clients each trains at once."""
+    processes: int = 1
+    train: int | None = None
+    """Training images of a client; None: a batch."""
+    test: int = TEST_BATCH
+    """Images of its tests, its own and of the server's."""
+    seconds: float = 0.0
+    """How long it is timed, after a first turn in which libraries choose their kernels."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a crowd did."""
+
+    reserved: int
+    """Bytes that torch reserved at most, in a process."""
+    speed: float
+    """Images trained a second by all processes together, their tests included."""
+
+
+@dataclass(frozen=True)
+class Probed:
     """What was measured on one GPU, in bytes."""
 
     total: int
     """The GPU's memory."""
     context: int
     """What a process takes before it has a tensor: CUDA's context and the libraries' code."""
-    reserved: tuple[int | None, ...]
-    """For each workload what torch reserved at most; None: it does not fit on the GPU at all."""
+    crowds: tuple[Work | None, ...]
+    """None: a crowd runs out of memory."""
 
 
-def measure(
-    workloads: Sequence[Workload], device: str = "cuda", pool: Callable[[int], Any] | None = None
-) -> Taken:
-    """Return what a client actor takes on the first GPU of this process; takes some ten seconds.
+def probe(crowds: Sequence[Crowd], device: str = "cuda", processes: Any = None) -> Probed:
+    """Measure each crowd on the first GPU of this process, one after the other; takes some ten seconds.
+
+    Args:
+        crowds: those that follow each other with as many processes use the same ones.
+        device: as torch names it.
+        processes: makes pools and barriers as `multiprocessing` does; None: spawned processes.
 
     Raises:
         ConfigError: a model cannot be trained with these settings.
-        RunError: the inner process fails, has died or does not answer.
+        RunError: training fails, or the processes die or do not answer.
     """
     free, total = torch.cuda.mem_get_info()
-    with (pool or get_context("spawn").Pool)(1) as inner:
-        try:
-            peaks, still_reserved = inner.apply_async(_measured, (workloads, device)).get(TIMEOUT)
-        except TimeoutError as error:
-            raise RunError(
-                f"measuring the memory of a client on the GPU took more than {TIMEOUT:g} s, "
-                "or its process died"
-            ) from error
-        except FedgridError:
-            raise
-        except Exception as error:
-            # Such as a GPU in exclusive mode, which this process has opened.
-            raise RunError(
-                f"measuring the memory of a client on the GPU failed ({telling(error)})"
-            ) from error
-        # The inner process still has its context.
-        context = max(0, free - torch.cuda.mem_get_info()[0] - still_reserved)
-    return Taken(total, context, tuple(peaks))
+    context, done = 0, list[Work | None]()
+    for count, alike in groupby(crowds, lambda crowd: crowd.processes):
+        together = tuple(alike)
+        makes = processes or get_context("spawn")
+        with makes.Pool(count, _join, (makes.Barrier(count),)) as pool:
+            works, reserved = zip(*_answers(pool, together, device, count), strict=True)
+            # The processes still have their contexts.
+            context = max(context, (free - torch.cuda.mem_get_info()[0] - sum(reserved)) // count)
+        done += map(_added, zip(*works, strict=True))
+    return Probed(total, context, tuple(done))
 
 
-def _measured(workloads: Sequence[Workload], device: str) -> tuple[list[int | None], int]:
-    """Return the peak of each workload, and what is reserved now."""
-    if device != "cpu":
-        # Statistics cannot be reset before there is a context.
-        torch.cuda.init()  # type: ignore[no-untyped-call]
-    return [_peak(workload, device) for workload in workloads], torch.cuda.memory_reserved()
+@cache
+def probe_on_cluster(crowds: tuple[Crowd, ...]) -> Probed:
+    """Measure on a GPU of the cluster that Ray is connected to, once for all launches of this process.
+
+    Raises:
+        ConfigError: a model cannot be trained with these settings.
+        RunError: no GPU is free, or measuring fails.
+    """
+    import ray
+
+    # A worker that stayed for further tasks would keep its CUDA context.
+    # No CPU: all of them may be reserved.
+    once = ray.remote(num_cpus=0, num_gpus=SLIVER, max_retries=0, max_calls=1)
+    task = once(probe).remote(crowds)
+    try:
+        probed: Probed = ray.get(task, timeout=3 * TIMEOUT)
+    except ray.exceptions.GetTimeoutError as error:
+        ray.cancel(task, force=True)
+        raise RunError(
+            f"measuring clients on a GPU: none was free, or no answer, within {3 * TIMEOUT:g} s"
+        ) from error
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None) or error
+        if isinstance(cause, FedgridError):
+            raise cause from error
+        raise RunError(f"measuring clients on a GPU failed ({telling(cause)})") from error
+    return probed
 
 
-def _peak(workload: Workload, device: str) -> int | None:
+def _answers(pool: Any, crowds: Sequence[Crowd], device: str, count: int) -> list[Any]:
+    try:
+        # Each process has one of the tasks, because none ends before all have begun.
+        tasks = pool.starmap_async(_work, [(crowds, device)] * count, chunksize=1)
+        answers: list[Any] = tasks.get(TIMEOUT + 2 * sum(crowd.seconds for crowd in crowds))
+    except TimeoutError as error:
+        raise RunError(
+            f"measuring clients on the GPU took more than {TIMEOUT:g} s, or a process died"
+        ) from error
+    except FedgridError:
+        raise
+    except Exception as error:
+        # Such as a GPU in exclusive mode, which this process has opened.
+        raise RunError(f"measuring clients on the GPU failed ({telling(error)})") from error
+    return answers
+
+
+def _added(works: Sequence[Work | None]) -> Work | None:
+    """Return what the processes of a crowd did together, None if one of them ran out of memory."""
+    fitting = [work for work in works if work is not None]
+    if len(fitting) < len(works):
+        return None
+    return Work(max(work.reserved for work in fitting), sum(work.speed for work in fitting))
+
+
+class _Started:
+    """What a process of the crowd was started with: a barrier can only be inherited."""
+
+    barrier: Barrier
+
+
+def _join(barrier: Barrier) -> None:
+    _Started.barrier = barrier
+
+
+def _work(crowds: Sequence[Crowd], device: str) -> tuple[list[Work | None], int]:
+    """Return what this process does in each crowd, and the bytes that it has reserved now."""
+    try:
+        if device != "cpu":
+            # Statistics cannot be reset before there is a context.
+            torch.cuda.init()  # type: ignore[no-untyped-call]
+        works = [_of_crowd(crowd, device) for crowd in crowds]
+        return works, torch.cuda.memory_reserved()
+    except BrokenBarrierError:
+        # Another process has failed, and says why.
+        return [None] * len(crowds), 0
+    except BaseException:
+        _Started.barrier.abort()
+        raise
+
+
+def _of_crowd(crowd: Crowd, device: str) -> Work | None:
+    # Of the crowd before.
+    gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
+    turn = _unless_full(lambda: _first_turn(crowd, device))
+    reserved = int(torch.cuda.max_memory_reserved())
+    _Started.barrier.wait(TIMEOUT)
+    speed = None if turn is None else _unless_full(lambda: _speed(crowd, turn))
+    return None if speed is None else Work(reserved, speed)
+
+
+def _unless_full(work: Callable[[], T]) -> T | None:
+    """Return what `work` returns, None if the GPU's memory runs out."""
     try:
-        work_once(workload, device)
+        return work()
     except (torch.OutOfMemoryError, RunError) as error:
         # Training wraps every error, to name the client.
         if not is_out_of_memory(error):
             raise
         return None
-    return int(torch.cuda.max_memory_reserved())
 
 
-def work_once(workload: Workload, device: str) -> None:
-    """Train a whole batch, and test a whole one, as a client actor does; of stacked clients all at once."""
-    active.know(workload.plugins)
-    active.activate([plugin.digest for plugin in workload.plugins])
-    worker = ClientWorker(setup_of(workload, workload.training.batch_size, TEST_BATCH), device)
-    start = initial_vector(workload.model, workload.shape, workload.num_classes, seed=0)
-    clients = range(workload.training.stacked)
-    worker.train([TrainTask(Order(client, (0,)), 0, evaluate=False) for client in clients], [start], {})
-    worker.evaluate([EvaluateTask(0, 0)], [start])
+def _speed(crowd: Crowd, turn: Callable[[], int]) -> float:
+    if not crowd.seconds:
+        return 0.0
+    images, started = 0, perf_counter()
+    while not images or perf_counter() - started < crowd.seconds:
+        images += turn()
+    return images / (perf_counter() - started)
 
 
-def setup_of(workload: Workload, train: int, test: int) -> Setup:
-    """Return a setup of a stack of clients with black images: how many each trains and is tested on."""
-    channels, *_ = workload.shape
+def _first_turn(crowd: Crowd, device: str) -> Callable[[], int]:
+    """Let the clients of an actor train from the same model, and be tested; return what does it again.
+
+    That returns the number of images trained.
+    """
+    load = crowd.workload
+    active.know(load.plugins)
+    active.activate([plugin.digest for plugin in load.plugins])
+    worker = ClientWorker(_setup(crowd), device)
+    start = initial_vector(load.model, load.shape, load.num_classes, seed=0)
+    clients = range(load.training.stacked)
+    training = [TrainTask(Order(client, (0,)), 0, evaluate=True) for client in clients]
+    tests = [EvaluateTask(client, 0) for client in clients]
+
+    def turn() -> int:
+        replies = worker.train(training, [start], {})
+        worker.evaluate(tests, [start])
+        return sum(reply.report.images for reply in replies)
+
+    turn()
+    return turn
+
+
+def _setup(crowd: Crowd) -> Setup:
+    """Return a setup of a stack of clients with black images."""
+    load, clients = crowd.workload, range(crowd.workload.training.stacked)
+    channels, *_ = load.shape
+    train = load.training.batch_size if crowd.train is None else crowd.train
     held, tests = (
-        ImageSet(np.zeros((count, *workload.shape), np.uint8), np.zeros(count, np.int64))
-        for count in (train, test)
+        ImageSet(np.zeros((count, *load.shape), np.uint8), np.zeros(count, np.int64))
+        for count in (train, crowd.test)
     )
-    clients = range(workload.training.stacked)
-    normalised = workload.training.normalise == "dataset"
+    normalised = load.training.normalise == "dataset"
     return Setup(
-        model=workload.model,
-        num_classes=workload.num_classes,
-        training=workload.training.model_copy(update={"local_epochs": 1}),
+        model=load.model,
+        num_classes=load.num_classes,
+        training=load.training.model_copy(update={"local_epochs": 1}),
         seed=0,
         clients=tuple(ClientData(client, held, tests) for client in clients),
         server_set=tests,
-        server_parts={client: slice(0, test) for client in clients},
+        server_parts={client: slice(0, crowd.test) for client in clients},
         normalised_by=PixelStatistics((0.5,) * channels, (0.5,) * channels) if normalised else None,
-        plugins=tuple(plugin.digest for plugin in workload.plugins),
+        plugins=tuple(plugin.digest for plugin in load.plugins),
     )

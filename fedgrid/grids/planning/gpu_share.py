@@ -10,7 +10,6 @@ GPU that has least free memory.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from math import ceil, prod
 from operator import itemgetter
 from pathlib import Path
@@ -21,9 +20,8 @@ from fedgrid.engine.runtime.clients.placement import GPU_SHARE, Node, Request
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.planning.gpu_probe import TIMEOUT, Taken, Workload, measure
+from fedgrid.grids.planning.gpu_probe import Crowd, Probed, Workload, probe
 from fedgrid.grids.planning.images import expected_images
-from fedgrid.grids.ray_cluster.gpu_task import on_a_gpu
 from fedgrid.grids.ray_cluster.gpus import STEPS, Gpu, open_here, unmeasured_share
 
 SPARE = 1.25
@@ -31,7 +29,7 @@ SPARE = 1.25
 LABEL_BYTES = 8
 GB = 1e9
 
-Measure = Callable[[tuple[Workload, ...]], Taken]
+Probe = Callable[[tuple[Crowd, ...]], Probed]
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def with_measured_share(
     nodes: Sequence[Node],
     request: Request,
     data_dir: Path,
-    measure: Measure,
+    probe: Probe,
     gpus: Sequence[Gpu] = (),
 ) -> Request:
     """Return the request with a GPU share that every run fits into, and the memory that it is a share of.
@@ -88,7 +86,7 @@ def with_measured_share(
         nodes: where.
         request: the user's settings.
         data_dir: where images are.
-        measure: measures what a client actor takes on a GPU.
+        probe: measures what a client actor takes on a GPU.
         gpus: those of the nodes, opened. Without them, all memory of the measured one counts as free.
 
     Raises:
@@ -98,7 +96,7 @@ def with_measured_share(
         return request
     request = replace(request, gpu_room=min((gpu.free for gpu in gpus), default=0))
     try:
-        need = max(needs_of(runs, data_dir, measure, gpus), key=lambda need: need.share)
+        need = max(needs_of(runs, data_dir, probe, gpus), key=lambda need: need.share)
     except RunError as error:
         warn(f"{error}; whether clients fit their share of a GPU is not known, nvidia-smi shows it")
         return replace(request, least_gpu_share=unmeasured_share(gpus))
@@ -128,12 +126,10 @@ def with_share_here(
 
     if not runs or not torch.cuda.is_available():
         return request
-    return with_measured_share(runs, nodes, request, data_dir, measure, open_here(request))
+    return with_measured_share(runs, nodes, request, data_dir, probe, open_here(request))
 
 
-def needs_of(
-    runs: Sequence[RunConfig], data_dir: Path, measure: Measure, gpus: Sequence[Gpu] = ()
-) -> list[Need]:
+def needs_of(runs: Sequence[RunConfig], data_dir: Path, probe: Probe, gpus: Sequence[Gpu] = ()) -> list[Need]:
     """Return what an actor of each kind of run takes; runs that train alike are measured once."""
     images: dict[Workload, tuple[int, RunConfig]] = {}
     for run in runs:
@@ -141,14 +137,14 @@ def needs_of(
         images[workload] = max(
             (_image_bytes(run, data_dir), run), images.get(workload, (0, run)), key=itemgetter(0)
         )
-    taken = measure(tuple(images))
+    probed = probe(tuple(map(Crowd, images)))
     least = min(gpus, key=lambda gpu: gpu.free, default=None)
-    room, whose = taken.total, f"the GPU's {_gb(taken.total)}"
+    room, whose = probed.total, f"the GPU's {_gb(probed.total)}"
     if least is not None:
         room, whose = max(1, least.free), f"the {_gb(least.free)} that are free on {least.name}"
     return [
-        Need(run, room, whose, taken.context, reserved, held)
-        for reserved, (held, run) in zip(taken.reserved, images.values(), strict=True)
+        Need(run, room, whose, probed.context, None if work is None else work.reserved, held)
+        for work, (held, run) in zip(probed.crowds, images.values(), strict=True)
     ]
 
 
@@ -163,17 +159,6 @@ def workload_of(run: RunConfig, data_dir: Path) -> Workload:
         run.training.local.model_copy(update=same),
         active.sources(run.plugin_digests),
     )
-
-
-@cache
-def measure_on_cluster(workloads: tuple[Workload, ...]) -> Taken:
-    """Measure on a GPU of the cluster that Ray is connected to, once for all launches of this process.
-
-    Raises:
-        ConfigError: a model cannot be trained with these settings.
-        RunError: no GPU is free, or measuring fails.
-    """
-    return on_a_gpu(measure, "measuring what a client takes on a GPU", 2 * TIMEOUT, workloads)
 
 
 def _image_bytes(run: RunConfig, data_dir: Path) -> int:

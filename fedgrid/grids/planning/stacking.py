@@ -9,15 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.clients.placement import Node, Request, at_once
 from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.grids.planning.gpu_probe import Workload, measure
-from fedgrid.grids.planning.gpu_share import Measure, measure_on_cluster, with_measured_share, workload_of
-from fedgrid.grids.planning.gpu_speed import Crowd, Speeds, speeds, speeds_on_cluster
+from fedgrid.grids.planning.gpu_probe import Crowd, Workload, probe, probe_on_cluster
+from fedgrid.grids.planning.gpu_share import Probe, with_measured_share, workload_of
 from fedgrid.grids.planning.images import expected_images
 from fedgrid.grids.presets.grid import Grid, Stacking
 from fedgrid.grids.ray_cluster.cluster import num_to_place, placements
@@ -27,6 +25,8 @@ WORTHWHILE = 1.1
 """How many times as fast stacks must be, to change the last bits of a grid's numbers for it."""
 MOST_IMAGES = 256
 """Of a client that is timed."""
+SECONDS = 2.0
+"""How long each way is timed, for each kind of run."""
 KINDS_NAMED = 3
 
 Load = Callable[[Sequence[str]], Grid]
@@ -39,18 +39,17 @@ class OnGpu:
 
     opens: Callable[[Request], Sequence[Gpu]]
     """Opens all GPUs, and tells of their free memory."""
-    memory: Measure
-    speeds: Callable[[tuple[Crowd, ...]], Speeds]
+    probe: Probe
 
 
 def here() -> OnGpu:
     """Return what measures on this machine's GPU."""
-    return OnGpu(open_here, measure, speeds)
+    return OnGpu(open_here, probe)
 
 
 def on_cluster() -> OnGpu:
     """Return what measures on a GPU of the cluster that Ray is connected to."""
-    return OnGpu(open_on_cluster, measure_on_cluster, speeds_on_cluster)
+    return OnGpu(open_on_cluster, probe_on_cluster)
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def decide(
     gpus = on_gpu.opens(request)
 
     def place(runs: Sequence[RunConfig]) -> _Way:
-        fitting = with_measured_share(runs, nodes, request, data_dir, on_gpu.memory, gpus)
+        fitting = with_measured_share(runs, nodes, request, data_dir, on_gpu.probe, gpus)
         return _placed(runs, nodes, fitting, by_shared_prefix=by_shared_prefix)
 
     alone = place(grid.runs)
@@ -149,7 +148,7 @@ def _placed(
 class _Kind:
     """Runs that train alike."""
 
-    crowds: tuple[Crowd, Crowd]
+    crowds: tuple[Crowd, ...]
     """Each client alone, and stacked."""
     images: float = 0.0
     """What all of them train."""
@@ -162,37 +161,36 @@ def _faster(clients: int, alone: _Way, stacked: _Way, data_dir: Path, on_gpu: On
         RunError: timing fails.
     """
     kinds = list(_kinds(alone, stacked, data_dir).values())
-    crowds = [kind.crowds[way] for way in (0, 1) for kind in kinds]
-    found = on_gpu.speeds(tuple(crowds))
-    slow, fast = found[: len(kinds)], found[len(kinds) :]
-    if None in fast:
+    works = on_gpu.probe(tuple(kind.crowds[way] for way in (0, 1) for kind in kinds)).crowds
+    speeds = [work.speed for work in works if work is not None]
+    if None in works[len(kinds) :]:
         return Stacking(1, f"stacks of {clients} clients run out of the GPU's memory")
-    if None in slow:
+    if None in works:
         return Stacking(
             clients,
             f"{alone.processes} processes of one client each run out of the GPU's memory, "
             f"{stacked.processes} of stacks of {clients} do not",
         )
+    slow, fast = speeds[: len(kinds)], speeds[len(kinds) :]
     seconds, less = (
-        sum(kind.images / (speed or 1) for kind, speed in zip(kinds, way, strict=True))
-        for way in (slow, fast)
+        sum(kind.images / speed for kind, speed in zip(kinds, way, strict=True)) for way in (slow, fast)
     )
     times = seconds / less
-    speeds = [
-        f"{_named(kind)} {two:,.0f} images/s in {stacked.processes} process{'es' * (stacked.processes > 1)}, "
+    said = [
+        f"{_model(kind)} {two:,.0f} images/s in {stacked.processes} process{'es' * (stacked.processes > 1)}, "
         f"{one:,.0f} in {alone.processes}"
         for kind, one, two in zip(kinds, slow, fast, strict=True)
     ]
-    more = f", and {len(speeds) - KINDS_NAMED} more kinds" if len(speeds) > KINDS_NAMED else ""
+    more = f", and {len(said) - KINDS_NAMED} more kinds" if len(said) > KINDS_NAMED else ""
     return Stacking(
         clients if times >= WORTHWHILE else 1,
         f"stacks of {clients} clients are {times:.2f} times as fast as a client an actor: "
-        f"{'; '.join(speeds[:KINDS_NAMED])}{more}; a process needs {stacked.request.least_gpu_share:g} of a "
+        f"{'; '.join(said[:KINDS_NAMED])}{more}; a process needs {stacked.request.least_gpu_share:g} of a "
         f"GPU's memory, with one client {alone.request.least_gpu_share:g}",
     )
 
 
-def _named(kind: _Kind) -> str:
+def _model(kind: _Kind) -> str:
     load = kind.crowds[0].workload
     _, height, width = load.shape
     return f"{load.model} {height}x{width}"
@@ -204,13 +202,10 @@ def _kinds(alone: _Way, stacked: _Way, data_dir: Path) -> dict[Workload, _Kind]:
         images, asked = expected_images(run, find(run.dataset, data_dir)), run.participation
         load, train = workload_of(run, data_dir), images.train / run.clients
         kept = min(1.0, MOST_IMAGES / train)
-        counts: dict[str, Any] = {
-            "train": ceil(kept * train),
-            "test": ceil(kept * (images.test + images.server) / run.clients / 2),
-        }
-        of = (
-            Crowd(load, alone.processes, **counts),
-            Crowd(workload_of(in_stack, data_dir), stacked.processes, **counts),
+        tests = (images.test + images.server) / run.clients / 2
+        of = tuple(
+            Crowd(workload, way.processes, ceil(kept * train), ceil(kept * tests), SECONDS)
+            for workload, way in ((load, alone), (workload_of(in_stack, data_dir), stacked))
         )
         kind = kinds.setdefault(load, _Kind(of))
         kind.images += asked * images.train * run.training.local_epochs * run.training.rounds

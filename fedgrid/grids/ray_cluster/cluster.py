@@ -13,26 +13,23 @@ from types import FrameType
 from typing import Any
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.clients.placement import (
-    Node,
-    Placement,
-    Request,
-    most_at_once,
-    plan,
-)
+from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.runtime.clients.placement import Node, Placement, Request, plan
 from fedgrid.grids.ray_cluster import address_space
-from fedgrid.grids.ray_cluster.local import few_processes, private_folder, system_config
+from fedgrid.grids.ray_cluster.local import SETTINGS, few_processes, private_folder
 from fedgrid.grids.ray_cluster.nodes import check_gpus, cluster_nodes, local_nodes
-from fedgrid.grids.ray_cluster.token import INSTEAD, check_accepted, make_private, send_token
+from fedgrid.grids.ray_cluster.token import make_private, send_token, token_file
 
 AUTO = Request()
 LOCAL = "local"
 """Ray's name for a cluster of its own, on this machine."""
+QUIET: Mapping[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
 ROOT = 0
 """The user who may start a cluster for all users of a machine."""
+INSTEAD = "RAY_ADDRESS=local starts a Ray of its own, and --in-process needs none"
+"""What to do without a cluster that cannot be used."""
 ANSWER_SECONDS = 3.0
-"""How long to wait for an answer of a cluster on this machine."""
+"""How long to wait for an answer of a cluster."""
 
 
 def known_nodes(request: Request = AUTO) -> tuple[Node, ...] | None:
@@ -41,6 +38,7 @@ def known_nodes(request: Request = AUTO) -> tuple[Node, ...] | None:
     Raises:
         ConfigError: if this machine has GPUs that torch cannot use, unless the request asks for none.
     """
+    send_token()
     import ray
 
     if ray.is_initialized():
@@ -70,15 +68,14 @@ def nodes_to_run_on(*, in_process: bool, request: Request = AUTO) -> tuple[Node,
 
 
 @contextmanager
-def connected(workers: int = 0) -> Iterator[None]:
+def connected() -> Iterator[None]:
     """Connect to the cluster of RAY_ADDRESS or of this machine; else start one on this machine alone.
 
-    `workers` are the actors that will train or drive a run at the same time, 0 if that is not known.
-
     Raises:
-        RunError: if the cluster does not answer.
-        ConfigError: if it refuses this user's token, or Ray cannot reserve the memory that it needs.
+        RunError: if the cluster refuses this user's token, or cannot be started.
+        ConfigError: if it does not answer, or Ray cannot reserve the memory that it needs.
     """
+    send_token()
     import ray
 
     if ray.is_initialized():
@@ -87,47 +84,56 @@ def connected(workers: int = 0) -> Iterator[None]:
     address_space.check(address_space.RAY)
     place = address()
     make_private(create=place == LOCAL)
-    if place != LOCAL:
-        check_accepted(place)
-        send_token()
-    yield from _initialised(place, workers)
-
-
-def _initialised(place: str, workers: int) -> Iterator[None]:
-    import ray
-
-    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    check_answers(place)
     try:
         with _deferred_interrupt():
-            if place == LOCAL:
-                [node] = local_nodes()
-                settings = system_config(node.cpus, node.gpus, workers)
-                folder = private_folder()
-                quiet |= {"_temp_dir": str(folder / "ray")} if folder else {}
-                with few_processes():
-                    ray.init(
-                        address=LOCAL,
-                        include_dashboard=False,
-                        # Ray would count those too that torch cannot use.
-                        num_gpus=int(node.gpus),
-                        _system_config=settings,
-                        **quiet,
-                    )
-            else:
-                ray.init(address=place, **quiet)
+            _start() if place == LOCAL else ray.init(address=place, **QUIET)
     except Exception as error:
         # Ray raises a bare one if its processes take longer to start than 30 seconds.
         cause = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise RunError(
             f"Ray cannot be started here ({cause}); RAY_raylet_start_wait_time_s=120 waits longer on a busy "
-            f"machine, and --in-process needs no Ray"
+            "machine, and --in-process needs no Ray"
             if place == LOCAL
-            else f"the Ray cluster at {place} cannot be used ({cause}); {INSTEAD}"
+            else f"the Ray cluster at {place} cannot be used ({cause}); if it wants another token: copy "
+            f"~/.ray/auth_token of the user who started it to {token_file()}, and set RAY_AUTH_MODE=token; "
+            f"{INSTEAD}"
         ) from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _start() -> None:
+    """Start Ray on this machine."""
+    import ray
+
+    [node] = local_nodes()
+    settings = dict(QUIET)
+    if folder := private_folder():
+        settings["_temp_dir"] = str(folder / "ray")
+    with few_processes():
+        ray.init(
+            address=LOCAL,
+            include_dashboard=False,
+            # Ray would count those too that torch cannot use.
+            num_gpus=int(node.gpus),
+            _system_config=SETTINGS,
+            **settings,
+        )
+
+
+def check_answers(address: str) -> None:
+    """Check that something answers at `host:port`; an address of another kind is left to Ray.
+
+    Ray itself would ask for minutes, and print a line each time.
+
+    Raises:
+        ConfigError: nothing does.
+    """
+    if "://" not in address and ":" in address and not _answers(address):
+        raise ConfigError(f"the Ray cluster at {address} does not answer; {INSTEAD}")
 
 
 def placements(
@@ -145,19 +151,6 @@ def placements(
         clients: replace(place, gpu_room_per_actor=place.gpus_per_actor * request.gpu_room)
         for clients, place in places.items()
     }
-
-
-def actors_at_once(
-    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_shared_prefix: bool = False
-) -> int:
-    """Return how many actors, servers included, the runs will have at the same time, at least.
-
-    Raises:
-        ConfigError: if a run cannot fit on the nodes.
-    """
-    places = placements(runs, nodes, request, by_shared_prefix=by_shared_prefix).values()
-    side_by_side = min(most_at_once(places, nodes), num_to_place(runs, by_shared_prefix=by_shared_prefix))
-    return side_by_side * min(len(place.bundles()) for place in places)
 
 
 def least_stacked(runs: Iterable[RunConfig]) -> Mapping[int, int]:
@@ -197,12 +190,16 @@ def _noted() -> str | None:
             owner, address = os.fstat(note.fileno()).st_uid, note.read(200).strip()
     except (OSError, ValueError):
         return None
+    return address if owner in (os.getuid(), ROOT) and _answers(address) else None
+
+
+def _answers(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS).close()
     except (OSError, ValueError):
-        return None
-    return address if owner in (os.getuid(), ROOT) else None
+        return False
+    return True
 
 
 @contextmanager

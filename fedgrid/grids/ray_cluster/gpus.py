@@ -19,7 +19,7 @@ from typing import Any, Self
 from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.runtime.clients.gpu_errors import may_pass, raised, telling
 from fedgrid.engine.runtime.clients.placement import GPU_SHARE, Request
-from fedgrid.grids.ray_cluster.nodes import OF_RUN, Advice, local_nodes, shown_by, shown_gpus
+from fedgrid.grids.ray_cluster.nodes import ON_THE_CPU, local_nodes, shown_by, shown_gpus
 
 SECONDS = 120.0
 """For a process to import torch and to open a GPU: seconds, unless torch lies on a slow disk."""
@@ -30,7 +30,7 @@ STEPS = 100
 COMMAND = (sys.executable, "-P", "-m", "fedgrid.grids.ray_cluster.open_gpu")
 
 Answer = Mapping[str, Any]
-"""Of a process about its GPU: `free` and `total`, or the `cause` why it cannot be used."""
+"""Of a process about its GPU: `free`, `total` and `model`, or the `cause` why it cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,10 @@ class Gpu:
     free: int
     """For client actors; the context of the process that asked is taken off."""
     total: int
+    model: str = "unknown model"
 
 
-def open_here(request: Request, advice: Advice = OF_RUN) -> tuple[Gpu, ...]:
+def open_here(request: Request) -> tuple[Gpu, ...]:
     """Open the GPUs of this machine that torch can use; none if there are none, or the request is for none.
 
     Raises:
@@ -52,12 +53,10 @@ def open_here(request: Request, advice: Advice = OF_RUN) -> tuple[Gpu, ...]:
     """
     if request.gpus_per_client == 0 or not (number := int(local_nodes()[0].gpus)):
         return ()
-    return open_all(shown_gpus(number), shared=_shared(request), advice=advice)
+    return open_all(shown_gpus(number), shared=_shared(request))
 
 
-def open_on_cluster(
-    request: Request, command: Sequence[str] | None = None, advice: Advice = OF_RUN
-) -> tuple[Gpu, ...]:
+def open_on_cluster(request: Request, command: Sequence[str] | None = None) -> tuple[Gpu, ...]:
     """Open the GPUs that Ray has on the cluster to which this process is connected, on all nodes at a time.
 
     None where another driver uses some: they work then, and what its actors take of them Ray has reserved.
@@ -78,7 +77,7 @@ def open_on_cluster(
     task = ray.remote(num_cpus=0, max_retries=0)(_open_given)
     found = [
         task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
-            number, f" of node {node['NodeManagerAddress']}", _shared(request), command, advice
+            number, f" of node {node['NodeManagerAddress']}", _shared(request), command
         )
         for node in nodes
         if (number := numbers[node["NodeID"]])
@@ -94,11 +93,9 @@ def open_on_cluster(
         ) from error
 
 
-def _open_given(
-    number: int, of: str, shared: bool, command: Sequence[str] | None, advice: Advice
-) -> tuple[Gpu, ...]:
+def _open_given(number: int, of: str, shared: bool, command: Sequence[str] | None) -> tuple[Gpu, ...]:
     """Open the first GPUs of a node, which are those that Ray deals out."""
-    return open_all(shown_gpus(number), of=of, shared=shared, command=command, advice=advice)
+    return open_all(shown_gpus(number), of=of, shared=shared, command=command)
 
 
 def open_all(
@@ -107,7 +104,6 @@ def open_all(
     of: str = "",
     shared: bool = True,
     command: Sequence[str] | None = None,
-    advice: Advice = OF_RUN,
 ) -> tuple[Gpu, ...]:
     """Open GPUs, all at a time; takes some seconds.
 
@@ -115,8 +111,7 @@ def open_all(
         gpus: as `CUDA_VISIBLE_DEVICES` names them.
         of: follows their names.
         shared: whether more than one actor may be on a GPU.
-        command: what opens one; None: `open_gpu`, by the Python of this machine.
-        advice: what to do where one cannot be used.
+        command: what opens one; None: `COMMAND`.
 
     Raises:
         ConfigError: one cannot be used; names it and the cause.
@@ -128,14 +123,19 @@ def open_all(
         )
         answers = _asked(first)
         if failed := [gpu for gpu in gpus if "cause" in answers[gpu]]:
-            raise _unusable(gpus, failed, of, answers[failed[0]]["cause"], advice)
+            raise _unusable(gpus, failed, of, answers[failed[0]]["cause"])
         again = _asked(second[0]) if second else {}
     if alone := [gpu for gpu in again if "cause" in again[gpu]]:
         raise ConfigError(
             f"{_named(alone)}{of} cannot be used by two processes at a time: {again[alone[0]]['cause']}; "
-            f"the compute mode `default` (nvidia-smi --compute-mode=0) or MPS admits several, {advice.alone}"
+            f"the compute mode `default` (nvidia-smi --compute-mode=0) or MPS admits several, "
+            "--gpus-per-actor 1 gives each actor a whole one, and --in-process takes one process"
         )
-    return tuple(Gpu(f"{_named([gpu])}{of}", answers[gpu]["free"], answers[gpu]["total"]) for gpu in gpus)
+    return tuple(
+        Gpu(f"{_named([gpu])}{of}", answer["free"], answer["total"], answer.get("model", "unknown model"))
+        for gpu in gpus
+        for answer in (answers[gpu],)
+    )
 
 
 def unmeasured_share(gpus: Sequence[Gpu]) -> float:
@@ -144,12 +144,12 @@ def unmeasured_share(gpus: Sequence[Gpu]) -> float:
     return min(1.0, ceil(STEPS * GPU_SHARE * crowded) / STEPS)
 
 
-def _unusable(gpus: Sequence[str], failed: Sequence[str], of: str, cause: str, advice: Advice) -> ConfigError:
+def _unusable(gpus: Sequence[str], failed: Sequence[str], of: str, cause: str) -> ConfigError:
     others = "; other processes use it: nvidia-smi shows them" if may_pass(cause) else ""
     rest = ",".join(gpu for gpu in gpus if gpu not in failed)
     where = " where Ray is started there" if of else ""
     without = f"{shown_by()}={rest}{where} leaves it out, " if rest else ""
-    return ConfigError(f"{_named(failed)}{of} cannot be used: {cause}{others}; {without}{advice.on_the_cpu}")
+    return ConfigError(f"{_named(failed)}{of} cannot be used: {cause}{others}; {without}{ON_THE_CPU}")
 
 
 def _named(gpus: Sequence[str]) -> str:

@@ -1,14 +1,13 @@
 """Starts Ray for this machine alone, with few processes: all that fedgrid replaces of Ray's private parts.
 
-Ray has no settings for this. Another version that lacks one of these names starts as it does by itself, more
-slowly. What each saves of `fedgrid run quickstart --set training.rounds=2` (15 s on two cores; medians, in
-turns with and without):
+Ray has no settings for this. A test says which of these names another version lacks, and `pyproject.toml` has
+an upper bound. What each saves of `fedgrid run quickstart --filter algorithm=fedavg --set training.rounds=2`
+(18 s on two busy cores; medians of three, in turns with and without):
 
-- `Node.start_api_server`, 1.6 s: without the dashboard it only reports statistics, which are off;
-- `Node.start_monitor`, 1.3 s: the autoscaler watches a cluster that cannot grow;
-- workers that import torch while the driver goes on, 2.6 s (a setting of Ray, but not a public one);
-- `DEFAULT_ENV_VARS` of Tune, 5 s;
-- `tag_callbacks` of Tune, 2 s.
+- `Node.start_api_server`, 5 s: without the dashboard it only reports statistics, which are off;
+- `Node.start_monitor`, 7 s: the autoscaler watches a cluster that cannot grow;
+- `DEFAULT_ENV_VARS` of Tune, 7 s;
+- `tag_callbacks` of Tune, 4 s.
 
 `ENABLE_RAY_CLUSTER` is false on Windows and macOS, where Ray's processes then listen on loopback only. So
 they do here; else some ten of them listen on all of the machine's addresses.
@@ -17,19 +16,17 @@ they do here; else some ten of them listen on all of the machine's addresses.
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
-PRELOAD = "fedgrid.grids.ray_cluster.preload"
-"""Imported by workers before they are anybody's actor."""
+SETTINGS: Mapping[str, Any] = {"enable_metrics_collection": False}
+"""Ray's. Metrics, which nothing here reads, are shown to anybody who asks without a token."""
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 """Variables that Tune passes on in the open."""
 LONGEST = 35
 """Characters of the folder before the names of Ray's session and socket."""
-KEPT_MS = 60_000
-"""How long a worker waits for an actor: client actors start seconds after their server."""
 
 
 @contextmanager
@@ -38,38 +35,16 @@ def few_processes() -> Iterator[None]:
     from ray._private import ray_constants
     from ray._private.node import Node
 
-    with ExitStack() as stack:
-        for name, method in STAND_INS.items():
-            stack.enter_context(_replaced(Node, name, method))
-        stack.enter_context(_replaced(ray_constants, "ENABLE_RAY_CLUSTER", False))
-        yield
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, value: object) -> Iterator[None]:
-    """Put a value in an attribute's place within the block, if there is such an attribute."""
-    if not hasattr(owner, name):
-        yield
-        return
-    own = getattr(owner, name)
-    setattr(owner, name, value)
+    parts: list[tuple[Any, str, object]] = [(Node, name, method) for name, method in STAND_INS.items()]
+    parts.append((ray_constants, "ENABLE_RAY_CLUSTER", False))
+    own = [getattr(owner, name) for owner, name, _ in parts]
+    for owner, name, value in parts:
+        setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(owner, name, own)
-
-
-def system_config(cpus: float, gpus: float, workers: int) -> dict[str, Any]:
-    """Return Ray's settings for a machine on which the first runs need this many workers.
-
-    Ray starts as many workers as there are CPUs, while the driver goes on. They import torch meanwhile,
-    unless some of them will not be needed, or torch must not see the machine's GPUs before Ray has dealt
-    them out. Metrics, which nothing here reads, are shown to anybody who asks without a token.
-    """
-    settings: dict[str, Any] = {"enable_metrics_collection": False}
-    if cpus > workers or gpus:
-        return settings
-    return settings | {"preload_python_modules": [PRELOAD], "idle_worker_killing_time_threshold_ms": KEPT_MS}
+        for (owner, name, _), value in zip(parts, own, strict=True):
+            setattr(owner, name, value)
 
 
 def light_tune() -> None:
@@ -81,15 +56,12 @@ def light_tune() -> None:
     Nor does it pass on the keys of S3, which Ray would write into its logs: workers of this machine inherit
     them.
     """
-    with suppress(ImportError, AttributeError):
-        from ray.tune.execution import class_cache
+    from ray.air._internal import usage
+    from ray.tune.execution import class_cache
 
-        class_cache.DEFAULT_ENV_VARS.clear()
-        class_cache.ENV_VARS_TO_PROPAGATE.difference_update(KEYS)
-    with suppress(ImportError):
-        from ray.air._internal import usage
-
-        usage.tag_callbacks = lambda callbacks: False
+    class_cache.DEFAULT_ENV_VARS.clear()
+    class_cache.ENV_VARS_TO_PROPAGATE.difference_update(KEYS)
+    usage.tag_callbacks = lambda callbacks: False
 
 
 def private_folder() -> Path | None:

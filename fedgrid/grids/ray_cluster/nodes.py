@@ -1,7 +1,6 @@
 """The nodes that a grid runs on: this machine before Ray has started, or those of a cluster."""
 
 import os
-from dataclasses import dataclass
 from warnings import catch_warnings
 
 from fedgrid.engine.federation.errors import ConfigError
@@ -14,16 +13,8 @@ PART = "MIG-"
 """How the name of a part of a GPU begins."""
 
 
-@dataclass(frozen=True)
-class Advice:
-    """What to type where GPUs cannot be used."""
-
-    on_the_cpu: str = "--gpus-per-actor 0 trains on the CPU"
-    alone: str = "--gpus-per-actor 1 gives each actor a whole one"
-    """Where one takes a process at a time."""
-
-
-OF_RUN = Advice()
+ON_THE_CPU = "--gpus-per-actor 0, or --in-process for an analysis, works on the CPU"
+"""What to type where a GPU cannot be used."""
 
 
 def local_nodes() -> tuple[Node, ...]:
@@ -34,7 +25,7 @@ def local_nodes() -> tuple[Node, ...]:
     from ray._private.utils import get_num_cpus
 
     cpus = float(get_num_cpus(override_docker_cpu_warning=True))
-    gpus = _usable(_listed())
+    gpus = usable_gpus(listed_gpus())
     return (Node(cpus, float(gpus), _main_memory() if gpus else None),)
 
 
@@ -49,7 +40,7 @@ def cluster_nodes() -> tuple[Node, ...]:
     )
 
 
-def check_gpus(request: Request, advice: Advice = OF_RUN) -> None:
+def check_gpus(request: Request) -> None:
     """Check that GPUs which this machine lists can be used, unless the request is for none.
 
     A torch that is built for CPUs is taken for a wish to use them: that is a warning.
@@ -57,7 +48,7 @@ def check_gpus(request: Request, advice: Advice = OF_RUN) -> None:
     Raises:
         ConfigError: torch cannot use them; names the cause.
     """
-    if request.gpus_per_client == 0 or not (listed := _listed()) or _usable(listed):
+    if request.gpus_per_client == 0 or not (listed := listed_gpus()) or usable_gpus(listed):
         return
     import torch
 
@@ -66,7 +57,7 @@ def check_gpus(request: Request, advice: Advice = OF_RUN) -> None:
         warn(f"{here}, but torch {torch.__version__} is built for CPUs: the CPU does the work")
         return
     them = "them" if listed > 1 else "it"
-    raise ConfigError(f"{here}, but torch cannot use {them}: {why()}; {advice.on_the_cpu}")
+    raise ConfigError(f"{here}, but torch cannot use {them}: {why()}; {ON_THE_CPU}")
 
 
 def why() -> str:
@@ -103,7 +94,7 @@ def shown_gpus(number: int) -> list[str]:
     return [str(place) for place in range(number)] if shown is None else shown.split(",")[:number]
 
 
-def _listed() -> int:
+def listed_gpus() -> int:
     """Return how many GPUs the driver lists and the environment shows to this process.
 
     Parts of GPUs (MIG) are those that the environment names: the driver lists only whole ones.
@@ -121,7 +112,8 @@ def _listed() -> int:
     return len(shown) if are_parts else min(listed, len(shown))
 
 
-def _usable(listed: int) -> int:
+def usable_gpus(listed: int) -> int:
+    """Return how many of the listed GPUs torch can use."""
     if not listed:
         return 0
     # A second of the processor, for which a machine without a GPU need not wait.

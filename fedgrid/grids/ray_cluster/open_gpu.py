@@ -12,16 +12,20 @@ from fedgrid.engine.runtime.clients.gpu_errors import telling
 
 
 def opened() -> Mapping[str, int | str]:
-    """Return the GPU's free and total memory in bytes, this process's context taken off; or the cause."""
+    """Return the GPU's model and its free and total memory in bytes, or the cause.
+
+    This process's context is taken off.
+    """
     import torch
 
     try:
         # A context, memory, a kernel and its result.
         torch.ones(1, device="cuda").add_(1).item()
         free, total = torch.cuda.mem_get_info()
+        model = torch.cuda.get_device_name()
     except (RuntimeError, AssertionError) as error:
         return {"cause": telling(error)}
-    return {"free": free, "total": total}
+    return {"free": free, "total": total, "model": model}
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fedgrid.grids.ray_cluster.local import STAND_INS
+from fedgrid.grids.ray_cluster.local import SETTINGS, STAND_INS
 
 
 def no_client_server(parameters: Any, head: bool) -> None:
@@ -26,6 +26,6 @@ def only_what_a_grid_uses(parameters: Any, head: bool) -> None:
 
     no_client_server(parameters, head)
     if head:
-        parameters._system_config = {**(parameters._system_config or {}), "enable_metrics_collection": False}
+        parameters._system_config = {**(parameters._system_config or {}), **SETTINGS}
     for name, method in STAND_INS.items():
         setattr(Node, name, method)

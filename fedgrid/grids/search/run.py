@@ -13,8 +13,7 @@ from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.summary import print_finished
-from fedgrid.grids.execution.run import launch_remaining, plan_grid
-from fedgrid.grids.planning.origins import check_origins
+from fedgrid.grids.execution.run import launch_remaining
 from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
@@ -31,7 +30,8 @@ from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
+    from fedgrid.grids.execution.watch import LaunchResult
+    from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.search.definition import Search
     from fedgrid.grids.search.objectives import Trial
 
@@ -87,8 +87,6 @@ def advance(search: Search, storage: Storage, options: LaunchOptions, console: C
     files.check_same(search, storage)
     progress = SearchProgress(search, storage)
     grid, then = progress.replay()
-    for note in check_origins(grid.runs, storage, options.data_dir, accept=options.accept_changes):
-        warn(f"accepted: {note}")
     done = [run for run in grid.runs if is_finished(storage, run)]
     todo = unfinished(grid.runs, storage, grid.until)
     result = launch_remaining(grid, todo, done, storage, options, trackers, console, then)
@@ -112,7 +110,10 @@ def plan_search(search: Search, storage: Storage, options: LaunchOptions, consol
     files.check_same(search, storage)
     progress = SearchProgress(search, storage)
     grid, _ = progress.replay()
-    plan_grid(grid, storage, options, console)
+    # Imports torch.
+    from fedgrid.grids.planning.dry_run import dry_run
+
+    dry_run(grid, storage, options, console)
     if not options.as_json:
         done, size = len(progress.trials), len({run.run_id for run in grid.runs})
         counts = f"{done} of {search.trials} trials are done; {size} runs so far and in the next batch"

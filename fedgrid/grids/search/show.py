@@ -20,7 +20,7 @@ from fedgrid.tracking.scoring.selection import text_of
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.execution.launch_types import LaunchResult
+    from fedgrid.grids.execution.watch import LaunchResult
     from fedgrid.grids.search.definition import Search
     from fedgrid.grids.search.progress import SearchProgress
 

@@ -2,8 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from functools import partial
 from platform import platform, python_version
 
@@ -25,56 +24,52 @@ SETTINGS = ("FEDGRID_", "RAY_", "MLFLOW_", "OMP_", "CUDA_", "TUNE_", "PYTORCH_",
 """How the names of environment variables begin that change what fedgrid does."""
 
 
-@dataclass
-class Findings:
-    """Section -> name -> what was found; and what is wrong, each with the next step."""
-
-    sections: dict[str, dict[str, str]] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-
-    def add(self, section: str, look: Callable[[], Section]) -> None:
-        """Add what `look` returns; if it raises an error of ours, that is the finding, and a problem."""
-        try:
-            found = look()
-        except (FedgridError, TrackingError, OSError) as error:
-            found = Section({"problem": str(error)}, [str(error)])
-        self.sections[section] = {name: _clean(text) for name, text in found.facts.items()}
-        self.problems += [f"{section}: {_clean(text)}" for text in found.problems]
-
-
 def run_doctor(storage: str, as_json: bool, console: Console) -> bool:
     """Print what is found here, without secrets; return whether all is well."""
-    found = examine(storage)
+    sections = examine(storage)
+    problems = [f"{title}: {text}" for title, part in sections.items() for text in part.problems]
     if as_json:
-        print(json.dumps({**found.sections, "problems": found.problems}, indent=2))
-        return not found.problems
+        facts = {title: part.facts for title, part in sections.items()}
+        print(json.dumps({**facts, "problems": problems}, indent=2))
+        return not problems
     say = partial(print_plain, console)
-    for title, values in found.sections.items():
+    for title, part in sections.items():
         console.print(Text(title, "bold"))
-        width = max(map(len, values), default=0)
-        for name, value in values.items():
+        width = max(map(len, part.facts), default=0)
+        for name, value in part.facts.items():
             say(f"  {name:<{width}}  {value}")
     say()
-    for problem in found.problems:
+    for problem in problems:
         console.print(Text.assemble(("problem:", "bold red"), " ", problem), soft_wrap=True)
-    say("No problem found." if not found.problems else f"{len(found.problems)} to fix.")
-    return not found.problems
+    say(f"{len(problems)} to fix." if problems else "No problem found.")
+    return not problems
 
 
-def examine(storage: str) -> Findings:
-    """Return what is found here."""
-    found = Findings()
+def examine(storage: str) -> Mapping[str, Section]:
+    """Return what is found here, by title."""
     # Before the libraries that are asked below set variables of their own.
     settings = _environment()
-    found.add("fedgrid", _versions)
-    found.add("machine", machine.look)
-    found.add("GPUs", gpus.look)
-    found.add("Slurm", slurm.look)
-    found.add("Ray", reach.ray)
-    found.add("storage", lambda: reach.storage(storage))
-    found.add("MLflow", lambda: reach.mlflow(storage))
-    found.add("environment", lambda: settings)
-    return found
+    looks: Mapping[str, Callable[[], Section]] = {
+        "fedgrid": _versions,
+        "machine": machine.look,
+        "GPUs": gpus.look,
+        "Slurm": slurm.look,
+        "Ray": reach.ray,
+        "storage": partial(reach.storage, storage),
+        "MLflow": partial(reach.mlflow, storage),
+        "environment": lambda: settings,
+    }
+    return {title: _section(look) for title, look in looks.items()}
+
+
+def _section(look: Callable[[], Section]) -> Section:
+    """Return what `look` returns; if it raises an error of ours, that is the finding, and a problem."""
+    try:
+        section = look()
+    except (FedgridError, TrackingError, OSError) as error:
+        section = Section({"problem": str(error)}, [str(error)])
+    facts = {name: _clean(text) for name, text in section.facts.items()}
+    return Section(facts, [_clean(text) for text in section.problems])
 
 
 def _versions() -> Section:

@@ -1,13 +1,11 @@
 """Whether what fedgrid uses can be reached: Ray, the storage, MLflow. Starts and creates nothing."""
 
-import socket
 from importlib.metadata import version
 
-from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.leases.driver import drivers
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.ray_cluster import cluster
-from fedgrid.grids.ray_cluster.token import check_accepted, described
+from fedgrid.grids.ray_cluster.token import describe
 from fedgrid.grids.results.grid_folder import list_grids
 from fedgrid.grids.upkeep import disk, slurm
 from fedgrid.grids.upkeep.leftovers import ray_servers
@@ -21,48 +19,30 @@ from fedgrid.tracking.mlflow.store import (
     tracking_uri,
 )
 
-SECONDS = 3.0
-"""How long to wait for an answer."""
+GRIDS_NAMED = 10
 
 
 def ray() -> Section:
     """Return which cluster a grid would run on.
 
     Raises:
-        RunError: it does not answer.
-        ConfigError: it refuses this user's token.
+        ConfigError: it does not answer.
     """
-    address = cluster.address()
-    found = Section({"version": version("ray"), "token": described()})
-    _servers(found, address)
-    if address == cluster.LOCAL:
-        found.facts["cluster"] = "not running; a grid starts one on this machine"
-        return found
-    host, _, port = address.rpartition(":")
-    if "://" not in address and port.isdecimal():
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS).close()
-        except OSError as error:
-            raise RunError(
-                f"no answer from the cluster at {address} ({error}); start it, or unset RAY_ADDRESS"
-            ) from error
-        check_accepted(address)
-        found.facts["cluster"] = f"{address} answers"
-    else:
-        found.facts["cluster"] = f"{address}, which is not asked here"
-    return found
-
-
-def _servers(found: Section, address: str) -> None:
-    """Tell of this user's Ray processes; of a cluster that is not in use, orphans are left over."""
-    servers = ray_servers()
-    found.facts["processes of yours"] = ", ".join(map(str, servers)) or "none"
-    left = [server for server in servers if server.is_orphan] if address == cluster.LOCAL else []
-    if left:
-        found.problems.append(
-            f"the program that started them has ended: {', '.join(map(str, left))}; if no cluster of yours "
-            f"needs them: kill {' '.join(str(server.pid) for server in left)}"
+    address, servers = cluster.address(), ray_servers()
+    names = ", ".join(f"{name} {number}" for number, (name, _) in servers.items())
+    section = Section({"version": version("ray"), "token": describe(), "processes of yours": names or "none"})
+    orphans = [str(number) for number, (_, is_orphan) in servers.items() if is_orphan]
+    if address != cluster.LOCAL:
+        cluster.check_answers(address)
+        section.facts["cluster"] = address
+        return section
+    section.facts["cluster"] = "not running; a grid starts one on this machine"
+    if orphans:
+        section.problems.append(
+            f"the program that started {', '.join(orphans)} has ended; if no cluster of yours needs "
+            f"them: kill {' '.join(orphans)}"
         )
+    return section
 
 
 def storage(text: str) -> Section:
@@ -72,20 +52,19 @@ def storage(text: str) -> Section:
         ConfigError: it cannot be written.
         RunError: it cannot be read.
     """
-    found = Storage.of(text)
-    found.check_writable()
-    found.pull_marks()
-    using = drivers(found)
-    grids = list_grids(found)
-    below = disk.look(found.root, on_several_machines=slurm.num_nodes() > 1 and not found.uri)
+    place = Storage.of(text)
+    place.check_writable()
+    place.pull_marks()
+    grids = list_grids(place)
+    on = disk.look(place.root, on_several_machines=slurm.num_nodes() > 1 and not place.uri)
+    is_there = place.root.exists() or place.uri
+    named = ", ".join(grids[:GRIDS_NAMED]) + " ..." * (len(grids) > GRIDS_NAMED)
     facts = {
-        "place": str(found)
-        + ("" if found.root.exists() or found.uri else " (not there yet; can be written)"),
-        "grids": f"{len(grids)}"
-        + (f": {', '.join(grids[:10])}{' ...' * (len(grids) > 10)}" if grids else ""),
-        "drivers": "; ".join(map(str, using)) or "none",
+        "place": str(place) if is_there else f"{place} (not there yet; can be written)",
+        "grids": f"{len(grids)}: {named}" if grids else "none",
+        "drivers": "; ".join(map(str, drivers(place))) or "none",
     }
-    return Section(facts | below.facts, below.problems)
+    return Section(facts | on.facts, on.problems)
 
 
 def mlflow(text: str) -> Section:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+GIB = 2**30
+
 
 @dataclass
 class Section:

@@ -9,10 +9,10 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.placement import Node
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions import stacking
-from fedgrid.grids.execution import launch
+from fedgrid.grids.execution import executors
 from fedgrid.grids.execution.executors import InProcess
 from fedgrid.grids.planning import stacking as decisions
-from fedgrid.grids.planning.gpu_probe import Taken
+from fedgrid.grids.planning.gpu_probe import Probed, Work
 from fedgrid.grids.planning.stacking import OnGpu
 from fedgrid.grids.presets.grid import Stacking
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -34,19 +34,17 @@ class Machine:
         monkeypatch.setattr(stacking, "cluster_nodes", lambda: self.nodes)
         monkeypatch.setattr(stacking, "connected", nullcontext)
         for name in ("here", "on_cluster"):
-            monkeypatch.setattr(decisions, name, lambda: OnGpu(lambda request: (), self.memory, self.speeds))
-        monkeypatch.setattr(launch, "OnRay", lambda todo, options: InProcess(options))
+            monkeypatch.setattr(decisions, name, lambda: OnGpu(lambda request: (), self.probe))
+        monkeypatch.setattr(executors, "OnRay", lambda todo, options: InProcess(options))
 
     @property
     def nodes(self):
         return (Node(8, self.gpus),)
 
-    def memory(self, workloads):
-        return Taken(8 * GB, GB // 2, (GB // 10,) * len(workloads))
-
-    def speeds(self, crowds):
-        self.measured += 1
-        return tuple(1000.0 * (self.times if crowd.workload.training.stacked > 1 else 1) for crowd in crowds)
+    def probe(self, crowds):
+        self.measured += any(crowd.seconds for crowd in crowds)
+        speeds = [1000.0 * (self.times if crowd.workload.training.stacked > 1 else 1) for crowd in crowds]
+        return Probed(8 * GB, GB // 2, tuple(Work(GB // 10, speed) for speed in speeds))
 
 
 @pytest.fixture
@@ -186,7 +184,7 @@ def test_gpu_of_this_machine_that_cannot_be_used_is_refused_before_ray_starts(ma
     def never():
         raise AssertionError("Ray is started")
 
-    monkeypatch.setattr(decisions, "here", lambda: OnGpu(refuse, machine.memory, machine.speeds))
+    monkeypatch.setattr(decisions, "here", lambda: OnGpu(refuse, machine.probe))
     monkeypatch.setattr(stacking, "connected", never)
     result = run(*AUTO)
     assert (result.code, machine.measured) == (2, 0)

@@ -9,9 +9,9 @@ from fedgrid.engine.runtime.clients.placement import Node, Placement, Request
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.grids.execution import executors
 from fedgrid.grids.execution.executors import OnRay
-from fedgrid.grids.execution.launch_types import LaunchOptions
-from fedgrid.grids.planning import gpu_share
-from fedgrid.grids.planning.gpu_probe import Taken
+from fedgrid.grids.planning import gpu_probe
+from fedgrid.grids.planning.gpu_probe import Probed, Work
+from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.ray_cluster.gpus import Gpu
 
 NOWHERE = Path("nowhere")
@@ -37,7 +37,7 @@ def machine(monkeypatch):
         monkeypatch.setattr(executors, "open_on_cluster", opens("cluster", THERE))
         # 0.6 GB, and a quarter more.
         monkeypatch.setattr(
-            gpu_share, "measure_on_cluster", lambda workloads: Taken(8 * GB, 0, (6 * GB // 10,))
+            gpu_probe, "probe_on_cluster", lambda crowds: Probed(8 * GB, 0, (Work(6 * GB // 10, 0.0),))
         )
         return opened
 

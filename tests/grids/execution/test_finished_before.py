@@ -7,8 +7,9 @@ from rich.console import Console
 
 import fedgrid.grids.execution.launch
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.execution.launch_types import LaunchOptions, LaunchResult
 from fedgrid.grids.execution.run import launch_remaining
+from fedgrid.grids.execution.watch import LaunchResult
+from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.small_grid import NOWHERE, config

@@ -8,7 +8,7 @@ import pytest
 
 import fedgrid
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.execution.launch_types import LaunchResult
+from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid as typed
 from tests.helpers.command_line import new_storage

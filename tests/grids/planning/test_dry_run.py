@@ -9,11 +9,14 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.placement import Node, Placement, Request
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.planning import dry_run as planning
 from fedgrid.grids.planning.calibrate import Speed, Workload
 from fedgrid.grids.planning.dry_run import dry_run
 from fedgrid.grids.planning.estimate import Capacity, DatasetRow, capacities_of, dataset_rows
+from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from tests.helpers.command_line import strict_json
 
@@ -42,16 +45,10 @@ def show(tmp_path, tmp_path_factory, capsys, monkeypatch):
 
     def run(runs, nodes=TWO_CORES, request=AUTO, *, as_json=False, with_cache=True):
         before = sorted(tmp_path.rglob("*"))
-        dry_run(
-            Grid("mine", tuple(runs), ""),
-            Storage(tmp_path / "runs"),
-            tmp_path / "data",
-            nodes,
-            request,
-            with_cache=with_cache,
-            as_json=as_json,
-            console=Console(width=80),
-        )
+        monkeypatch.setattr(planning, "nodes_to_run_on", lambda **_: nodes)
+        cache = CacheOptions() if with_cache else None
+        options = LaunchOptions(tmp_path / "data", request, as_json=as_json, cache=cache)
+        dry_run(Grid("mine", tuple(runs), ""), Storage(tmp_path / "runs"), options, Console(width=80))
         assert sorted(tmp_path.rglob("*")) == before
         return capsys.readouterr().out
 
@@ -88,7 +85,7 @@ def test_dry_run_of_twelve_runs_on_digits(show):
     assert row(text, "5 ") == "5 server + 1 actor of 5 clients, 0.9 CPU 2"
     assert row(text, "10 ") == "10 server + 1 actor of 10 clients, 0.9 CPU 2"
     assert "Here: 2 CPUs and 0 GPUs." in text
-    assert "the fastest so far on a\ncore of this kind" in text
+    assert "on random images, on a\ncore of" in text
     assert "Nothing was started, downloaded or written." in text
     assert max(map(len, text.splitlines())) <= 80
 

@@ -1,6 +1,7 @@
-"""Measuring a client's memory: real training on the CPU, with stand-ins for what `torch.cuda` says."""
+"""Measuring clients on a GPU: real training on the CPU, with stand-ins for what `torch.cuda` says."""
 
-from multiprocessing.pool import ThreadPool
+from itertools import count
+from multiprocessing import dummy as threads
 from threading import Event
 
 import pytest
@@ -8,11 +9,15 @@ import torch
 
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.federation.training.settings import LocalTraining
-from fedgrid.grids.planning import gpu_probe as probe
-from fedgrid.grids.planning.gpu_probe import Taken, Workload, measure
+from fedgrid.grids.planning import gpu_probe
+from fedgrid.grids.planning.gpu_probe import Crowd, Probed, Work, Workload, probe
+from tests.helpers.gpu_stand_in import StandIn
 
 SETTINGS = LocalTraining(local_epochs=3, batch_size=4, optimizer="adam", learning_rate=0.01)
 DIGITS = Workload("digitnet", (1, 8, 8), 10, SETTINGS)
+STACKED = Workload("digitnet", (1, 8, 8), 10, SETTINGS.model_copy(update={"stacked": 3}))
+ALONE = Crowd(DIGITS, 1, train=8, test=2, seconds=2.0)
+TOGETHER = Crowd(STACKED, 1, train=8, test=2, seconds=2.0)
 CONTEXT, RESERVED, TOTAL = 500, 70, 8000
 
 
@@ -47,19 +52,36 @@ def gpu(monkeypatch):
     return Gpu(monkeypatch)
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that goes on by a second whenever it is looked at."""
+    monkeypatch.setattr(gpu_probe, "perf_counter", count().__next__)
+
+
+def reserved(*workloads):
+    """Return the bytes that training each workload reserves."""
+    probed = probe([Crowd(workload) for workload in workloads], "cpu", threads)
+    return [None if work is None else work.reserved for work in probed.crowds]
+
+
+def speeds(*crowds):
+    """Return the speed of each crowd."""
+    return [None if work is None else work.speed for work in probe(crowds, "cpu", threads).crowds]
+
+
 def test_context_is_what_the_gpu_has_lost_but_for_tensors(gpu):
-    stacked = Workload("digitnet", (1, 8, 8), 10, SETTINGS.model_copy(update={"stacked": 3}))
-    assert measure([DIGITS, stacked], "cpu", ThreadPool) == Taken(TOTAL, CONTEXT, (100, 200))
+    probed = probe([Crowd(DIGITS), Crowd(STACKED)], "cpu", threads)
+    assert probed == Probed(TOTAL, CONTEXT, (Work(100, 0.0), Work(200, 0.0)))
 
 
 def test_workload_that_does_not_fit_is_told_and_the_next_one_measured(gpu, monkeypatch):
-    def work(workload, device):
-        if workload is DIGITS:
+    def work(crowd, device):
+        if crowd.workload is DIGITS:
             raise torch.OutOfMemoryError("CUDA out of memory")
+        return lambda: 1
 
-    monkeypatch.setattr(probe, "work_once", work)
-    other = Workload("lenet5", (1, 28, 28), 10, SETTINGS)
-    assert measure([DIGITS, other], "cpu", ThreadPool).reserved == (None, 200)
+    monkeypatch.setattr(gpu_probe, "_first_turn", work)
+    assert reserved(DIGITS, STACKED) == [None, 200]
 
 
 def test_training_that_runs_out_of_memory_is_told_though_the_worker_wraps_its_error(gpu, monkeypatch):
@@ -67,7 +89,7 @@ def test_training_that_runs_out_of_memory_is_told_though_the_worker_wraps_its_er
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr("fedgrid.engine.federation.training.local.train", train)
-    assert measure([DIGITS], "cpu", ThreadPool).reserved == (None,)
+    assert reserved(DIGITS) == [None]
 
 
 def test_another_error_of_training_is_no_lack_of_memory(gpu, monkeypatch):
@@ -76,13 +98,13 @@ def test_another_error_of_training_is_no_lack_of_memory(gpu, monkeypatch):
 
     monkeypatch.setattr("fedgrid.engine.federation.training.local.train", train)
     with pytest.raises(RunError, match="no kernel image"):
-        measure([DIGITS], "cpu", ThreadPool)
+        reserved(DIGITS)
 
 
-def test_a_whole_batch_is_trained_and_a_whole_one_tested(monkeypatch):
+def test_a_whole_batch_is_trained_and_a_whole_one_tested(gpu, monkeypatch):
     """What decides the peak; the number of epochs does not."""
     seen = []
-    real_train, real_test = probe.ClientWorker.train, probe.ClientWorker.evaluate
+    real_train, real_test = gpu_probe.ClientWorker.train, gpu_probe.ClientWorker.evaluate
 
     def train(self, *given):
         replies = real_train(self, *given)
@@ -94,49 +116,95 @@ def test_a_whole_batch_is_trained_and_a_whole_one_tested(monkeypatch):
         seen.append((int(report.own.confusion.sum()), int(report.server[0].confusion.sum())))
         return [report]
 
-    monkeypatch.setattr(probe.ClientWorker, "train", train)
-    monkeypatch.setattr(probe.ClientWorker, "evaluate", evaluate)
-    normalised = SETTINGS.model_copy(update={"normalise": "dataset"})
-    probe.work_once(Workload("digitnet", (1, 8, 8), 10, normalised), "cpu")
+    monkeypatch.setattr(gpu_probe.ClientWorker, "train", train)
+    monkeypatch.setattr(gpu_probe.ClientWorker, "evaluate", evaluate)
+    reserved(Workload("digitnet", (1, 8, 8), 10, SETTINGS.model_copy(update={"normalise": "dataset"})))
     assert seen == [(4, 1), (128, 128)]
 
 
 def test_wrong_settings_are_the_same_error_as_in_training(gpu, monkeypatch):
-    def refuse(workload, device):
+    def refuse(crowd, device):
         raise ConfigError("training.batch_size=1 does not work with a model that has BatchNorm")
 
-    monkeypatch.setattr(probe, "work_once", refuse)
+    monkeypatch.setattr(gpu_probe, "_first_turn", refuse)
     with pytest.raises(ConfigError, match="batch_size=1"):
-        measure([DIGITS], "cpu", ThreadPool)
+        reserved(DIGITS)
 
 
 def test_process_that_cannot_open_the_gpu_is_told_in_a_line(gpu, monkeypatch):
     """In exclusive mode the outer process has it: a plan for an actor a GPU goes on without measuring."""
 
-    def fail(workload, device):
+    def fail(crowd, device):
         raise RuntimeError("CUDA error: devices are busy or unavailable\nFor debugging consider")
 
-    monkeypatch.setattr(probe, "work_once", fail)
+    monkeypatch.setattr(gpu_probe, "_first_turn", fail)
     with pytest.raises(RunError, match=r"failed \(CUDA error: devices are busy or unavailable\)$"):
-        measure([DIGITS], "cpu", ThreadPool)
+        reserved(DIGITS)
 
 
 def test_process_that_does_not_answer_is_told(gpu, monkeypatch):
     answer = Event()
-    monkeypatch.setattr(probe, "TIMEOUT", 0.0)
-    monkeypatch.setattr(probe, "work_once", lambda workload, device: answer.wait())
-    with pytest.raises(RunError, match="took more than 0 s, or its process died"):
-        measure([DIGITS], "cpu", Answering(answer))
+    monkeypatch.setattr(gpu_probe, "TIMEOUT", 0.0)
+    monkeypatch.setattr(gpu_probe, "_first_turn", lambda crowd, device: answer.wait())
+    with pytest.raises(RunError, match="took more than 0 s, or a process died"):
+        probe([Crowd(DIGITS)], "cpu", Answering(answer))
+
+
+def test_speed_is_that_of_all_images_of_a_stack(gpu, clock):
+    """Turns begin at 0 s and 1 s; two of them have been taken when the clock says 3."""
+    assert speeds(ALONE, TOGETHER) == [2 * 8 / 3, 2 * 3 * 8 / 3]
+
+
+def test_each_process_takes_part_and_their_speeds_add_up(gpu, monkeypatch):
+    monkeypatch.setattr(gpu_probe, "_speed", lambda crowd, turn: float(crowd.train))
+    three = Crowd(DIGITS, 3, train=8, test=2)
+    assert speeds(three, three, Crowd(DIGITS, 1, train=8, test=2)) == [24.0, 24.0, 8.0]
+
+
+def test_crowd_that_is_out_of_memory_has_no_speed_and_the_next_one_has(gpu, clock, monkeypatch):
+    real = gpu_probe.ClientWorker.train
+
+    def train(self, tasks, *given):
+        if len(tasks) == 3:
+            raise RunError("client 0") from torch.OutOfMemoryError("CUDA out of memory")
+        return real(self, tasks, *given)
+
+    monkeypatch.setattr(gpu_probe.ClientWorker, "train", train)
+    assert speeds(TOGETHER, ALONE) == [None, 2 * 8 / 3]
+
+
+def test_error_of_one_process_ends_the_others_and_is_told(gpu, monkeypatch):
+    numbers = count()
+
+    def first_turn(crowd, device):
+        if next(numbers) == 0:
+            raise RuntimeError("CUDA error: no kernel image is available. Compile with ...")
+        return lambda: 1
+
+    monkeypatch.setattr(gpu_probe, "_first_turn", first_turn)
+    with pytest.raises(RunError, match=r"no kernel image is available\)"):
+        speeds(Crowd(DIGITS, 3, train=8, test=2))
+
+
+@pytest.mark.parametrize("crowd", [ALONE, TOGETHER])
+def test_turn_is_taken_on_the_gpu(crowd):
+    with StandIn() as gpu:
+        turn = gpu_probe._first_turn(crowd, "cuda")
+        gpu.forget()
+        assert turn() == 8 * crowd.workload.training.stacked
+        assert gpu.peak > crowd.workload.training.stacked * 8 * 64
 
 
 class Answering:
     """Makes a pool whose task ends with the pool, so that no thread stays."""
 
+    Barrier = threads.Barrier
+
     def __init__(self, answer):
         self._answer = answer
 
-    def __call__(self, size):
-        self._pool = ThreadPool(size)
+    def Pool(self, *given):
+        self._pool = threads.Pool(*given)
         return self
 
     def __enter__(self):

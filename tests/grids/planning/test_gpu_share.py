@@ -7,7 +7,7 @@ import pytest
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.clients.placement import Node, Placement, Request, plan
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.grids.planning.gpu_probe import Taken
+from fedgrid.grids.planning.gpu_probe import Probed, Work
 from fedgrid.grids.planning.gpu_share import with_measured_share, with_share_here
 from fedgrid.grids.ray_cluster.gpus import Gpu
 
@@ -29,9 +29,12 @@ class Measured:
     def __init__(self, **reserved):
         self.reserved, self.seen = {"digitnet": 100 * MB, "tinyvgg": 1500 * MB, **reserved}, []
 
-    def __call__(self, workloads):
-        self.seen += [workload.model for workload in workloads]
-        return Taken(8 * GB, 500 * MB, tuple(self.reserved[workload.model] for workload in workloads))
+    def __call__(self, crowds):
+        models = [crowd.workload.model for crowd in crowds]
+        self.seen += models
+        reserved = [self.reserved[model] for model in models]
+        works = tuple(None if size is None else Work(size, 0.0) for size in reserved)
+        return Probed(8 * GB, 500 * MB, works)
 
 
 def share(runs, request=Request(), nodes=GPUS, measured=None, gpus=()):  # noqa: B008
@@ -46,7 +49,10 @@ def test_share_holds_context_training_and_images_and_a_quarter_more():
 
 def test_share_is_at_least_a_twentieth():
     """0.06 GB and the context: a 16 GB GPU would hold more than twenty."""
-    assert share([SMALL], measured=lambda each: Taken(16 * GB, 0, (60 * MB,))).least_gpu_share == 0.05
+    assert (
+        share([SMALL], measured=lambda crowds: Probed(16 * GB, 0, (Work(60 * MB, 0.0),))).least_gpu_share
+        == 0.05
+    )
 
 
 def test_runs_that_train_alike_are_measured_once():
@@ -85,7 +91,7 @@ def test_run_that_fits_on_no_gpu_is_refused(reserved):
     ids=["no GPU", "CPU wanted", "nothing to run"],
 )
 def test_nothing_is_measured_where_no_gpu_would_be_used(runs, nodes, request_):
-    def never(workloads):
+    def never(crowds):
         raise AssertionError("measured")
 
     assert with_measured_share(runs, nodes, request_, NOWHERE, never) == request_
@@ -120,7 +126,7 @@ class TestFreeMemory:
     def test_failed_measurement_leaves_as_many_actors_as_free_memory_allows(self):
         """A twentieth of the GPU is a tenth of its free half."""
 
-        def fail(workloads):
+        def fail(crowds):
             raise RunError("measuring failed")
 
         assert share([SMALL], measured=fail, gpus=self.UNEQUAL).least_gpu_share == 0.1
@@ -128,7 +134,7 @@ class TestFreeMemory:
 
 @pytest.mark.parametrize("given", [None, 0.2])
 def test_failed_measurement_is_told_and_the_request_stays(given, capsys):
-    def fail(workloads):
+    def fail(crowds):
         raise RunError("no GPU was free to measure the memory that a client takes")
 
     assert share([SMALL], Request(gpus_per_client=given), measured=fail) == Request(gpus_per_client=given)
@@ -141,7 +147,7 @@ def test_a_plan_on_this_machine_measures_only_a_gpu_that_torch_can_use(monkeypat
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert with_share_here([SMALL], GPUS, Request(), NOWHERE) == Request()
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("fedgrid.grids.planning.gpu_share.measure", Measured())
+    monkeypatch.setattr("fedgrid.grids.planning.gpu_share.probe", Measured())
     monkeypatch.setattr("fedgrid.grids.planning.gpu_share.open_here", lambda request: ())
     assert with_share_here([LARGE], GPUS, Request(), NOWHERE).least_gpu_share == 0.32
 

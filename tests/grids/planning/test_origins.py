@@ -19,7 +19,7 @@ from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.format import NewerFormat
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.one_run import run as run_one
-from fedgrid.grids.planning.origins import check_origins
+from fedgrid.grids.planning.checks import check_origins
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.clients.placement import Node, Request
-from fedgrid.grids.planning.gpu_probe import Taken
+from fedgrid.grids.planning.gpu_probe import Probed, Work
 from fedgrid.grids.planning.stacking import OnGpu, decide, largest_stack
 from fedgrid.grids.presets.grid import Stacking
 from fedgrid.grids.presets.load import load_grid
@@ -30,22 +30,22 @@ class Gpu:
         self.speed, self.per_client, self.whole = {False: alone, True: stacked}, per_client, whole
         self.crowds, self.measured, self.free = [], [], ()
 
-    def memory(self, workloads):
-        stacks = [workload.training.stacked for workload in workloads]
-        self.measured += stacks
-        reserved = [each * self.per_client for each in stacks]
-        return Taken(self.whole, GB // 2, tuple(each if each <= self.whole else None for each in reserved))
+    def probe(self, crowds):
+        timed = [crowd for crowd in crowds if crowd.seconds]
+        self.crowds += timed
+        if not timed:
+            self.measured += [crowd.workload.training.stacked for crowd in crowds]
+        return Probed(self.whole, GB // 2, tuple(map(self.work, crowds)))
 
-    def speeds(self, crowds):
-        self.crowds += crowds
-        found = [self.speed[crowd.workload.training.stacked > 1] for crowd in crowds]
-        return tuple(
-            each(crowd) if callable(each) else each for each, crowd in zip(found, crowds, strict=True)
-        )
+    def work(self, crowd):
+        stack = crowd.workload.training.stacked
+        reserved, speed = stack * self.per_client, self.speed[stack > 1] if crowd.seconds else 0.0
+        speed = speed(crowd) if callable(speed) else speed
+        return None if reserved > self.whole or speed is None else Work(reserved, speed)
 
     @property
     def tools(self):
-        return OnGpu(lambda request: self.free, self.memory, self.speeds)
+        return OnGpu(lambda request: self.free, self.probe)
 
 
 def decided(gpu, load=None, nodes=ONE_GPU, request=Request(), **options):  # noqa: B008

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.clients.placement import Node, Placement, Request
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.grids.ray_cluster import cluster
-from fedgrid.grids.ray_cluster.cluster import actors_at_once, known_nodes, num_to_place, placements
+from fedgrid.grids.ray_cluster.cluster import check_answers, known_nodes, num_to_place, placements
 from fedgrid.grids.ray_cluster.nodes import local_nodes
 
 
@@ -60,10 +60,26 @@ def test_cluster_that_does_not_start_is_one_line(monkeypatch, error):
 
     monkeypatch.setattr("ray.init", init)
     first = str(error).splitlines()[0]
-    with pytest.raises(RunError, match=f"cluster at head:6379 cannot be used .{first}.; ") as refused:
-        next(cluster._initialised("head:6379", 1))
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
+    with (
+        pytest.raises(RunError, match=f"cluster at ray://head:10001 cannot be used .{first}.; ") as refused,
+        cluster.connected(),
+    ):
+        pass
     assert "ray stop" not in str(refused.value)
-    assert "--in-process" in str(refused.value)
+    for part in ("--in-process", "auth_token", "RAY_AUTH_MODE=token"):
+        assert part in str(refused.value)
+
+
+def test_silent_cluster_is_one_line_that_ends_no_other_cluster():
+    with pytest.raises(ConfigError, match=r"127.0.0.1:9 does not answer; RAY_ADDRESS=local .*--in-process"):
+        check_answers("127.0.0.1:9")
+
+
+@pytest.mark.parametrize("address", ["local", "auto", "ray://head:10001"])
+def test_other_addresses_are_left_to_ray(address):
+    check_answers(address)
 
 
 def test_in_process_looks_for_no_cluster(monkeypatch):
@@ -101,9 +117,3 @@ def test_runs_of_one_shared_prefix_are_placed_like_one_run():
 def test_num_to_place_counts_runs_or_shared_prefixes():
     other = [complete({"seed": seed}, Path("unused")) for seed in (1, 2)]
     assert (num_to_place([*SEVEN, *other]), num_to_place([*SEVEN, *other], by_shared_prefix=True)) == (9, 3)
-
-
-@pytest.mark.parametrize(("by_shared_prefix", "actors"), [(False, 4), (True, 3)])
-def test_actors_of_all_runs_that_go_side_by_side_are_counted(by_shared_prefix, actors):
-    """Two CPUs: two runs with a server and a client actor each, or one with two client actors."""
-    assert actors_at_once(SEVEN, [Node(2, 0)], Request(), by_shared_prefix=by_shared_prefix) == actors

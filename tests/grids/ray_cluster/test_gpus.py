@@ -14,7 +14,6 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.placement import Node, Request
 from fedgrid.grids.ray_cluster import gpus, nodes
 from fedgrid.grids.ray_cluster.gpus import Gpu, open_all, open_here
-from fedgrid.grids.ray_cluster.nodes import OF_RUN
 from fedgrid.grids.ray_cluster.open_gpu import opened
 from tests.helpers.gpu_stand_in import StandIn
 from tests.helpers.pretended_gpu import BUSY, COMMAND
@@ -47,10 +46,11 @@ def refused(pretend, shown, **given):
 
 
 class TestOneProcess:
-    def test_it_tells_free_and_total_memory(self, monkeypatch):
+    def test_it_tells_model_free_and_total_memory(self, monkeypatch):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (7, 8))
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA A100")
         with StandIn() as gpu:
-            assert opened() == {"free": 7, "total": 8}
+            assert opened() == {"free": 7, "total": 8, "model": "NVIDIA A100"}
         assert gpu.peak > 0
         assert gpu.waits.total() == 1, "the kernel's result is read"
 
@@ -151,7 +151,7 @@ class TestHere:
     def test_those_that_the_environment_shows_are_opened(self, here, shown, names):
         asked = here(2, shown)
         open_here(Request())
-        assert asked == [((names,), {"shared": True, "advice": OF_RUN})]
+        assert asked == [((names,), {"shared": True})]
 
     @pytest.mark.parametrize(("share", "shared"), [(None, True), (0.5, True), (0.6, False), (1, False)])
     def test_two_processes_open_one_where_actors_may_share_it(self, here, share, shared):

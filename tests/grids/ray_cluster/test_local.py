@@ -1,28 +1,15 @@
-"""A local cluster of few processes. What is asked here of Ray is private to it, and may move."""
+"""A local cluster of few processes."""
 
-import gc
-import importlib
-import inspect
 import os
-import runpy
 import stat
 import sys
-import threading
 
-import pytest
 from ray._private import ray_constants, services, worker
 from ray._private.node import Node
 from ray.tune.execution import class_cache
 
-from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.grids.ray_cluster import local as start
-from fedgrid.grids.ray_cluster.local import few_processes, light_tune, private_folder, system_config
-
-
-def test_ray_has_the_methods_for_which_others_stand_in():
-    for name, stand_in in start.STAND_INS.items():
-        own, given = (inspect.signature(each).parameters for each in (getattr(Node, name), stand_in))
-        assert [*own][1:] == [*given][1:]
+from fedgrid.grids.ray_cluster.local import few_processes, light_tune, private_folder
 
 
 def test_ray_has_the_constant_that_keeps_it_on_loopback(monkeypatch):
@@ -66,35 +53,6 @@ def test_logs_and_sockets_lie_in_a_folder_of_this_user_alone(monkeypatch, tmp_pa
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "large"))
     (tmp_path / "large").mkdir()
     assert private_folder() == tmp_path / "large" / f"fedgrid-ray-{os.getuid()}"
-
-
-def test_method_that_another_version_of_ray_lacks_stays_away(monkeypatch):
-    monkeypatch.delattr(Node, "start_monitor")
-    with few_processes():
-        assert not hasattr(Node, "start_monitor")
-
-
-@pytest.mark.parametrize(
-    ("cpus", "gpus", "workers", "preloaded"), [(2, 0, 3, True), (2, 0, 1, False), (2, 1, 3, False)]
-)
-def test_workers_import_torch_if_all_will_be_needed_and_no_gpu_must_be_hidden(cpus, gpus, workers, preloaded):
-    assert ("preload_python_modules" in system_config(cpus, gpus, workers)) == preloaded
-
-
-def test_worker_imports_torch_with_one_thread_as_an_actor_does(monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(importlib, "import_module", (found := []).append)
-    before = gc.get_threshold()
-    try:
-        runpy.run_module(start.PRELOAD)
-        assert gc.get_threshold()[0] == NEW_OBJECTS
-    finally:
-        gc.set_threshold(*before)
-    for thread in threading.enumerate():
-        if thread.name == "torch":
-            thread.join()
-    assert found == ["torch"]
-    assert os.environ["OMP_NUM_THREADS"] == "1"
 
 
 def test_tune_has_no_environment_for_its_actors_and_does_not_import_mlflow_to_count_callbacks(monkeypatch):

@@ -11,7 +11,7 @@ from fedgrid.engine.runtime.clients.placement import Node, Request
 from fedgrid.grids.ray_cluster import cluster
 from fedgrid.grids.ray_cluster.cluster import known_nodes
 from fedgrid.grids.ray_cluster.nodes import check_gpus, cluster_nodes, local_nodes
-from fedgrid.grids.upkeep.machine import memory
+from fedgrid.grids.upkeep.machine import available_memory
 
 OLD_DRIVER = (
     "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by "
@@ -93,7 +93,7 @@ def test_gpus_that_can_be_used_are_counted_without_a_word(machine, capsys):
     check_gpus(Request())
     [node] = local_nodes()
     assert node.gpus == 2
-    assert 0 < node.memory < memory()[1]
+    assert 0 < node.memory <= available_memory()
     assert capsys.readouterr().err == ""
 
 

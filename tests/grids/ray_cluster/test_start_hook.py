@@ -1,4 +1,4 @@
-"""What `ray start` leaves out. What is asked here of Ray is private to it, and may move."""
+"""What `ray start` leaves out."""
 
 import re
 from pathlib import Path

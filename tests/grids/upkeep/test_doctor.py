@@ -29,7 +29,7 @@ def test_secrets_stay_out_and_problems_come_last(tmp_path):
     assert "hunter2" not in result.out
     assert "0123456789abcdef" not in result.out
     last = result.out.splitlines()[-3:]
-    assert last[0].startswith("problem: Ray: no answer from the cluster at 127.0.0.1:9")
+    assert last[0].startswith("problem: Ray: the Ray cluster at 127.0.0.1:9 does not answer")
     assert last[1].startswith("problem: MLflow: no MLflow server answers at http://***@127.0.0.1:9")
     assert last[2] == "2 to fix."
 
@@ -39,7 +39,7 @@ def test_little_memory_and_few_files_are_named_with_what_to_do(monkeypatch, tmp_
     meminfo.write_text("MemTotal:       4096000 kB\nMemAvailable:   1048576 kB\n")
     monkeypatch.setattr(machine, "MEMORY", meminfo)
     monkeypatch.setattr(machine, "LEAST_FILES", 10**9)
-    assert machine.memory() == (2**30, 4096000 * 1024)
+    assert machine.available_memory() == 2**30
     memory, files = machine.look().problems
     assert memory.startswith("1.0 GiB of memory is free")
     assert files.endswith("ulimit -n 65536")
@@ -72,7 +72,7 @@ def test_json_has_the_sections_and_the_problems(tmp_path):
 def test_token_that_clusters_need_is_named_and_not_shown(tmp_path, monkeypatch):
     file = tmp_path / "token"
     monkeypatch.setattr(reach.cluster, "address", lambda: reach.cluster.LOCAL)
-    monkeypatch.setattr(reach, "ray_servers", list)
+    monkeypatch.setattr(reach, "ray_servers", dict)
     monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))

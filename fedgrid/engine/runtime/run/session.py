@@ -1,33 +1,39 @@
 """A run from configuration to finished folder, in whatever pool its clients live."""
 
+from __future__ import annotations
+
 import traceback
-from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fedgrid.engine.federation.clients.messages import Setup
-from fedgrid.engine.federation.clients.pool import Machine, Pool
-from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.federation.round.federation import Federation, fresh_models
 from fedgrid.engine.federation.round.next_round import next_round
-from fedgrid.engine.federation.round.record import RoundRecord
-from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.clients.local_pool import LazyPool
 from fedgrid.engine.runtime.clients.machine import slow_precision, that_matter
 from fedgrid.engine.runtime.encoders.pretraining import ENCODER, Pretraining, pretraining_of
 from fedgrid.engine.runtime.integrity.made_with import made_with
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of, own_numbers
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
-from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.round_cache.session_cache import SessionCache, open_cache
 from fedgrid.engine.runtime.run.prepare import images_of, prepare
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.atomic import DiskFull
-from fedgrid.engine.runtime.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from fedgrid.engine.federation.clients.messages import Setup
+    from fedgrid.engine.federation.clients.pool import Machine, Pool
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.federation.round.record import RoundRecord
+    from fedgrid.engine.federation.round.run_state import RunState
+    from fedgrid.engine.runtime.round_cache.files import CacheOptions
+    from fedgrid.engine.runtime.storage.storage import Storage
 
 
 @dataclass(frozen=True)

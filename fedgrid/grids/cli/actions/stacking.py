@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fedgrid.engine.runtime.clients.placement import Node
     from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.execution.launch_types import LaunchOptions
+    from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.planning.stacking import Load, OnGpu
 
 TEXT = "Measuring on a GPU whether stacks of clients are faster ..."

@@ -13,7 +13,7 @@ from fedgrid.grids.display.plain import PlainConsole
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.execution.launch_types import LaunchResult
+    from fedgrid.grids.execution.watch import LaunchResult
 
 FAILED = 1
 BAD_INPUT = 2

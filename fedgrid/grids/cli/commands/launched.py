@@ -65,7 +65,8 @@ def retry(grid: GridName, launch: Launch, trust: Trust = False) -> None:
     from fedgrid.grids.execution.relaunch import retry as run_failed
 
     options, storage = launch.options(), open_storage(launch.storage)
-    exit_with(run_failed(grid, storage, options, console(), launch.plugins or [], trust=trust))
+    use_plugins(launch.plugins)
+    exit_with(run_failed(grid, storage, options, console(), trust=trust))
 
 
 @app.command(epilog="Example: `fedgrid stop paper`")

@@ -11,7 +11,7 @@ from fedgrid.grids.cli.actions import completion
 from fedgrid.grids.cli.commands.app import data_folder
 
 if TYPE_CHECKING:
-    from fedgrid.grids.execution.launch_types import LaunchOptions
+    from fedgrid.grids.planning.options import LaunchOptions
 
 AUTO = "auto"
 UNITS = ("B", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB")
@@ -250,7 +250,7 @@ class Launch:
         """
         from fedgrid.engine.runtime.clients.placement import Request
         from fedgrid.engine.runtime.round_cache.files import CacheOptions
-        from fedgrid.grids.execution.launch_types import LaunchOptions
+        from fedgrid.grids.planning.options import LaunchOptions
         from fedgrid.grids.trackers.registry import names_in
 
         if self.cache_limit is not None and not self.cache:

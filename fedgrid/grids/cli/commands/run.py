@@ -78,7 +78,7 @@ def run(
     """
     from fedgrid.grids.cli.actions.stacking import settled
     from fedgrid.grids.display.plain import print_marked, warn
-    from fedgrid.grids.execution.run import plan_grid, run_grid
+    from fedgrid.grids.execution.run import run_grid
     from fedgrid.grids.presets.load import load_grid
     from fedgrid.grids.search.tuned import noted, read_tuned
 
@@ -109,6 +109,9 @@ def run(
     for note in grid.notes:
         warn(note)
     if dry_run:
+        # Imports torch, which a driver of actors does without.
+        from fedgrid.grids.planning.dry_run import dry_run as plan_grid
+
         plan_grid(grid, storage, options, console(), line)
         return
     if line:

@@ -1,4 +1,4 @@
-"""Options and result of a launch. No option changes a number that a run computes."""
+"""Options of a launch. None changes a number that a run computes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +9,6 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.placement import Request
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.grids.display.steps import Steps
-from fedgrid.grids.display.tally import Tally
-from fedgrid.grids.results.outcome import Outcome
 from fedgrid.grids.trackers.registry import DEFAULT
 
 
@@ -50,15 +48,3 @@ class LaunchOptions:
     def steps(self, console: Console, *, as_lines: bool = False) -> Steps:
         """Return what says on a terminal, and with `as_lines` in a log, what a launch is doing now."""
         return Steps(console, as_lines=as_lines, quiet=self.as_json)
-
-
-@dataclass(frozen=True)
-class LaunchResult:
-    """How a launch ended."""
-
-    failures: tuple[Outcome, ...] = ()
-    """Runs that failed after all retries."""
-    tally: Tally | None = None
-    """None if there was nothing to run."""
-    stopped: bool = False
-    """Whether it was asked to stop before all runs were finished."""
