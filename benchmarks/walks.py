@@ -11,9 +11,9 @@ all of a run, or of many (`WHOLE`), or that is no frozen dataclass.
 
 A *form* is a type whose objects are handed from function to function to carry the value, or what was made of
 it: a class of ours (of an update, those of `OF_AN_UPDATE`), a dict with the value, a row of `clients.parquet`
-(of an update), an Arrow table, a text, a number. Lists and tuples are none, nor are the parts of a form:
-arrays, one client's `Counts` in a reply. The forms of a command are printed in the order in which they were
-first seen, an update's until the row that has its test; each after the first is a *change of form*.
+(of an update), an Arrow table, a text, a number. Lists, and dicts of forms, are none, nor are the parts of a
+form: arrays, one client's `Counts` in a report. The forms of a command are printed in the order in which they
+were first seen, an update's until the row that has its test; each after the first is a *change of form*.
 """
 
 import json
@@ -63,8 +63,8 @@ SEEN_AS = {
 }
 """Names of classes that hold an update, or what was made of it: for the hops."""
 OF_AN_UPDATE = {
-    *("LocalResult", "Sent", "SentReply", "Reply", "Updates", "State", "RunState", "Served"),
-    *("EvaluateReport", "Evaluations", "ServedTests", "ModelTests", "TestScores", "RoundRecord"),
+    *("Sent", "SentReply", "Reply", "Updates", "State", "RunState", "Served", "EvaluateReport"),
+    *("Evaluations", "ModelTests", "TestScores", "RoundRecord"),
     *("Records", "Clustering", "PublishedClustering", "RunResult", "Measure", "Cell", "Row", "Table"),
 }
 """Those on its way, in this code or earlier: for the forms."""

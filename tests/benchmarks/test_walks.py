@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from benchmarks.walks import holding, walk_of
+from benchmarks.walks import OF_AN_UPDATE, TEST, Case, form_of, holding, walk_of
 
 
 def test_hop_counts_once_passes_each_time_and_a_thread_begins_anew():
@@ -50,3 +50,26 @@ def test_value_is_found_within_data_but_not_within_services_or_whole_runs(given,
 def test_object_of_a_class_is_found_by_its_name():
     assert holding(0.25, {"Service"})([Service(1)])
     assert not holding(0.25, {"Frozen"})([Service(1)])
+
+
+@pytest.mark.parametrize(
+    ("given", "form"),
+    [
+        ("at 0.25 of all", "text"),
+        ([0.5, 0.25], "number"),
+        ({"a": 0.25}, "dict"),
+        ({"a": [Frozen(0.25)]}, "Frozen"),
+        (RunConfig(0.25), "RunConfig"),
+        (Frozen(0.5), None),
+    ],
+)
+def test_form_is_the_innermost_object_that_has_the_value(given, form):
+    assert form_of(given, Case("a value", holding(0.25))) == form
+
+
+def test_forms_of_an_update_are_classes_and_the_row_of_its_test():
+    case = Case("an update", holding(0.25), OF_AN_UPDATE)
+    served = type("Served", (), {})()
+    assert form_of({0: [served]}, case) == "Served"
+    assert form_of({TEST: 0.5}, case) == "row"
+    assert form_of(Frozen(served), case) is None
