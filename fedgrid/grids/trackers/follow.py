@@ -12,9 +12,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -23,6 +24,7 @@ from fedgrid.grids.trackers.registry import DEFAULT, tracker_named
 from fedgrid.grids.trackers.teller import End, News, Teller
 from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun, TrackerFailed
 
+T = TypeVar("T")
 LOOK_AT_URI = 30.0
 """Seconds between looks at the records of runs under way, if these are at a URI."""
 
@@ -61,6 +63,7 @@ class Follower:
         self._changed = threading.Condition()
         self._waiting: dict[str, News] = {}
         self._taken: dict[str, News] = {}
+        self._forgotten: list[RunConfig] = []
         self._end: End | None = None
         self._is_down = self._is_warned = False
         self._written = 0
@@ -79,15 +82,17 @@ class Follower:
 
     def lacks(self, config: RunConfig) -> bool:
         """Return whether the tracker has not been told all of a finished run, by what lies in its folder."""
-        return self.tracker.lacks(TrackedRun.of(config, self.grid.storage), self.grid)
+        run = TrackedRun.of(config, self.grid.storage)
+        return self._ask(lambda: self.tracker.lacks(run, self.grid), otherwise=False)
+
+    def lines(self) -> list[str]:
+        """Return the lines that say where to look."""
+        return self._ask(lambda: self.tracker.lines(self.grid), otherwise=[])
 
     def forget(self, configs: Sequence[RunConfig]) -> None:
-        """Tell at once that the records of runs are deleted. To be called before the thread starts."""
-        try:
-            for config in configs:
-                self._call("forget", config)
-        except TrackerFailed as error:
-            self._fail(error)
+        """Tell that the records of runs are deleted, before any news."""
+        with self._changed:
+            self._forgotten.extend(configs)
 
     def tell(self, news: News) -> None:
         """Tell news of a run soon."""
@@ -114,6 +119,16 @@ class Follower:
                 f"{lacking} {'run is' if lacking == 1 else 'runs are'} not, or not completely, in "
                 f"{self.tracker.title()}; `{self._sync}` logs what is missing"
             )
+
+    def _ask(self, question: Callable[[], T], otherwise: T) -> T:
+        """Return the answer of a plugin's class, which may raise anything."""
+        try:
+            return question()
+        except FedgridError:
+            raise
+        except Exception as error:
+            self._warn(f"{self.tracker.title()}: {error!r}")
+            return otherwise
 
     def _call(self, method: str, *given: Any) -> Any:
         if self._process is None:
@@ -149,6 +164,9 @@ class Follower:
             self._is_down = False
         try:
             self._call("make")
+            while self._forgotten:
+                self._call("forget", self._forgotten[0])
+                del self._forgotten[0]
             while self._taken:
                 self._tell_first()
             if end is not None:
@@ -183,7 +201,7 @@ class Follower:
 
 
 class Trackers:
-    """The trackers of a launch; within its context they are told. No method but `forget` waits for them."""
+    """The trackers of a launch; within its context they are told. No method waits for them."""
 
     def __init__(
         self,
@@ -232,7 +250,7 @@ class Trackers:
                     follower.tell(News(run, "FINISHED"))
 
     def forget(self, runs: Sequence[RunConfig]) -> None:
-        """Tell that the records of these runs are deleted. To be called before the context is entered."""
+        """Tell that the records of these runs are deleted, before any news of them."""
         for follower in self._followers:
             follower.forget(runs)
 
@@ -256,7 +274,7 @@ class Trackers:
 
     def lines(self) -> list[str]:
         """Return the lines that say where to look."""
-        return [line for follower in self._followers for line in follower.tracker.lines(self.grid)]
+        return [line for follower in self._followers for line in follower.lines()]
 
     def __enter__(self) -> Self:
         for follower in self._followers:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from threading import Event
 
 import pytest
+from mlflow.entities import ViewType
 from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.federation.errors import ConfigError
@@ -240,7 +241,10 @@ def test_deleted_run_is_logged_again(storage, store, log):
         train(log, storage, A, 1, 2)
     successor = new_trackers(storage)
     successor.forget([A, B])
-    assert run_name(A) not in store.runs
+    with successor:
+        successor.tell(A)
+    assert store.steps(A) == [1, 2]
+    assert len(store.client.search_runs(["1"], run_view_type=ViewType.DELETED_ONLY)) == 1
 
 
 def test_malformed_tracking_uri_is_refused(storage, monkeypatch):

@@ -110,6 +110,14 @@ def test_tracker_that_raises_has_one_warning_and_the_others_go_on(plugin, storag
     assert told(storage)[-1] == "finished 0"
 
 
+def test_class_that_raises_in_the_driver_stops_nothing(plugin, storage, monkeypatch):
+    warnings = []
+    trackers = Trackers("mine", Storage(storage), warnings.append, names=["written"])
+    monkeypatch.setattr(registry.tracker_named("written"), "lacks", lambda run, grid: 1 / 0)
+    assert trackers.lacking([A]) == []
+    assert warnings == ["tracker written: ZeroDivisionError('division by zero')"]
+
+
 def test_unknown_tracker_is_refused_by_name_and_none_stands_alone(plugin):
     with pytest.raises(ConfigError, match="unknown tracker 'mlfow'.*mlflow"):
         registry.tracker_named("mlfow")
