@@ -17,7 +17,8 @@ import ray
 
 from fedgrid.algorithms.clustering.temperature import temperature
 from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.updates import Matrix, Updates, Vector
+from fedgrid.algorithms.updates.source import Matrix, Vector
+from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.models.flat_vectors import layout_of
 from fedgrid.engine.federation.models.initialisation import blank
 

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     )
     from fedgrid.algorithms.contract.traits import Traits
     from fedgrid.algorithms.updates.layout import Layout
-    from fedgrid.algorithms.updates.updates import Matrix, Updates, Vector
+    from fedgrid.algorithms.updates.source import Matrix, Vector
+    from fedgrid.algorithms.updates.updates import Updates
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.federation.models.registry import ModelEntry
     from fedgrid.grids.analyses.analysis import Analysis, AnalysisSettings, Artifacts
@@ -147,7 +148,7 @@ _MODULES = {
     "LocalModel": "algorithms.contract.local_rule",
     "LocalRule": "algorithms.contract.local_rule",
     "LocalSteps": "algorithms.contract.local_rule",
-    "Matrix": "algorithms.updates.updates",
+    "Matrix": "algorithms.updates.source",
     "Message": "algorithms.contract.orders",
     "ModelEntry": "engine.federation.models.registry",
     "Ocfl": "algorithms.clustered.while_training.ocfl",
@@ -170,7 +171,7 @@ _MODULES = {
     "Traffic": "algorithms.contract.orders",
     "Traits": "algorithms.contract.traits",
     "Updates": "algorithms.updates.updates",
-    "Vector": "algorithms.updates.updates",
+    "Vector": "algorithms.updates.source",
     "load": "grids.results.study",
     "run": "grids.execution.one_run",
     "run_grid": "grids.execution.one_run",

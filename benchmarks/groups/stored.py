@@ -19,7 +19,8 @@ import numpy as np
 from benchmarks.groups.few_classes import with_dataset
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
-from fedgrid.algorithms.updates.updates import Matrix, Updates
+from fedgrid.algorithms.updates.source import Matrix
+from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.messages import Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError

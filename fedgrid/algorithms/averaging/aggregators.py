@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from fedgrid.algorithms.contract.aggregator import Aggregator, Mean
 from fedgrid.algorithms.contract.section import named
 from fedgrid.algorithms.updates.products import map_blocks
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import Vector
 
 
 class Median(Aggregator):

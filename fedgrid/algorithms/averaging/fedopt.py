@@ -31,7 +31,8 @@ from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
 from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.updates import Updates, Vector
+from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.updates import Updates
 
 MOST_STEPS = 1_000_000
 """Of fine-tuning: more are a typing error."""

@@ -6,7 +6,7 @@ Shapes: K clients.
 import numpy as np
 
 from fedgrid.algorithms.contract.base import Labels
-from fedgrid.algorithms.updates.updates import Matrix
+from fedgrid.algorithms.updates.source import Matrix
 
 
 def agglomerate(distances_KK: Matrix, linkage: str, threshold: float) -> Labels:

@@ -22,7 +22,7 @@ from fedgrid.algorithms.contract.section import Section, named
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Labels
-    from fedgrid.algorithms.updates.updates import Matrix
+    from fedgrid.algorithms.updates.source import Matrix
 
 NOISE = -1
 Share = Annotated[float, Field(gt=0, le=1)]

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.updates.updates import Matrix
+from fedgrid.algorithms.updates.source import Matrix
 
 DRAWS = 100
 """Rotations that a score compares with."""

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedgrid.algorithms.updates.updates import Matrix
+from fedgrid.algorithms.updates.source import Matrix
 
 Groups = list[list[int]]
 Library = Literal["louvain", "leiden"]

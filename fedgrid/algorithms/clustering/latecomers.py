@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import Labels, State, split
-from fedgrid.algorithms.updates.updates import Updates, Vector, mean_of, shares_of
+from fedgrid.algorithms.updates.products import mean_of, shares_of
+from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.updates import Updates
 
 PREFIX = "split_"
 

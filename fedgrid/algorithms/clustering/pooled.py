@@ -15,7 +15,8 @@ import numpy as np
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.algorithms.updates.updates import Matrix, Updates
+from fedgrid.algorithms.updates.source import Matrix
+from fedgrid.algorithms.updates.updates import Updates
 
 POOLED, MET = "pooled_cosines_KK", "rounds_met_KK"
 """Arrays of a state: sums of cosines over the rounds in which a pair sent updates (float64), and the number

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedgrid.algorithms.updates.updates import Matrix
+from fedgrid.algorithms.updates.source import Matrix
 
 
 def rises(temperatures: Sequence[float], window: int) -> bool:

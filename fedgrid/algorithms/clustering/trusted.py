@@ -17,7 +17,8 @@ from itertools import groupby
 import numpy as np
 
 from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.updates import Matrix, Updates, Vector
+from fedgrid.algorithms.updates.source import Matrix, Vector
+from fedgrid.algorithms.updates.updates import Updates
 
 FLOOR = 0.1
 """A layer more than ten times shorter in one model than in the other counts as ten times shorter."""

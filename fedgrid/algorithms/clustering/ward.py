@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.clustering.graph import Groups, silhouette
-from fedgrid.algorithms.updates.updates import Matrix
+from fedgrid.algorithms.updates.source import Matrix
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]

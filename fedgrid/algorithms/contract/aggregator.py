@@ -9,7 +9,8 @@ from typing import ClassVar, Literal
 
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.updates.products import mean_vector
-from fedgrid.algorithms.updates.updates import Updates, Vector
+from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.updates import Updates
 
 
 class Aggregator(Section, ABC):

@@ -24,7 +24,8 @@ from fedgrid.algorithms.contract.orders import (
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.updates import Matrix, Updates, Vector
+from fedgrid.algorithms.updates.source import Matrix, Vector
+from fedgrid.algorithms.updates.updates import Updates
 
 Labels = NDArray[np.int64]
 Fresh = Callable[[int], Vector]

@@ -10,8 +10,7 @@ import numpy as np
 
 from fedgrid.algorithms.contract.base import Algorithm, State
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
-from fedgrid.algorithms.updates.source import read_only
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import Vector, read_only
 
 
 class BrokenContract(ValueError):

@@ -20,7 +20,8 @@ from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Payload
 from fedgrid.algorithms.contract.section import Section, named
 from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.updates import Updates, Vector
+from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.updates import Updates
 
 
 class LocalMethod(Section, ABC):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     # Algorithms are listed and configured without torch, which takes seconds to import.
     from torch import Tensor
 
-    from fedgrid.algorithms.updates.updates import Vector
+    from fedgrid.algorithms.updates.source import Vector
 
 
 class LocalModel(Protocol):

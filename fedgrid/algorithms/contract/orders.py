@@ -21,7 +21,7 @@ from fedgrid.algorithms.contract.section import Section
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fedgrid.algorithms.updates.updates import Vector
+    from fedgrid.algorithms.updates.source import Vector
 
 BYTES_PER_ENTRY = 4
 """Of a float32."""

@@ -23,7 +23,8 @@ from fedgrid.algorithms.contract.first_round import FirstRound
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
 from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.updates import Updates, Vector
+from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@misc{liang2020think,
   author = {Liang, Paul Pu and Liu, Terrance and Ziyin, Liu and Allen, Nicholas B. and Auerbach, Randy P.

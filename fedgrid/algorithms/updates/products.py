@@ -15,10 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from fedgrid.algorithms.updates.source import Arrays
+from fedgrid.algorithms.updates.source import Arrays, Matrix, Vector
 
-Vector = NDArray[np.float32]
-Matrix = NDArray[np.float64]
 T = TypeVar("T")
 
 BLOCK = 32768

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.updates.layout import Layout
 from fedgrid.algorithms.updates.products import (
-    Matrix,
     Products,
-    Vector,
     cross_products,
     inner_products,
     manhattan_distances,
@@ -29,7 +27,9 @@ from fedgrid.algorithms.updates.source import (
     UPDATE,
     Arrays,
     InMemory,
+    Matrix,
     Source,
+    Vector,
     read_only,
     statistic_name,
 )

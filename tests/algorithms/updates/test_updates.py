@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.updates import products as module
+from fedgrid.algorithms.updates.products import mean_of
 from fedgrid.algorithms.updates.source import InMemory
-from fedgrid.algorithms.updates.updates import Updates, mean_of
+from fedgrid.algorithms.updates.updates import Updates
 from tests.helpers.small_cases import clients, frozen, layout_of, rng, updates_of
 
 

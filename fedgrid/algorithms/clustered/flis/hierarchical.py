@@ -40,7 +40,8 @@ from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
 from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.updates import Matrix, Updates
+from fedgrid.algorithms.updates.source import Matrix
+from fedgrid.algorithms.updates.updates import Updates
 
 WARD_CLUSTERS = 5
 

@@ -19,7 +19,8 @@ from pydantic import Field
 
 from fedgrid.algorithms.contract.base import Labels, State
 from fedgrid.algorithms.contract.orders import PREDICTIONS
-from fedgrid.algorithms.updates.updates import Matrix, Updates
+from fedgrid.algorithms.updates.source import Matrix
+from fedgrid.algorithms.updates.updates import Updates
 
 LabelKind = Literal["hard", "soft"]
 SimilarityKind = Literal["agreement", "printed"]

@@ -28,7 +28,8 @@ from fedgrid.algorithms.clustered.flis.inference import (
 )
 from fedgrid.algorithms.contract.aggregator import Aggregator
 from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
-from fedgrid.algorithms.updates.updates import Updates, Vector
+from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.updates import Updates
 
 AGREEMENT = 0.96
 INITIAL, STARTS = "initial_P", "start_K"

@@ -17,7 +17,8 @@ from fedgrid.algorithms.clustering.clusterers import labels_to_groups
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
 from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
 from fedgrid.algorithms.contract.first_round import FirstRound
-from fedgrid.algorithms.updates.updates import Matrix, Updates
+from fedgrid.algorithms.updates.source import Matrix
+from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@inproceedings{briggs2020federated,
   author = {Briggs, Christopher and Fan, Zhong and Andras, Peter},

@@ -24,7 +24,9 @@ from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.updates import Matrix, Updates, Vector, shares_of
+from fedgrid.algorithms.updates.products import shares_of
+from fedgrid.algorithms.updates.source import Matrix, Vector
+from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""% Title and venue are not known to fedgrid: complete them.
 @misc{bettinelli2024,

@@ -24,7 +24,8 @@ from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY, ChooseOn, Order,
 from fedgrid.algorithms.contract.section import PositiveInt
 from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.updates import Updates, Vector
+from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@inproceedings{ghosh2020efficient,
   author = {Ghosh, Avishek and Chung, Jichan and Yin, Dong and Ramchandran, Kannan},

@@ -19,7 +19,8 @@ from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_dist
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
 from fedgrid.algorithms.contract.first_round import FirstRound
 from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.updates import Matrix, Updates
+from fedgrid.algorithms.updates.source import Matrix
+from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@article{sattler2021clustered,
   author = {Sattler, Felix and M{\"u}ller, Klaus-Robert and Samek, Wojciech},

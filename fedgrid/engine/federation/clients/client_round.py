@@ -26,7 +26,7 @@ from fedgrid.engine.federation.clients.messages import (
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import Served
-    from fedgrid.algorithms.updates.updates import Vector
+    from fedgrid.algorithms.updates.source import Vector
     from fedgrid.engine.federation.clients.pool import Pool
     from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 

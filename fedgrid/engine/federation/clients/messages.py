@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Payload
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.data.images import HeldImages, ImageSet, ImageView
 from fedgrid.engine.federation.data.pixel_statistics import PixelStatistics

@@ -12,7 +12,7 @@ from time import perf_counter
 from torch import nn
 
 from fedgrid.algorithms.contract.local_rule import PLAIN
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.device_sets import DeviceSet
 from fedgrid.engine.federation.clients.messages import Memory, Setup, TrainTask
 from fedgrid.engine.federation.errors import ConfigError

@@ -15,8 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message
-from fedgrid.algorithms.updates.source import UPDATE
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import UPDATE, Vector
 from fedgrid.engine.federation.clients.device_sets import DeviceSet, Holdings
 from fedgrid.engine.federation.clients.messages import (
     Described,

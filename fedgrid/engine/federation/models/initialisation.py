@@ -5,7 +5,7 @@ from math import prod
 import torch
 from torch import nn
 
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors, registry
 from fedgrid.engine.federation.seeds import generator

@@ -8,7 +8,8 @@ import numpy as np
 from fedgrid.algorithms.contract.aggregator import Aggregator
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.algorithms.updates.updates import Updates, Vector
+from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.client_round import ClientRound
 from fedgrid.engine.federation.clients.messages import Memory, TrainTask
 from fedgrid.engine.federation.clients.pool import Pool

@@ -13,7 +13,8 @@ import numpy as np
 
 from fedgrid.algorithms.clustering.temperature import temperature
 from fedgrid.algorithms.contract.base import Diagnostics, State
-from fedgrid.algorithms.updates.updates import Updates, Vector
+from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.updates import Updates
 
 Value: TypeAlias = float | int | bool | None
 

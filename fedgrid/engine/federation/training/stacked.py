@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional
 
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.training import augmentation
 from fedgrid.engine.federation.training.batches import blocks
 from fedgrid.engine.federation.training.evaluation import to_inputs

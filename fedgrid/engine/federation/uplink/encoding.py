@@ -10,7 +10,7 @@ Shapes: N values, B buckets of them.
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import Vector
 
 BUCKET = 512
 """Values that share their levels, as in QSGD's experiments."""

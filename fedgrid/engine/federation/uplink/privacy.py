@@ -11,8 +11,7 @@ from pydantic import Field
 
 from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.algorithms.updates.source import UPDATE
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import UPDATE, Vector
 from fedgrid.engine.federation.models.registry import build
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.uplink.steps import UplinkStep, clip_of, noise_of

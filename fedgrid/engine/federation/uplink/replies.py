@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.local_rule import LocalRule
-from fedgrid.algorithms.updates.source import UPDATE
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import UPDATE, Vector
 from fedgrid.engine.federation.uplink.steps import Clip, Noise, Sent, UplinkStep, send
 
 RESIDUAL = "uplink_residual"

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.uplink.encoding import Places, dequantise, pack_places, quantise, unpack_places
 
 

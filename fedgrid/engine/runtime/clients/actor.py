@@ -15,7 +15,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from fedgrid.algorithms.contract.orders import Message
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.messages import (
     ClientData,
     Described,

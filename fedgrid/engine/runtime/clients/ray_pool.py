@@ -19,7 +19,7 @@ from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from fedgrid.algorithms.contract.orders import Message
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.messages import (
     Described,
     EvaluateReport,

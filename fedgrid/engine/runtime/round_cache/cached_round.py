@@ -35,7 +35,7 @@ from fedgrid.engine.runtime.round_cache.packing import (
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import Served
-    from fedgrid.algorithms.updates.updates import Vector
+    from fedgrid.algorithms.updates.source import Vector
     from fedgrid.engine.federation.clients.pool import Pool
     from fedgrid.engine.federation.clients.stopwatch import Stopwatch
     from fedgrid.engine.runtime.round_cache.session_cache import SessionCache

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.training.evaluation import predict, to_inputs
 from fedgrid.grids.attack.attacks.module import module_of

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models import flat_vectors
 
 LEARNING_RATE = 0.1

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.data.images import HeldImages, ImageSet
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH, to_inputs

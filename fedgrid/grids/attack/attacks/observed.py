@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.updates import Vector
+from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.messages import Setup, TrainTask
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import HeldImages

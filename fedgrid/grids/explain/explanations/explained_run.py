@@ -35,7 +35,7 @@ from fedgrid.grids.explain.explanations.samples import SERVER, Sample, Source, p
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import Served
-    from fedgrid.algorithms.updates.updates import Vector
+    from fedgrid.algorithms.updates.source import Vector
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.federation.dealing.split import ClientSplit
     from fedgrid.engine.federation.round.run_state import RunState
