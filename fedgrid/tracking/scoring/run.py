@@ -186,7 +186,7 @@ SYNONYMS = {
 
 
 def find_axis(runs: Sequence[Run], name: str, *, others: Collection[str] = ()) -> str:
-    """Return the axis that a user's word names: of `AXES`, a key of a run, of `others`, the last part of a key.
+    """Return the axis that a word names: of `AXES`, a key of a run, of `others`, the last part of a key.
 
     Raises:
         ValueError: there is no such axis, or several end so.
