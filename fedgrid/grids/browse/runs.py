@@ -18,7 +18,7 @@ from fedgrid.grids.display.tables import RESULT_COLUMNS
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.redaction import in_csv, printable
-from fedgrid.tracking.scoring.selection import Condition, in_order, read_conditions, text_of
+from fedgrid.tracking.scoring.selection import Condition, read_conditions, sort_places, text_of
 
 ON_ONE_LINE = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
@@ -54,7 +54,7 @@ def show_runs(
     rows = [row for row in every if all(each.holds([row.value(each.column)]) for each in conditions)]
     if sort is not None:
         check_columns([sort], every, "--sort")
-        places = in_order([row.value(sort) for row in rows], reverse)
+        places = sort_places([row.value(sort) for row in rows], reverse)
         rows = [rows[place] for place in places]
     elif reverse:
         rows.reverse()

@@ -25,7 +25,7 @@ from fedgrid.grids.results.model_sizes import model_bytes
 from fedgrid.grids.results.origin_notes import origin_notes
 from fedgrid.grids.results.outcome import DAMAGED, is_finished, read_scores, state
 from fedgrid.tracking.records import RecordsError
-from fedgrid.tracking.scoring.run import Run, plain_title, with_result
+from fedgrid.tracking.scoring.run import Run, load_result, plain_title
 from fedgrid.tracking.scoring.study import Study, plain
 
 
@@ -65,7 +65,7 @@ def load(
     read = []
     for number, (config, run) in enumerate(zip(configs, runs, strict=True)):
         seen(number, len(configs))
-        read.append(_with_result(run, config, store))
+        read.append(_load_run(run, config, store))
     folders = {run.name: run.folder for run in read if run.is_finished}
     algorithms = {run.name: config.algorithm for run, config in zip(runs, configs, strict=True)}
     notes = origin_notes(folders, algorithms)
@@ -74,7 +74,7 @@ def load(
     return Study(grid, tuple(read), (*said, *idle_lines(configs), *notes), left_out)
 
 
-def _with_result(run: Run, config: RunConfig, storage: Storage) -> Run:
+def _load_run(run: Run, config: RunConfig, storage: Storage) -> Run:
     """Return a run with its result, or with what it lacks."""
     if is_finished(storage, config):
         storage.pull(run.folder.name, skip=("state-", ASIDE))
@@ -129,7 +129,7 @@ def result_of(run: Run) -> Run:
         DamagedFile: its scores are damaged.
         RecordsError: it has no records.
     """
-    return with_result(run, read_scores(run.folder, run.run_id))
+    return load_result(run, read_scores(run.folder, run.run_id))
 
 
 def _how_far(storage: Storage, config: RunConfig) -> str:

@@ -1,7 +1,7 @@
 """A run as tables know it, with its result if it is finished, and which runs have given values."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -148,14 +148,14 @@ def plain_title(title: str) -> str:
     return title.removesuffix(f" {AS_PUBLISHED}")
 
 
-def with_result(run: Run, scores: Mapping[str, Any]) -> Run:
+def load_result(run: Run, scores: Mapping[str, Any]) -> Run:
     """Return a run with its result: these final scores, and what is computed from its records.
 
     Raises:
         RecordsError: there are no records, or they are not of all of its rounds and clients.
     """
-    found = read_records(run.folder)
-    shape, expected = found.clients["cluster"].shape, (run.rounds, run.clients)
+    records = read_records(run.folder)
+    shape, expected = records.clients["cluster"].shape, (run.rounds, run.clients)
     if shape != expected:
         raise RecordsError(
             "the records in {} are of {} rounds and {} clients, not {} and {}; run it again".format(
@@ -165,10 +165,10 @@ def with_result(run: Run, scores: Mapping[str, Any]) -> Run:
     return replace(
         run,
         scores=scores,
-        round_R=found.round_R,
-        curves=curves(found),
-        labels_RK=found.clients["cluster"],
-        truth_K=found.truth_K,
+        round_R=records.round_R,
+        curves=curves(records),
+        labels_RK=records.clients["cluster"],
+        truth_K=records.truth_K,
     )
 
 
@@ -186,22 +186,22 @@ SYNONYMS = {
 """Column -> the attributes of a run that it may stand for, beside a key of its configuration."""
 
 
-def column_named(runs: Sequence[Run], name: str) -> str:
-    """Return the column that a user's word names: one of `SYNONYMS`, a key of a run, its last part, a score.
+def find_axis(runs: Sequence[Run], name: str, *, others: Collection[str] = ()) -> str:
+    """Return the axis that a word names: of `AXES`, a key of a run, of `others`, the last part of a key.
 
     Raises:
-        ValueError: there is no such column, or several end so.
+        ValueError: there is no such axis, or several end so.
     """
-    keys = dict.fromkeys(key for run in runs for key in (*dict(run.axes), *run.keys, *run.scores))
+    keys = dict.fromkeys(key for run in runs for key in (*dict(run.axes), *run.keys))
     for word in (name, name.removesuffix("s")):
-        if word in AXES or word in keys or word in SYNONYMS:
+        if word in AXES or word in keys or word in others:
             return word
     ending = [key for key in keys if key.endswith(f".{name}")]
     if len(ending) == 1:
         return ending[0]
     if ending:
         raise ValueError(f"'{name}' is any of {', '.join(ending)}: name one of these")
-    near = get_close_matches(name, [*AXES, *SYNONYMS, *keys], 1)
+    near = get_close_matches(name, [*AXES, *others, *keys], 1)
     axes = dict.fromkeys(key for run in runs for key, _ in run.axes)
     raise ValueError(
         f"no axis '{name}'; {f'did you mean {near[0]!r}? ' if near else ''}"
@@ -215,26 +215,28 @@ def select(runs: Sequence[Run], conditions: Iterable[Condition]) -> list[Run]:
     Raises:
         ValueError: there is no such column, or no run has a value that is asked for.
     """
-    found = list(runs)
+    chosen = list(runs)
+    others = tuple(dict.fromkeys((*SYNONYMS, *(name for run in runs for name in run.scores))))
     for condition in conditions if runs else ():
-        there = {run.run_id: values_on(run, column_named(runs, condition.column)) for run in runs}
+        column = find_axis(runs, condition.column, others=others)
+        there = {run.run_id: values_on(run, column) for run in runs}
         for value in condition.values if condition.operator == "=" else ():
             if not any(replace(condition, values=(value,)).holds(values) for values in there.values()):
                 raise ValueError(_no_run_has(condition.column, value, [*there.values()]))
-        found = [run for run in found if condition.holds(there[run.run_id])]
-    return found
+        chosen = [run for run in chosen if condition.holds(there[run.run_id])]
+    return chosen
 
 
 def values_on(run: Run, column: str) -> list[Any]:
-    """Return what a run has on a column of `column_named`, first what a configuration calls it."""
+    """Return what a run has on an axis or another column, first what a configuration calls it."""
     keys = {**run.scores, **run.keys, **dict(run.axes)}
     of_key = [keys[column]] if column in keys else []
     return [*of_key, *(getattr(run, name) for name in SYNONYMS.get(column, ()))]
 
 
 def _no_run_has(column: str, value: object, there: Sequence[Sequence[Any]]) -> str:
-    ids = list(dict.fromkeys(str(each) for values in there for each in values[:1] if each is not None))
-    every = dict.fromkeys([*ids, *(str(each) for values in there for each in values if each is not None)])
+    ids = list(dict.fromkeys(str(one) for values in there for one in values[:1] if one is not None))
+    every = dict.fromkeys([*ids, *(str(one) for values in there for one in values if one is not None)])
     near = get_close_matches(str(value), list(every), 1)
     shown = ", ".join(ids[:20]) + (", ..." if len(ids) > 20 else "")
     return f"no run has {column}={value!r}; {f'did you mean {near[0]!r}? ' if near else ''}there are {shown}"

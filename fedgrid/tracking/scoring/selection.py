@@ -41,7 +41,7 @@ def read_conditions(text: str) -> list[Condition]:
     Raises:
         ValueError: the text is no such conditions; without the text itself.
     """
-    found: dict[tuple[str, str, str], Condition] = {}
+    conditions: dict[tuple[str, str, str], Condition] = {}
     last: tuple[str, str] | None = None
     for part in text.split(","):
         match = CONDITION.fullmatch(part)
@@ -58,9 +58,9 @@ def read_conditions(text: str) -> list[Condition]:
             raise ValueError(f"'{value}' is not a number")
         # Values of one column and operator are alternatives, but for limits: all of these must hold.
         key = (*last, value if last[1] in ORDERS else "")
-        before = found[key].values if key in found else ()
-        found[key] = Condition(*last, (*before, value))
-    return list(found.values())
+        before = conditions[key].values if key in conditions else ()
+        conditions[key] = Condition(*last, (*before, value))
+    return list(conditions.values())
 
 
 def number_of(value: Any) -> float | None:
@@ -88,18 +88,18 @@ def text_of(value: Any) -> str:
         return f"{value['name']} ({settings})" if settings else str(value["name"])
     if isinstance(value, list | tuple):
         # Sections are models of pydantic.
-        parts = [each.model_dump() if hasattr(each, "model_dump") else each for each in value]
+        parts = [part.model_dump() if hasattr(part, "model_dump") else part for part in value]
         if any(isinstance(part, Mapping) for part in parts):
             return ", ".join(f"{key} {text_of(inner)}" for part in parts for key, inner in dict(part).items())
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def in_order(values: Sequence[Any], reverse: bool) -> list[int]:
+def sort_places(values: Sequence[Any], reverse: bool) -> list[int]:
     """Return the places of values in their order: largest number first, text from A to Z, None last."""
-    known = [place for place, value in enumerate(values) if value is not None]
-    numbers = all(isinstance(values[place], int | float) for place in known)
+    numbered = [place for place, value in enumerate(values) if value is not None]
+    numbers = all(isinstance(values[place], int | float) for place in numbered)
     key: Callable[[int], Any] = (
         (lambda place: -values[place]) if numbers else lambda place: text_of(values[place])
     )
     unknown = [place for place, value in enumerate(values) if value is None]
-    return [*sorted(known, key=key, reverse=reverse), *unknown]
+    return [*sorted(numbered, key=key, reverse=reverse), *unknown]

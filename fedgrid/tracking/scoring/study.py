@@ -265,10 +265,10 @@ def _identity(run: Run) -> dict[str, Any]:
 
 
 def _last_scores(run: Run) -> dict[str, Any]:
-    found = {name: run.scores[name] for name in ("clustering_round", "last_change_round")}
+    rounds = {name: run.scores[name] for name in ("clustering_round", "last_change_round")}
     return {
         "rounds": len(run.round_R),
-        **{name: np.nan if number is None else number for name, number in found.items()},
+        **{name: np.nan if number is None else number for name, number in rounds.items()},
         "exactly_right": run.scores["exactly_right"],
         **{name: run.last(name) for name in run.curves},
     }

@@ -8,7 +8,7 @@ from math import isnan
 from fedgrid.tracking.scoring.axes import along, axes_of, value_on, values_of
 from fedgrid.tracking.scoring.measures import Measure, measure_named, words_of
 from fedgrid.tracking.scoring.paired_tests import ALPHA, LEAST_SEEDS, by_seed, holm, seeds_test
-from fedgrid.tracking.scoring.run import AXES, SETTING_OF_ALGORITHM, Run, column_named
+from fedgrid.tracking.scoring.run import AXES, SETTING_OF_ALGORITHM, Run, find_axis
 from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study, plain, slug
 from fedgrid.tracking.tables.cells import explained, over_scenarios, split_name
@@ -107,8 +107,8 @@ def _check_testable(scores: Sequence[str], measures: Sequence[Measure]) -> None:
 
 def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> Layout:
     """Return the layout, with algorithms or scenarios on a side for which nothing is named."""
-    left = tuple(dict.fromkeys(column_named(study.runs, name) for name in rows))
-    above = tuple(dict.fromkeys(column_named(study.runs, name) for name in columns))
+    left = tuple(dict.fromkeys(find_axis(study.runs, name) for name in rows))
+    above = tuple(dict.fromkeys(find_axis(study.runs, name) for name in columns))
     if twice := set(left) & set(above):
         raise ValueError(f"{min(twice)} is both in rows and in columns: name it once")
     others = tuple(axis for axis in _scenario_axes(study) if axis not in (*left, *above))

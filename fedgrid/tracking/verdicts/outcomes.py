@@ -7,7 +7,7 @@ records of runs are needed.
 import csv
 import io
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from math import isnan, nan
 from typing import Any, Literal
 
@@ -37,8 +37,8 @@ SCORES = (
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one run says about a method, with these settings, under this protocol, in one block."""
+class RowOfArena:
+    """What an outcome says about a run that the run's own records do not."""
 
     method: str
     """The algorithm's id."""
@@ -46,13 +46,19 @@ class Outcome:
     """As in tables."""
     settings: Settings
     protocol: Protocol
-    dataset: str
     family: str
     """The kind of split, with the sizes of its groups if these are given: `flipped 10+5+3+2`."""
-    seed: int
     is_reference: bool
     has_groups: bool
     """Whether the family has hidden groups that can be found."""
+
+
+@dataclass(frozen=True)
+class Outcome(RowOfArena):
+    """What one run says about a method, with these settings, under this protocol, in one block."""
+
+    dataset: str
+    seed: int
     run_id: str
     ari: float
     exactly_right: float
@@ -85,37 +91,23 @@ class Outcome:
         return next((sent for _, reached, sent in self.tested if reached >= accuracy), np.inf)
 
 
-@dataclass(frozen=True)
-class RowOfArena:
-    """What an outcome says about a run that the run's own records do not."""
-
-    method: str
-    title: str
-    settings: Settings
-    protocol: Protocol
-    family: str
-    is_reference: bool
-    has_groups: bool
-
-
-def outcome_of(row: RowOfArena, result: Run, made_with: Mapping[str, str]) -> Outcome:
+def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outcome:
     """Return the outcome of a finished run."""
-    accuracy_R = result.curves["personalised_accuracy"]
-    sent_R = result.curves["bytes"] / 1e6
+    accuracy_R = run.curves["personalised_accuracy"]
+    sent_R = run.curves["bytes"] / 1e6
     measured = np.flatnonzero(~np.isnan(accuracy_R)).tolist()
+    is_right = run.scores["exactly_right"]
+    last = (name for name in SCORES if name not in ("exactly_right", "megabytes"))
+    numbers: dict[str, Any] = {name: run.last(name) for name in last}
     return Outcome(
         **asdict(row),
-        dataset=result.dataset,
-        seed=result.seed,
-        run_id=result.run_id,
-        ari=result.last("ari"),
-        exactly_right=nan if result.scores["exactly_right"] is None else result.scores["exactly_right"],
-        clusters=result.last("clusters"),
-        personalised_accuracy=result.last("personalised_accuracy"),
-        worst_tenth_accuracy=result.last("worst_tenth_accuracy"),
-        generalised_accuracy=result.last("generalised_accuracy"),
+        **numbers,
+        dataset=run.dataset,
+        seed=run.seed,
+        run_id=run.run_id,
+        exactly_right=nan if is_right is None else is_right,
         megabytes=float(sent_R[-1]),
-        tested=tuple((int(result.round_R[at]), float(accuracy_R[at]), float(sent_R[at])) for at in measured),
+        tested=tuple((int(run.round_R[at]), float(accuracy_R[at]), float(sent_R[at])) for at in measured),
         made_with={name: made_with[name] for name in MADE_WITH if name in made_with},
     )
 
@@ -149,7 +141,11 @@ def from_csv(text: str, name: str) -> tuple[Outcome, ...]:
     return tuple(found)
 
 
-_NAMES = tuple(each.name for each in fields(Outcome) if each.name not in ("tested", "made_with"))
+_NAMES = (
+    *("method", "title", "settings", "protocol", "dataset", "family", "seed"),
+    *("is_reference", "has_groups", "run_id"),
+    *SCORES,
+)
 _TESTED = ("tested_rounds", "tested_accuracy", "tested_megabytes")
 _DIGITS = 6
 HEADINGS = (*_NAMES, *_TESTED, *MADE_WITH)
