@@ -68,7 +68,9 @@ def send_token() -> None:
 
     `ray start` wants a token as soon as there is one. `ray.init` at an address sends it only if told to.
     """
-    if "RAY_AUTH_MODE" not in os.environ and (os.environ.get("RAY_AUTH_TOKEN") or token_file().exists()):
+    if "RAY_AUTH_MODE" not in os.environ and (
+        os.environ.get("RAY_AUTH_TOKEN") or os.access(token_file(), os.R_OK)
+    ):
         os.environ["RAY_AUTH_MODE"] = "token"
 
 
