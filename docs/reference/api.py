@@ -42,6 +42,8 @@ def pages() -> dict[str, str]:
 
 def _path(name: str) -> str:
     """Return where a name is defined."""
-    return (
-        f"fedgrid.{fedgrid._MODULES[name]}.{name}" if name in fedgrid._MODULES else "fedgrid.tracking.figures"
-    )
+    if name == "figures":
+        return "fedgrid.tracking.figures"
+    if name in fedgrid._MODULES:
+        return f"fedgrid.{fedgrid._MODULES[name]}.{name}"
+    return f"{getattr(fedgrid, name).__module__}.{name}"

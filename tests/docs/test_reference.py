@@ -45,7 +45,7 @@ def test_every_setting_of_an_algorithm_has_a_meaning(name: str) -> None:
 
 def test_every_room_of_the_code_is_described() -> None:
     found = rows("rooms.md")
-    assert {"cli/commands/", "round_cache/", "flis/", "scoring/"} <= set(found)
+    assert {"cli/commands/", "runtime/round_cache/", "clustering/", "scoring/"} <= set(found)
     assert [room for room, purpose in found.items() if not purpose] == []
 
 
