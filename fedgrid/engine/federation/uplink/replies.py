@@ -57,7 +57,7 @@ def send_reply(
         uplink: the steps.
         num_parameters: W.
         seed: of the run.
-        client: who sends.
+        client: the sender.
         round_index: from 0.
     """
     at = {"client": client, "round_index": round_index}

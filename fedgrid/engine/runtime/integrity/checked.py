@@ -1,7 +1,7 @@
 """Finished runs that had no damage when last checked, by the sizes, times and inodes of their files.
 
 To read all files of thousands of runs takes seconds. What is remembered lies in the user's cache, a file for
-each storage: nobody else writes it, and a storage that cannot be written is served as well. If it is lost or
+each storage: other users cannot write it, and it works for a read-only storage too. If it is lost or
 damaged, everything is checked again.
 """
 

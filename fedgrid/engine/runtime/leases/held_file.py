@@ -48,7 +48,7 @@ def new_token() -> str:
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a file, as the file says."""
+    """The process that holds a file, as the file says."""
 
     text: str
     """All of the file; it changes with each renewal."""
@@ -207,7 +207,7 @@ def link(temporary: Path, path: Path) -> None:
 
 
 def current_holder(path: Path) -> Holder | None:
-    """Return who holds a file, None if there is none. A damaged one may still be renewed by its holder."""
+    """Return the holder of a file, None if it has none. A damaged one may still be renewed by its holder."""
     try:
         text = path.read_text(errors="replace")
     except FileNotFoundError:

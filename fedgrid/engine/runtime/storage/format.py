@@ -1,7 +1,7 @@
 """The form of all files of a run.
 
-Every file says its version, so that a file of a newer fedgrid is told from a damaged one: it is refused, and
-left as it is. JSON files are sealed: they have the keys `format`, and `sha256` of all other keys.
+Every file says its version, which distinguishes a file of a newer fedgrid from a damaged one: it is refused
+and left as it is. JSON files are sealed: they have the keys `format`, and `sha256` of all other keys.
 """
 
 import json
@@ -39,9 +39,9 @@ class DamagedFile(RunError):
 
 
 class UnreadableFile(DamagedFile, StorageError):
-    """A file's bytes are not to be had at present: an error of the disk, or a right that is missing.
+    """A file cannot be read at present: a disk error, or a missing permission.
 
-    What it holds may be whole, so it is not set aside.
+    Its content may be undamaged, so it is not set aside.
     """
 
     def __init__(self, path: Path, why: str) -> None:
@@ -53,7 +53,7 @@ CANNOT_BE_READ = "cannot be read"
 
 
 def of_read(path: Path, error: Exception) -> DamagedFile:
-    """Return the error for a file of which a read has failed: it is unreadable if the system says so."""
+    """Return the error for a file that could not be read: unreadable if the system says so, else damaged."""
     number = getattr(error, "errno", None)
     if number is not None:
         return UnreadableFile(path, os.strerror(number))
@@ -61,7 +61,7 @@ def of_read(path: Path, error: Exception) -> DamagedFile:
 
 
 def next_step(why: str, if_damaged: str) -> str:
-    """Return the message of either error with what to do, or else what a launch does if it is damaged."""
+    """Return why a file cannot be used, and what to do, or what a launch does with a damaged one."""
     if CANNOT_BE_READ in why:
         return f"{why}; fix that, then the same command continues, or move its run's folder away"
     return f"{why}: {if_damaged}"
