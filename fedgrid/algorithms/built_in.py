@@ -1,4 +1,4 @@
-"""Every algorithm of the package. Adding one is a module and an entry here, or in `local/entries.py`."""
+"""Every algorithm of the package. Adding one is a module and an entry here, or in `local_entries.py`."""
 
 from fedgrid.algorithms.averaging import fedopt_papers
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings

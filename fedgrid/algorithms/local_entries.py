@@ -1,4 +1,4 @@
-"""The entries of this room's algorithms in `algorithms.registry`, and what the setting `local` may name."""
+"""The entries of algorithms that train by a rule of their own, and the methods that `local` may name."""
 
 from fedgrid.algorithms.averaging import fednova, fedprox, scaffold
 from fedgrid.algorithms.averaging.control_variates import ControlledTraining
