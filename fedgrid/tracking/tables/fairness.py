@@ -1,4 +1,4 @@
-"""How evenly a grid's models serve the clients, and how small the clusters are that they serve."""
+"""How evenly a grid's models serve the clients, and how small the clusters are."""
 
 from collections.abc import Mapping
 from itertools import product
