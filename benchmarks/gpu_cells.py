@@ -181,7 +181,7 @@ class Bench:
         self._work = work
 
     def time(self, seconds: float) -> Timed:
-        """Work for so many seconds, at least once."""
+        """Work for this many seconds, at least once."""
         assert self._work is not None, "prepare() comes first"
         assert self._cell is not None
         done, started = 0, perf_counter()

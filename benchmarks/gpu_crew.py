@@ -148,7 +148,7 @@ class Crew:
         try:
             self._answers(new, perf_counter() + max(timeout, START_SECONDS))
         except CellFailed:
-            # The device has no room for so many: those that there were go on.
+            # The device has no room for this many: those that there were go on.
             self._kill(self._members[before:])
             del self._members[before:]
             raise

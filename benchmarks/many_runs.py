@@ -84,7 +84,7 @@ def make(folder: Path, runs: int) -> None:
 
 
 def write_grid(folder: Path, runs: int) -> Grid:
-    """Write the preset of a grid with so many seeds, and return it."""
+    """Write the preset of a grid with this many seeds, and return it."""
     path = folder / "many.yaml"
     path.write_text(yaml.safe_dump({**GRID, "seeds": f"0..{runs - 1}"}))
     return load_grid(str(path), {}, [], default_data_dir())

@@ -18,8 +18,8 @@ def speed(study: Study) -> Figure:
     figure = figures.PaperFigure(figsize=(3.4, 2.6), layout="constrained")
     axes = figure.subplots()
     for place, algorithm in enumerate(study.algorithms):
-        found = [result.curves["ari"] >= 1 for result in study.where(algorithm=algorithm).finished]
-        rounds = [right.argmax() + 1 for right in found if right.any()]
+        exact = [result.curves["ari"] >= 1 for result in study.where(algorithm=algorithm).finished]
+        rounds = [right.argmax() + 1 for right in exact if right.any()]
         axes.plot([place] * len(rounds), rounds, "o")
     places = range(len(study.algorithms))
     axes.set_xticks(places, study.algorithms, rotation=45, ha="right")

@@ -121,7 +121,7 @@ class FedRep(FedOpt):
         return replace(super().served(state), adaptation=Adaptation(self._rule(state)))
 
     def global_model(self, state: State) -> None:
-        """Return that there is none: the server has no head."""
+        """Return None: the server has no head, so no whole model."""
 
     def _rule(self, state: State) -> LocalRule:
         start, stop = state.arrays[HEAD].tolist()

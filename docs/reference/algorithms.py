@@ -24,8 +24,8 @@ ALL_AVERAGING = "Settings of every averaging algorithm"
 
 def pages() -> dict[str, str]:
     """Return path -> text of the pages."""
-    found = {f"reference/algorithms/{entry.name}.md": _page(entry) for entry in ALGORITHMS.values()}
-    return {"reference/algorithms/index.md": _index(), **found}
+    written = {f"reference/algorithms/{entry.name}.md": _page(entry) for entry in ALGORITHMS.values()}
+    return {"reference/algorithms/index.md": _index(), **written}
 
 
 def classes_of(entry: AlgorithmEntry) -> list[type[Algorithm]]:
@@ -67,7 +67,7 @@ def _page(entry: AlgorithmEntry) -> str:
         about += paragraphs(type(clusterer))[1:]
     described = []
     for name, heading in SECTIONS.items():
-        texts = [found[name] for found in docs if name in found]
+        texts = [parts[name] for parts in docs if name in parts]
         # What may go wrong adds up; of the rest, what the algorithm says replaces what all of them do.
         chosen = texts if name == "Degenerate cases" else texts[:1]
         how_to = [HOW_TO[name]] if name in HOW_TO else []

@@ -84,9 +84,9 @@ def _steps() -> Iterator[tuple[str, str, str]]:
 
 
 def _described(keys: list[str]) -> Iterator[tuple[str, str]]:
-    known = _properties()
+    properties = _properties()
     for key in keys:
-        yield code(key), str(known[key].get("description", ""))
+        yield code(key), str(properties[key].get("description", ""))
 
 
 def _of_search() -> Iterator[tuple[str, str, str]]:
@@ -102,5 +102,5 @@ def _objectives() -> Iterator[tuple[str, str, str]]:
 
 
 def _properties() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = schema()["properties"]
-    return found
+    properties: Mapping[str, Any] = schema()["properties"]
+    return properties

@@ -45,14 +45,14 @@ def paragraphs(thing: object) -> list[str]:
 
 def sections(thing: object) -> dict[str, str]:
     """Return the text of a docstring by section; what stands before the first one is under the empty name."""
-    found: dict[str, list[str]] = {}
+    by_section: dict[str, list[str]] = {}
     name = ""
     for text in paragraphs(thing):
         label, colon, rest = text.partition(":")
         if colon and label in SECTIONS:
             name, text = label, rest.strip("\n ")
-        found.setdefault(name, []).append(text)
-    return {name: "\n\n".join(filter(None, texts)) for name, texts in found.items()}
+        by_section.setdefault(name, []).append(text)
+    return {name: "\n\n".join(filter(None, texts)) for name, texts in by_section.items()}
 
 
 def _cell(text: str) -> str:

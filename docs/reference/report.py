@@ -34,7 +34,7 @@ def pages() -> dict[str, str]:
     """Return path -> text of the page."""
     reports = [_report(("DATASET", "OTHER"), (15, 30, 45), ((),)), _report(("DATASET",), (15,), AXES)]
     plates = [plate for report in reports for plate in report.plates()]
-    tables = [found for report in reports for found in report.tables()]
+    tables = [item for report in reports for item in report.tables()]
     return {
         "reference/report.md": page(
             "# Figures and tables of a report",
@@ -65,14 +65,14 @@ def _report(datasets: Iterable[str], clients: Iterable[int], axes: Iterable[tupl
 
 def _rows(items: Iterable[Plate | Table]) -> Iterator[tuple[str, str, str]]:
     """Yield a row for each kind of file."""
-    known = set()
+    listed = set()
     for item in items:
         name = item.name
         for pattern, word in NAMES:
             name = re.sub(pattern, word, name)
-        if name in known or "OTHER" in name or re.search("-KEY-[12]", name):
+        if name in listed or "OTHER" in name or re.search("-KEY-[12]", name):
             continue
-        known.add(name)
+        listed.add(name)
         title = re.split(": |, KEY", item.title)[0]
         yield code(name), title.replace("KEY_2", "KEY"), _in_general(item)
 
@@ -86,6 +86,6 @@ def _in_general(item: Plate | Table) -> str:
     return ", ".join(dict.fromkeys(re.sub(r"\b\d+ clients|\b[12]$", _words, name) for name in names))
 
 
-def _words(found: re.Match[str]) -> str:
+def _words(match: re.Match[str]) -> str:
     kinds = {"scenarios": "the scenarios", "clients": "CLIENTS", "1": "VALUE", "2": "VALUE"}
-    return kinds.get(found[0].split()[-1], "")
+    return kinds.get(match[0].split()[-1], "")

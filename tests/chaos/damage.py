@@ -213,7 +213,7 @@ def twice(storage: Path) -> int:
 
 
 def faults(name: str, result: Result, lines: int = 1) -> Iterator[str]:
-    """Yield what is wrong with how a command ended that says at most so many lines if it fails."""
+    """Yield what is wrong with how a command ended that says at most this many lines if it fails."""
     said = result.err.splitlines()
     if "Traceback" in result.err or any(not line.startswith(("fedgrid:", "warning:")) for line in said):
         yield f"{name}: {result.err[-300:]!r}"

@@ -235,7 +235,7 @@ PARTS: Mapping[str, Launch] = {"grid": launch_grid, "run": launch_run}
 def main() -> None:
     """Compile the library, and run all cases with it."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--every", type=int, default=1, help="only every so many writes")
+    options.add_argument("--every", type=int, default=1, help="only every this many writes")
     options.add_argument("--each-place", action="store_true", help="the first and last write of each place")
     options.add_argument("--errors", nargs="+", default=["ENOSPC", "EIO", "EDQUOT"])
     options.add_argument("--ways", nargs="+", default=["once", "full"])

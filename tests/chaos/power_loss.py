@@ -199,7 +199,7 @@ def main() -> None:
     """Cut after every step, or after some of them, and print what differs."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--cuts", type=int, help="so many of the cuts, drawn with the seed; all if left out")
+    options.add_argument("--cuts", type=int, help="this many of the cuts, drawn with the seed; or all")
     given = options.parse_args()
     rng = random.Random(given.seed)
     record_files.SEGMENT_ROWS = SEGMENT_ROWS

@@ -19,7 +19,7 @@ from tests.helpers.stored_runs import CLOCKS, contents
 
 GRID = ("--clients", "3", "--algorithm", "fedavg", "--algorithm", "ocfl-kmeans", "--set", "training.rounds=4")
 SILENCES, OUTAGE_AT, OUTAGE_SECONDS = 3, 150, 40.0
-"""How often; after so many requests; for so long."""
+"""How often; after how many requests; for how long."""
 
 
 class Faults:

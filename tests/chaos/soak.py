@@ -55,7 +55,7 @@ PROCESSES = 60
 
 @dataclass(frozen=True)
 class Sample:
-    """The state of a driver and of its machine, after so many runs of a launch."""
+    """The state of a driver and of its machine, after this many runs of a launch."""
 
     launch: int
     runs: int
@@ -117,7 +117,7 @@ class Soak:
         return start(command(grid, self.storage, *self.options), self.folder / "errors.txt")
 
     def _follow(self, driver: "subprocess.Popen[str]", runs: int | None) -> bool:
-        """Read events until so many runs are finished; return whether the driver ended before."""
+        """Read events until this many runs are finished; return whether the driver ended before."""
         assert driver.stdout is not None
         finished = 0
         for line in driver.stdout:

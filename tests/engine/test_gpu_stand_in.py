@@ -217,7 +217,7 @@ IMAGE = 3 * 96 * 96
 
 
 def peak(images, **training):
-    """Return the bytes on the device in the training of clients with so many large images, at most."""
+    """Return the bytes on the device in the training of clients with this many large images, at most."""
     case = Case(training={"batch_size": 16, **training}, images=images, clients=2, shape=LARGE)
     with StandIn() as gpu:
         worker = worker_of(case, "cuda")

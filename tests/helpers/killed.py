@@ -11,7 +11,7 @@ class Killed(BaseException):
 
 
 def kill_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Raise `Killed` when so many rounds have been run in this process."""
+    """Raise `Killed` when this many rounds have been run in this process."""
 
     class Mortal(Session):
         left = rounds

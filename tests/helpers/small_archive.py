@@ -135,5 +135,5 @@ def replace(path: Path, line: int, old: str, new: str) -> None:
 
 
 def cut(path: Path, lines: int) -> None:
-    """Cut a file off after so many lines."""
+    """Cut a file off after this many lines."""
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:lines]))

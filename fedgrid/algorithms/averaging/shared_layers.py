@@ -25,7 +25,7 @@ class SharedLayersSettings(FedOptSettings):
     """How many layers are shared."""
 
     shared: Annotated[int, Field(ge=0)] = 0
-    """Number of lower layers, each a kernel and its bias, that all models share: averaged over everybody.
+    """Number of lower layers, each a kernel and its bias, that all models share: averaged over all clients.
     More than the model has: one model for all."""
 
 
@@ -44,7 +44,7 @@ class SharedLayers(FedOpt):
         return shared_P
 
     def aggregate(self, state: State, updates: Updates, rng: np.random.Generator) -> State:
-        """Average within each cluster, and what is shared over everybody."""
+        """Average within each cluster, and shared layers over all clients."""
         apart = super().aggregate(state, updates, rng)
         shared_P = self.shared_entries(updates.layout)
         if not shared_P.any():

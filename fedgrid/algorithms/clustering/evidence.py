@@ -25,7 +25,7 @@ from fedgrid.algorithms.updates.source import Matrix
 DRAWS = 100
 """Rotations that a score compares with."""
 MOST_CLIENTS = 300
-"""Of larger federations as many clients are looked at, drawn at random."""
+"""Of a larger federation this many clients are compared, drawn at random."""
 ROUNDING = 1e-9
 
 

@@ -1,14 +1,14 @@
-"""Groups of clients without being told how many: Ward's tree, the number where it says most, k-means.
+"""Groups of clients whose number is not known: Ward's tree, the number of groups that fits best, k-means.
 
 The number of groups is the one at which the tree's clusters have the largest silhouette. That is too small
-where some groups are nearer to each other than others, so a larger number is taken if the tree says so and
+where some groups are nearer to each other than others, so a larger number is taken if the tree has it and
 the silhouette there is not much less. With W(k) the squares within k clusters, the k-th cluster is worth
 
     F(k) = (W(k-1) - W(k)) / (W(k) / (M - k)),
 
-what it takes away over what is left by degree of freedom (Hartigan 1975). While clusters part groups that
-differ, F is large; from then on it parts noise. So the tree's number is the k whose F(k) / F(k+1) is largest.
-A tree never takes back a join, so k-means then moves single clients.
+what it takes away over what is left by degree of freedom (Hartigan 1975). While clusters separate groups
+that differ, F is large; from then on they split noise. So the tree's number is the k whose F(k) / F(k+1) is
+largest. A tree never takes back a join, so k-means then moves single clients.
 
 Only the clients' distances are looked at. A direction that all clients share does not change them, so nothing
 is centred, and groups may be of any sizes.

@@ -1,4 +1,4 @@
-"""What an algorithm returns is checked, and frozen: a slip in a plugin is named where it happens.
+"""Checks and freezes what an algorithm returns, so that a mistake in a plugin is named where it happens.
 
 Shapes: K clients of the federation, C cluster models, P entries of a state vector.
 """

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 class FirstRound:
     """Marks a setting: with the value n it acts in round n + `later` at the earliest.
 
-    As in `round: Annotated[PositiveInt, FirstRound()] = 21`. None stands for never, as was asked for.
+    As in `round: Annotated[PositiveInt, FirstRound()] = 21`. None stands for never.
     """
 
     later: int = 0

@@ -124,7 +124,7 @@ class LocalRule(Section):
     outputs: ClassVar[tuple[str, ...]] = ()
     """Names of the arrays that a reply carries beside its update. Float32 ones take the uplink's steps."""
     public: ClassVar[tuple[str, ...]] = ()
-    """Those of `outputs` that tell nothing but how many images there are, as the server knows: sent as is."""
+    """Those of `outputs` that reveal only the number of images, which the server knows: sent as they are."""
     remembers: ClassVar[tuple[str, ...]] = ()
     """Names of the arrays that the client is handed again in its next training."""
 

@@ -114,7 +114,7 @@ class Message(Section):
     encoder: EncoderSettings | None = None
     """What encodes the images first; None: nothing does."""
     round_index: int = 0
-    """The round, from 0, before which it is said, which the engine fills in: a client's data may change."""
+    """The round, from 0, before which it is sent; the engine fills it in: a client's data may change."""
 
     @property
     def draws_anew(self) -> bool:

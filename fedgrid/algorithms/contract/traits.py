@@ -1,4 +1,4 @@
-"""What an algorithm is, as far as the engine has to know it before a round."""
+"""The facts about an algorithm that the engine has to know before a round."""
 
 from dataclasses import dataclass
 

@@ -1,1 +1,1 @@
-"""Algorithms whose clients train by a rule of their own: one model for all, or a model that clients adapt."""
+"""Algorithms that give each client a model of its own: layers that it keeps, or a model that it adapts."""

@@ -1,4 +1,4 @@
-"""Per-FedAvg: a model from which each client gets far by a few steps on its own images.
+"""Per-FedAvg: a model that each client adapts well in a few steps on its own images.
 
 Source: Fallah, Mokhtari, Ozdaglar, Personalized Federated Learning with Theoretical Guarantees: A
 Model-Agnostic Meta-Learning Approach, NeurIPS 2020, arXiv:2002.07948, Algorithm 1, and both approximations
@@ -120,7 +120,7 @@ class _MetaSteps(LocalSteps):
         return logits
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:
-        """Let the batches of a client with too few for one step come again; leave other leftovers out."""
+        """Repeat the batches of a client that has too few for one step; leave other remainders out."""
         if 0 < len(self._seen) < self._batches:
             again = cycle(tuple(self._seen))
             while self._start is not None:

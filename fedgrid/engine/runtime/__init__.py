@@ -1,1 +1,1 @@
-"""Where and how a run is run: its clients' processes, its folder, what is kept of it."""
+"""Where and how a run goes: its clients' processes, its folder, records, storage, round cache, plugins."""

@@ -1,1 +1,1 @@
-"""Work on finished runs: one floor for `explain`, `attack` and the analyses of plugins."""
+"""Work on finished runs: what `explain`, `attack` and the analyses of plugins have in common."""

@@ -85,7 +85,7 @@ LARGEST = 1024
 
 
 def ignore(_: int) -> None:
-    """Take a count of work that nobody shows."""
+    """Ignore a count of work that is not shown."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Analysis(ABC):
     def is_whole(self, found: Found) -> bool:
         """Return whether results are such as this analysis writes; others do not count, and are done again.
 
-        Their checksums are right, but somebody else may have written them.
+        Their checksums are right, but another user may have written them.
         """
         return all(
             not isinstance(value, int) or value.bit_length() < LARGEST for value in found.about.values()

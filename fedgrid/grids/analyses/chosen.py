@@ -21,7 +21,7 @@ FILE = "analyses.json"
 
 
 class _Asked(Section):
-    """What the file says of a job. Somebody else may have written it, and `key` is part of a file's name."""
+    """What the file says of a job. Another user may have written it, and `key` is part of a file's name."""
 
     settings: dict[str, Any]
     key: Annotated[str, Field(pattern=PLAIN_NAME)]
@@ -72,7 +72,7 @@ def jobs(analysis: Analysis, grid: GridFolder, runs: Iterable[RunConfig]) -> lis
             Job(run, analysis.settings(**entry.settings), entry.key, entry.round) for run, entry in entries
         ]
     except (ConfigError, TypeError, ValidationError) as error:
-        raise _damaged(DamagedFile(grid.path / FILE, f"it asks for what {analysis.name} has not")) from error
+        raise _damaged(DamagedFile(grid.path / FILE, f"{analysis.name} has no such settings")) from error
 
 
 def _read(grid: GridFolder) -> dict[str, dict[str, dict[str, _Asked]]]:

@@ -82,7 +82,7 @@ def analyse(
     context = Context(storage, data_dir, described(grid.runs(), storage))
     jobs = analysis.jobs(finished, asked, context)
     for made in check_origins(finished, storage, data_dir, accept=True):
-        warn(f"{made}; they are {analysis.participle} by what is here")
+        warn(f"{made}; they are {analysis.participle} with the code and images that are here")
     _, todo = found_of(analysis, jobs, context.runs, storage)
     in_process = how.in_process or analysis.in_process
     opened = gpus.open_before() if todo and analysis.on_gpu and not in_process else ()

@@ -53,7 +53,7 @@ class Epsilons(Analysis):
             if run.split.kind != CENTRALISED:
                 raise ConfigError(
                     f"{run.name} is a run of {run.clients} clients; epsilons are proposed from a training "
-                    f"without: `fedgrid run {CENTRALISED} --dataset {run.dataset}`"
+                    f"without clients: `fedgrid run {CENTRALISED} --dataset {run.dataset}`"
                 )
         return super().jobs(runs, asked, context)
 

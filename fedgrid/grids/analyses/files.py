@@ -24,7 +24,7 @@ from fedgrid.regular_files import read_file
 from fedgrid.tracking.scoring.run import Run
 
 PLAIN_NAME = r"^[A-Za-z0-9._-]{1,100}$"
-"""Part of a file's name that a file of somebody else may give."""
+"""Part of a file's name that another user's file may give."""
 OWN_KEYS = ("run_id", "settings", "state", "files")
 """Of the mark, beside the results."""
 
@@ -78,7 +78,7 @@ class JobFiles:
         return mark if is_whole and state in (None, mark.get("state")) else None
 
     def _is_ours(self, mark: Mapping[str, Any]) -> bool:
-        """Return whether a mark is of this job, and names its files: somebody else may have written it."""
+        """Return whether a mark is of this job, and names its files: another user may have written it."""
         job, files = self.job, mark.get("files")
         return (
             (mark.get("run_id"), mark.get("settings"))

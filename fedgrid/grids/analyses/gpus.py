@@ -1,4 +1,4 @@
-"""What jobs are done on: cores, and GPUs, opened before the first job starts; else each would fail alone."""
+"""The cores and GPUs for jobs; GPUs are opened before the first job, or each job would fail on its own."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

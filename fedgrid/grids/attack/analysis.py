@@ -25,8 +25,8 @@ from fedgrid.tracking.tables.table import Table
 
 MESSAGES = "error from messages MSE"
 TEXT = (
-    "What a server, or whoever has the clusters' models, learns of the clients' images: docs/attacks.md. Of "
-    "the runs that were finished when `fedgrid attack` last ran."
+    "What a server, or another party that has the clusters' models, learns of the clients' images: "
+    "docs/attacks.md. Of the runs that were finished when `fedgrid attack` last ran."
 )
 
 

@@ -98,6 +98,6 @@ def _check_norms(job: Job, context: Context, norms: Mapping[int, float]) -> None
     ]
     if other:
         warn(
-            f"{job.config.name}: the updates of {len(other)} clients are not those of the run, whose bits "
-            "this machine does not give; they are attacked as they are here"
+            f"{job.config.name}: this machine computes the updates of {len(other)} clients with other bits "
+            "than the run did; the updates computed here are attacked"
         )

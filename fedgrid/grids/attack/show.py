@@ -24,7 +24,7 @@ LEVEL = "level"
 
 
 def _clients(row: Found) -> int:
-    """Return how many clients a row is of, at least one: somebody else may have written it."""
+    """Return how many clients a row is of, at least one: another user may have written it."""
     count = row.get("clients", 1)
     return max(1, count) if isinstance(count, int) else 1
 
@@ -79,7 +79,7 @@ COLUMNS: Mapping[AttackKind, Mapping[tuple[str, str], Number]] = {
 """Group and heading of a column -> a run's number."""
 CAPTIONS: Mapping[AttackKind, str] = {
     "membership": "AUC: probability that an image a client trains on has a smaller loss than a test image "
-    "that nobody trains on; 0.5 gives nothing away. Cluster models: after the round; updates: the model "
+    "that no client trains on; 0.5 gives nothing away. Cluster models: after the round; updates: the model "
     "that a client sends in it. Calibrated: the loss minus that of the other clusters' models, or of the "
     "model before the client's step.",
     "class": "Share of the clients whose majority class is guessed right. Blind: the commonest one of all "

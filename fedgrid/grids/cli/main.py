@@ -65,7 +65,7 @@ for group in (
 
 
 def show_version(asked: bool) -> None:
-    """Print the version, and with what its code came, if that was asked for."""
+    """Print the version and the commit, if asked."""
     if asked:
         from importlib.metadata import version
 
@@ -88,7 +88,7 @@ def of_all_commands(
 
 
 def main() -> None:
-    """Be the process of the command line, which ends without freeing what it holds: that takes a second."""
+    """Run as the process of the command line; it ends without freeing memory, which would take a second."""
     prepare_output()
     leave = _Leave()
     # Registered first, called last: after threads, temporary folders and Ray have ended as they should.
@@ -101,7 +101,7 @@ def main() -> None:
 
 
 def prepare_output() -> None:
-    """Let a standard stream that is closed lead nowhere, and replace what standard output cannot encode."""
+    """Send a closed standard stream to nowhere, and replace characters that standard output cannot encode."""
     for name in ("stdout", "stderr"):
         # Open for as long as the process is.
         if getattr(sys, name) is None:
@@ -158,7 +158,7 @@ def run_command() -> None:
 
 
 def _instead_of(error: TyperException) -> str:
-    """Return how the key or axis that somebody took for an option is given; empty if it is neither."""
+    """Return how a key or axis that was typed as an option is given; empty if it is neither."""
     # Imports the registry of algorithms, which no help text needs.
     from fedgrid.grids.presets.axis_keys import AXES, axis_keys
 

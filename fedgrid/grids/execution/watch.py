@@ -28,7 +28,7 @@ TICK_SECONDS = 1.0
 WRITE_SECONDS = 5.0
 """How often it writes its progress, for `fedgrid status`."""
 IDLE_SECONDS = 60.0
-"""If no run is under way for so long, the cluster may have lost nodes that the runs need."""
+"""If no run is under way for this long, the cluster may have lost nodes that the runs need."""
 
 
 @dataclass(frozen=True)

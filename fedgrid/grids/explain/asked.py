@@ -144,7 +144,7 @@ def _images(
 
 
 def _limits(run: RunConfig, asked: Asked, number: int, data_dir: Path) -> Iterator[tuple[int, str]]:
-    """Yield how many images there are to explain, and of whom."""
+    """Yield the number of images to explain, and whose they are."""
     # Importing torch takes seconds.
     from fedgrid.engine.runtime.run.prepare import prepare
     from fedgrid.grids.explain.explanations.held import held_in

@@ -45,7 +45,7 @@ def rows_of(jobs: Sequence[Job], todo: Sequence[Job], data_dir: Path, cores: int
 
 
 def _images(job: Job) -> int:
-    """Return the images of a job; as published of one cluster for each three clients, as nobody knows."""
+    """Return the images of a job; as published of one cluster for each three clients, a guess."""
     clusters = max(1, job.config.clients // 3)
     images: int = job.settings.images
     return images * (clusters if job.settings.as_published else job.config.clients)

@@ -36,7 +36,7 @@ from fedgrid.grids.results.axes import name_of, naming_keys
 
 RUNS_LISTED = 20
 BUSY = 0.75
-"""Load of a core from which on a machine is said to have other work."""
+"""Load of a core from which on the output says that the machine has other work."""
 ONE_CORE = (Node(1.0, 0.0),)
 
 

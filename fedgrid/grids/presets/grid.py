@@ -64,6 +64,6 @@ class Grid:
     sets_stacked: bool = False
     """Whether the file or an option gives `training.stacked`, so that there is nothing to decide."""
     notes: tuple[str, ...] = ()
-    """What the user should know of how it was read, a line each."""
+    """Remarks on how the file was read, a line each."""
     stacking: Stacking | None = None
     """What was decided for it. None: nothing, or at an earlier launch."""

@@ -121,7 +121,7 @@ def load_search(
         options, changes, filters, seeds: as in `load_grid`, for the runs of each trial.
         own: `trials`, `searcher`, `objective` and `early_stop`, if the command line gives them.
         base: a preset or file; the algorithm is searched over its scenarios.
-        space: of an algorithm, in the place of its own.
+        space: of an algorithm, instead of its own.
 
     Raises:
         ConfigError: if a name or value is wrong.

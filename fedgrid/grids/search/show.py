@@ -94,7 +94,7 @@ def _counts(search: Search, progress: SearchProgress, result: LaunchResult) -> s
         where = ", ".join(f"{stopped[rung]} {_after(search, rung)}" for rung in sorted(stopped))
         done += f", {stopped.total()} of them stopped early ({where})"
     if result.tally is None:
-        return f"{done} before: nothing to do"
+        return f"{done}; nothing left to do"
     return f"{done}; {work_done(result.tally)}"
 
 

@@ -52,7 +52,7 @@ def submit(
 ) -> int:
     """Run `fedgrid run` with `arguments` on a cluster; return the job's exit code, or 0 if it still runs.
 
-    A job that somebody stopped counts as interrupted.
+    A job that was stopped counts as interrupted.
 
     Args:
         arguments: the arguments of `fedgrid run`. YAML files, plugins and relative images travel with it.
@@ -80,7 +80,7 @@ def submit(
             with _one_line_errors(url, ConfigError, "nothing was started; is the cluster up?"):
                 client = _client(url)
             look = by_hand(cluster, address, f"ray job status {job}")
-            with _one_line_errors(url, RunError, f"whether the job has started, says: {look}"):
+            with _one_line_errors(url, RunError, f"to see whether the job has started: {look}"):
                 client.submit_job(
                     entrypoint=entrypoint,
                     submission_id=job,

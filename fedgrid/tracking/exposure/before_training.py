@@ -42,7 +42,7 @@ def before_training(study: Study) -> Table:
         "Medians over runs. Before training: bits that a client says about its data; megabytes of that, of "
         "the encoder's federated training and of its way to the clients, all together; how many times longer "
         "a local epoch takes than a message. Then the megabytes until no client changes its cluster any "
-        f"more, and the ARI of the last round. {NONE}: one cluster throughout, or nothing is said.",
+        f"more, and the ARI of the last round. {NONE}: one cluster throughout, or no message is sent.",
         (
             *(Column(heading, "before training") for heading, *_ in columns[:3]),
             *(Column(heading) for heading, *_ in columns[3:]),

@@ -94,7 +94,7 @@ PARTITIONS = (
         "silhouette",
         "Silhouette by round",
         "Mean silhouette of each round's partition, on the distances that the algorithm uses; it needs no "
-        f"hidden groups, and there is none for one cluster. {LINES}",
+        f"hidden groups, and is missing for one cluster. {LINES}",
         partial(figures.per_round, kind="silhouette"),
         "silhouette",
     ),

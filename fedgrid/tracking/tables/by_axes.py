@@ -102,7 +102,7 @@ def by_axes(
 def _check_testable(scores: Sequence[str], measures: Sequence[Measure]) -> None:
     for score, measure in zip(scores, measures, strict=True):
         if measure.highest is None:
-            raise ValueError(f"{score} cannot be tested: neither more nor less of it is known to be better")
+            raise ValueError(f"{score} cannot be tested: neither more nor less of it is better")
 
 
 def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> Layout:

@@ -166,7 +166,7 @@ def test_all_published_temperatures_arrive(tmp_path):
 def imported(archive, tmp_path_factory):
     """The command, the storage it imported everything into, and what it said: half a second a run.
 
-    The figures of an algorithm's first run on a data set with so many clients are composed, and none is
+    The figures of an algorithm's first run on a data set with this many clients are composed, and none is
     rendered, which takes longer than all else.
     """
     storage = new_storage(tmp_path_factory.mktemp("imported") / "runs")

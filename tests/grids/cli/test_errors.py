@@ -89,7 +89,7 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         ),
         (["data", "digits", "--figure", "none/x.svg"], "none/x.svg cannot be written: No such file"),
         (["run", "--split", "label-skew", "--set", "split.labels_share=2"], "less than or equal to 1"),
-        (["run", "--split", "label-skew", "--set", "split.labels_share=0.01"], "is not one label a client"),
+        (["run", "--split", "label-skew", "--set", "split.labels_share=0.01"], "split.labels_share = 0.01"),
         (
             ["run", "--split", "dirichlet", "--set", "split.alpha=0.0001"],
             "none of 1000 draws gives each of 15",

@@ -24,7 +24,7 @@ GB = 10**9
 
 
 class Machine:
-    """A machine with GPUs, on which stacks train so many times as fast; its runs train in this process."""
+    """A machine with GPUs, on which stacks train this many times as fast; its runs train in this process."""
 
     def __init__(self, monkeypatch):
         self.gpus, self.times, self.measured = 1, 3.0, 0

@@ -17,7 +17,7 @@ class Launch:
         self.time = Time()
 
     def silence(self, seconds):
-        """Return the servers that count as hung within so many seconds in which none gives a sign."""
+        """Return the servers that count as hung within this many seconds in which none gives a sign."""
         found = []
         for _ in range(seconds // 10):
             self.time.seconds += 10

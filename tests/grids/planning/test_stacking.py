@@ -24,7 +24,7 @@ def loader(**options):
 
 
 class Gpu:
-    """A GPU of 8 GB: a context takes 0.5 GB, and all processes together train so many images/s."""
+    """A GPU of 8 GB: a context takes 0.5 GB, and all processes together train this many images/s."""
 
     def __init__(self, alone=1000.0, stacked=3000.0, per_client=100 * MB, whole=8 * GB):
         self.speed, self.per_client, self.whole = {False: alone, True: stacked}, per_client, whole

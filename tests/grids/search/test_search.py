@@ -149,7 +149,7 @@ def test_finished_search_runs_nothing(undisturbed):
     times = {path: path.stat().st_mtime_ns for path in storage.rglob("*.*") if path.is_file()}
     again = fedgrid(*SEARCH, "--storage", storage)
     assert (again.code, again.err) == (0, "")
-    assert "4 of 4 trials done before: nothing to do" in again.out
+    assert "4 of 4 trials done; nothing left to do" in again.out
     assert contents(storage) == before
     assert {path: path.stat().st_mtime_ns for path in times} == times
 
@@ -185,7 +185,7 @@ def test_killed_search_with_early_stopping_ends_the_same(storage, tmp_path, monk
     assert [trial["stopped_at"] for trial in written["trials"]] == [None, 2, 1, 1]
     assert [trial["scores"] is None for trial in written["trials"]] == [False, True, True, True]
     assert written["best"]["label_free"]["params"] == written["best"]["oracle"]["params"] == {"round": 1}
-    assert f"{stopped} before: nothing to do" in fedgrid(*command, storage).out
+    assert f"{stopped}; nothing left to do" in fedgrid(*command, storage).out
     status = fedgrid("status", "early", "--storage", storage).out
     assert status.splitlines()[:2] == [
         "early: finished",

@@ -66,7 +66,7 @@ def test_tunnel_does_not_take_another_program_for_the_head(
 
 
 def test_tunnel_gives_the_address_that_ssh_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program in the place of `ray dashboard`, which listens on the port that it is given."""
+    """A program instead of `ray dashboard`, which listens on the port that it is given."""
     program = LISTENS.replace('("127.0.0.1", 0)', '("127.0.0.1", int(sys.argv[1]))')
     monkeypatch.setattr(tunnel, "command", lambda cluster, port: [sys.executable, "-c", program, str(port)])
     with tunnel.to_head(tmp_path) as address:

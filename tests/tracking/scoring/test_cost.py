@@ -16,7 +16,7 @@ LENET, LENET_SHARED, RESNET9 = 62_006, 11_014, 6_620_891
 
 
 def run(down, up, *, asked, clients, model, rounds, algorithm="BNC", accuracy=None):
-    """The result of a run that sends so many models' entries to and from each client asked, every round.
+    """The result of a run that sends this many models' entries to and from each client asked, every round.
 
     It reaches its target in its last round.
     """

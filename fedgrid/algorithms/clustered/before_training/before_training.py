@@ -29,7 +29,7 @@ NEW, FAR = "newcomers", "newcomers_distances"
 
 
 class BeforeTrainingSettings(SharedLayersSettings, MessageNoise):
-    """What is the same whatever clients say about their data."""
+    """Settings that do not depend on what clients say about their data."""
 
     sample: Literal["all", "cluster"] = "all"
     """Whether `participation` is the share of all clients, or of the members of each cluster, at least one of

@@ -1,4 +1,4 @@
-"""What a client says about its data: the mean code of each class, quantised.
+"""A client's message about its data: the mean code of each class, quantised.
 
 Source: Prigent et al. 2024, section III, Algorithm 1 and equation 1. Deviation: a missing class is filled in
 after the vector is scaled to 0..1, so that its bits are fair coins whatever the scale of the codes.

@@ -92,7 +92,7 @@ class FlisHc(FedOpt):
 
     @property
     def traits(self) -> Traits:
-        """Where clients have neighbours in the place of clusters: these are recorded, and average models."""
+        """Where clients have neighbours instead of clusters, these are recorded, and models are averaged."""
         has_neighbours = self.settings.variant == "neighbours"
         traits, columns = super().traits, frozenset({"members"} if has_neighbours else ())
         averages_updates = traits.averages_updates and not has_neighbours
@@ -118,7 +118,7 @@ class FlisHc(FedOpt):
     def orders(
         self, state: State, round_index: int, present: Presence, rng: np.random.Generator
     ) -> Sequence[Order]:
-        """Ask everybody until there are clusters, then those sampled; infer on what waiting ones send."""
+        """Ask all clients until there are clusters, then those sampled; infer on what waiting ones send."""
         start_K = lists.starts(state)
         waiting = set(_waiting(state).tolist())
         asked = present.sampled if CLASSES in state.arrays else present.joined

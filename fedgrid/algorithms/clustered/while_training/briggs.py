@@ -122,7 +122,7 @@ class Briggs(FedOpt):
 
 
 class BriggsAsPublished(Briggs):
-    """The OCFL authors' version: cosine similarities in the place of distances, so unlike clients join.
+    """The OCFL authors' version: cosine similarities instead of distances, so unlike clients join.
 
     As published: The matrix of similarities, diagonal 1, is handed over as distances. Of 16 archived runs of
     the small CNN 12 merge all clients, 4 mix the true groups (ARI -0.235); the 24 ResNet runs are singletons.

@@ -90,7 +90,7 @@ class Communities(FedOpt):
 
     Absent clients: A client keeps its latest model in the graph, until it is older than `max_age`; then it is
     labelled with the community nearest to that model. One that has never taken part starts from the global
-    model and is labelled with the largest community. With `late` nobody waits: both go there for good.
+    model and is labelled with the largest community. With `late` no client waits: both go there for good.
 
     Memory: `client_model_<id>` (float32, shape (P,)), the latest model of each client seen so far, and
     `weights_K` (float64), its weight in means, if clients have weights;

@@ -73,7 +73,7 @@ class Ifca(SharedLayers):
     Degenerate cases:
 
     - With one model it is BNC, to the byte. More models than clients are refused.
-    - A model that nobody chose keeps its weights. If all choose one model, a warning says so.
+    - A model that no client chose keeps its weights. If all choose one model, a warning says so.
     - Ties are broken at random, seeded.
 
     Absent clients: A client that is away keeps its last choice as its cluster, and is tested with what it
@@ -103,7 +103,7 @@ class Ifca(SharedLayers):
         return one_model_each(self.settings.local) or super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
-        """Return the state of C independent models that nobody has chosen."""
+        """Return the state of C independent models that no client has chosen yet."""
         state = super().init(layout, num_clients, fresh, rng)
         count = self.settings.num_clusters
         models = share(self.shared_entries(layout), [fresh(number) for number in range(count)])
@@ -141,7 +141,7 @@ class Ifca(SharedLayers):
     def step(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
-        """Note who chose which model and average; or draw other models, if one is chosen by too few."""
+        """Note which client chose which model and average; or draw other models, if too few chose one."""
         chosen = [updates.chosen[client] for client in updates.clients]
         counts = np.bincount(chosen, minlength=len(state.models))
         left = int(state.arrays["redraws"][0])

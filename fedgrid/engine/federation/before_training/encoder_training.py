@@ -43,7 +43,7 @@ class EncoderTraining:
     setup: Setup
     """The run's own."""
     present: Sequence[int]
-    """Clients that are there in round 1, of whom federated rounds are."""
+    """Clients that are present in round 1; federated rounds draw from them."""
     public: ImageSet | None
     """What the server trains on; None if it does not."""
 

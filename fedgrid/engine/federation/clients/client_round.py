@@ -47,7 +47,7 @@ class ClientRound:
 
         Args:
             tasks: of the clients that are reached.
-            models: what the orders' candidates count, each float32, shape (P,).
+            models: the orders' candidates are positions among these; each float32, shape (P,).
             memories: client -> what its last training left.
             pool: where the clients are.
             round_index: from 0.
@@ -75,7 +75,7 @@ class ClientRound:
 
     @property
     def num_reached(self) -> int:
-        """How many clients train in this round, in whatever run."""
+        """Number of clients that train in this round; another run may have trained them."""
         return len(self._tasks)
 
     @property

@@ -1,6 +1,7 @@
 """Which clients train at once (`training.stacked`), and the workspace in which they do.
 
-Client c is in stack c // S, slot c % S, whoever else takes part: so its bits are the same in every process.
+Client c is in stack c // S, slot c % S, whichever other clients take part: so its bits are the same in every
+process.
 
 Shapes: S slots of a stack, P entries of a state vector.
 """

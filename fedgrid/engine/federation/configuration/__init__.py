@@ -1,1 +1,1 @@
-"""The configuration of a run: what it holds, what completes it, the algorithm that it names."""
+"""The configuration of a run: all keys on which its numbers depend."""

@@ -24,7 +24,7 @@ class Faults(Section):
     """Which clients attack, and how. One client may do several of these; then all of them hold."""
 
     label_flip: tuple[Client, ...] = ()
-    """Clients that train with label L - 1 - y in the place of y. Their test images keep their labels."""
+    """Clients that train with label L - 1 - y instead of y. Their test images keep their labels."""
     sign_flip: tuple[Client, ...] = ()
     """Clients that send the negative of their update."""
     label_noise: dict[Client, Annotated[float, Field(gt=0, le=1)]] = {}
@@ -75,5 +75,5 @@ def noisy(held: HeldImages, num_classes: int, share: float, rng: np.random.Gener
 
 
 def flipped(held: HeldImages, num_classes: int) -> ImageSet:
-    """Return images with label L - 1 - y in the place of each label y, int64, shape (N,)."""
+    """Return images with label L - 1 - y instead of each label y, int64, shape (N,)."""
     return ImageSet(held.images, num_classes - 1 - held.labels)

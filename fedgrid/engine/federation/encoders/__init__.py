@@ -1,1 +1,1 @@
-"""Encoders of images: what they are, and where trained ones are kept."""
+"""Encoders of images: what they compute, and the loss that trains them."""

@@ -1,4 +1,4 @@
-"""An encoder: images to codes and back. Training one is the work of `runtime.encoders.pretraining`.
+"""An encoder: images to codes and back. `federation.before_training.encoder_training` trains it.
 
 Shapes: N images, Z entries of a code, P entries of an autoencoder's state vector, D pixels of an image.
 """

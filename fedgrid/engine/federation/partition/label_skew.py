@@ -87,8 +87,8 @@ def labels_per_client(num_classes: int, share: float) -> int:
     owned = round(Fraction(repr(share)) * num_classes)
     if owned == 0:
         raise ConfigError(
-            f"split.labels_share = {share}: of {num_classes} classes that is not one label a client; take at "
-            f"least {1 / num_classes:.2g}",
+            f"split.labels_share = {share}: of {num_classes} classes that is less than one label a "
+            f"client; take at least {1 / num_classes:.2g}",
             ("split", "labels_share"),
         )
     return owned

@@ -142,7 +142,7 @@ def images_per_client(available_L: Sequence[int], num_clients: int, split: Split
     if split.draws is not None and split.draws > most:
         raise ConfigError(
             f"split.draws = {split.draws}: with split majority no image is dealt out twice, so "
-            f"{num_clients} clients hold at most {most} each; leave it out for that",
+            f"{num_clients} clients hold at most {most} each; leave it out to get that many",
             ("split", "draws"),
         )
     return split.draws or most

@@ -1,1 +1,1 @@
-"""One round of a run: who takes part, what is decided, done and recorded."""
+"""One round of a run: which clients take part, what is decided, done and recorded."""

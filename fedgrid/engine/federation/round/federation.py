@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Federation:
-    """The clients of a run, their algorithm, and who takes part when."""
+    """The clients of a run, their algorithm, and which of them take part in each round."""
 
     algorithm: Algorithm
     layout: Layout

@@ -11,7 +11,7 @@ from fedgrid.engine.federation.seeds import generator
 
 @dataclass(frozen=True)
 class Attendance:
-    """Who takes part in one round; clients in ascending order."""
+    """The clients that take part in one round, ascending."""
 
     present: tuple[int, ...]
     """Those that have joined."""
@@ -48,7 +48,7 @@ class Participation:
     """Newcomers: client -> its first round, from 1."""
 
     def attendance(self, round_index: int) -> Attendance:
-        """Return who takes part in a round; `round_index` counts from 0."""
+        """Return the clients that take part in a round; `round_index` counts from 0."""
         present = self._present(round_index)
         before = set(self._present(round_index - 1)) if round_index else set()
         newcomers = tuple(client for client in present if client not in before)

@@ -151,7 +151,7 @@ class Local:
         self._reference = reference
 
     def plan(self, batches: int, max_steps: int | None) -> None:
-        """Note how long the training is: `training.local_epochs` of so many batches, or `max_steps`."""
+        """Set the length of the training: `local_epochs` epochs of `batches` each, or `max_steps`."""
         if max_steps is None:
             self.num_epochs = self._training.local_epochs
             self.num_steps = batches * self.num_epochs

@@ -30,7 +30,7 @@ from fedgrid.engine.federation.uplink.steps import UplinkStep, clip_of, noise_of
 ORDERS = np.array([1 + tenths / 10 for tenths in range(1, 100)] + list(range(12, 64)))
 """Of the Renyi divergences, as in opacus."""
 Spent: TypeAlias = NDArray[np.float64]
-"""Squared distances so far, shape (K,); infinite once a client has told something that no noise covers."""
+"""Squared distances so far, shape (K,); infinite once a client has sent something that no noise covers."""
 
 
 def epsilon(spent: float, delta: float) -> float:
@@ -71,7 +71,7 @@ class Accountant:
         return cls(privacy, uplink, seed, sends, message, encoder_updates or {})
 
     def central_noise(self, round_index: int) -> CentralNoise | None:
-        """Return the noise of a round's means, None if clients add it, or nobody."""
+        """Return the noise of a round's means, None if the server adds none."""
         clip = clip_of(self.uplink)
         if not self.privacy.central_noise or clip is None:
             return None

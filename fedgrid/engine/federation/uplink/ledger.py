@@ -27,7 +27,7 @@ class Ledger:
     spent_K: Spent | None = None
     """What each client has spent so far; None without noise."""
     noise: CentralNoise | None = None
-    """What the server adds to the round's means; None if clients add noise, or nobody."""
+    """What the server adds to the round's means; None if the clients add noise, or if there is none."""
 
     def can_pay(self, clients: Sequence[int]) -> Sequence[int]:
         """Return those of `clients` that can pay for one more message."""

@@ -23,8 +23,8 @@ class Privacy(Section):
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     """Of (epsilon, delta)-differential privacy."""
     neighbours: Literal["absent", "replaced"] = "absent"
-    """What must not be told apart: a client with its data from one whose update is zero, as usual and in
-    opacus; or from one with any other data, which is twice as far, so that it takes twice the noise."""
+    """What must be indistinguishable from a client with its data: one whose update is zero, as usual and in
+    opacus; or one with any other data, which is twice as far, so that it takes twice the noise."""
     central_noise: Annotated[float, Field(ge=0)] = 0.0
     """Noise multiplier of the Gaussian noise that the server adds to the sum of each group of updates that it
     averages, in units of the uplink's clip. For a server that is trusted, and whose models are not."""

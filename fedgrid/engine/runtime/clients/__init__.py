@@ -1,1 +1,1 @@
-"""The clients of a run: messages, workers, actors, pools and their placement."""
+"""Where the clients of a run train: actors, pools of them, and their placement."""

@@ -1,4 +1,4 @@
-"""What errors of a GPU say: their telling line, and whether memory has run out."""
+"""Errors of a GPU: the line that names the cause, and whether memory has run out."""
 
 import re
 from collections.abc import Iterator

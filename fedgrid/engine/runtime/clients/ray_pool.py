@@ -226,7 +226,7 @@ class RayPool:
             ) from again
 
     def _check_machine(self, index: int, hosted: str, when: str) -> None:
-        """Check that a new actor computes as the one in whose place it is, if that was asked."""
+        """Check that a new actor computes as the one that it replaces, if that is required."""
         if index not in self._machines:
             return
         machine = ray.get(self._actors[index].machine.remote(), timeout=START_TIMEOUT)
@@ -237,7 +237,7 @@ class RayPool:
             was, now = (sorted(one.items() - other.items()) for one, other in permutations((before, machine)))
             raise RunError(
                 f"{hosted}, {when}: its actor died, and its replacement is on another kind of machine "
-                f"({dict(now)} in the place of {dict(was)}); the same command goes on where the machines are "
+                f"({dict(now)} instead of {dict(was)}); the same command goes on where the machines are "
                 "as before, or with --accept-changes"
             )
 

@@ -1,1 +1,1 @@
-"""Where data sets lie: found, loaded, told apart by their content."""
+"""Data sets: where their files lie, how they are loaded, the digest of their content."""

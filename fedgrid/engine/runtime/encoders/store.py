@@ -29,7 +29,7 @@ def load_encoder(storage: Storage, encoder_id: str) -> Encoder | None:
 
 
 def write(storage: Storage, encoder: Encoder, settings: dict[str, Any]) -> None:
-    """Keep an encoder; `settings` is how it was asked for, for who reads the file.
+    """Store an encoder; `settings` say to a reader of the file how it was trained.
 
     Raises:
         RunError: it cannot be written.

@@ -44,7 +44,7 @@ Parts = tuple[Part, ...]
 
 
 def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str, str]] = ({},)) -> MadeWith:
-    """Return what a round would be made with here.
+    """Return the images, code, versions and machine that a round computed here would have.
 
     Args:
         algorithm: the run's.
@@ -106,7 +106,7 @@ def check_images(run: str, before: MadeWith, now: MadeWith) -> None:
 
 
 def differing(before: MadeWith, now: MadeWith) -> list[str]:
-    """Return in words what differs in anything that both name."""
+    """Return in words the differences between entries that both have."""
     return [
         f"made with other {name}"
         if name in (IMAGES, CODE)

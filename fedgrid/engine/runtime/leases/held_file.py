@@ -49,7 +49,7 @@ def new_token() -> str:
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a file, as the file says."""
+    """The process that holds a file, as the file says."""
 
     text: str
     """All of the file; it changes with each renewal."""
@@ -208,7 +208,7 @@ def link(temporary: Path, path: Path) -> None:
 
 
 def current_holder(path: Path) -> Holder | None:
-    """Return who holds a file, None if there is none. A damaged one may still be renewed by its holder."""
+    """Return the holder of a file, None if it has none. A damaged one may still be renewed by its holder."""
     try:
         text = read_file(path).decode(errors="replace")
     except FileNotFoundError:

@@ -138,7 +138,7 @@ class Lease:
             self.check()
 
     def extend(self, claims: Claims) -> None:
-        """Claim `claims` in the place of the earlier ones, which they include.
+        """Claim `claims` instead of the earlier ones, which they include.
 
         Raises:
             ConfigError: if another driver has claimed the same; this one must end.

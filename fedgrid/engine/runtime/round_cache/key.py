@@ -21,7 +21,7 @@ from fedgrid.engine.runtime.integrity.code import SOURCES
 from fedgrid.engine.runtime.integrity.made_with import code_of, modules_of
 
 PLAIN = frozenset({type(None), bool, int, float, str, slice})
-"""Types whose values are told apart by `repr`."""
+"""Types whose values are identified by `repr`."""
 
 
 def of_setup(setup: Setup, machine: object) -> str:

@@ -176,7 +176,8 @@ class Session:
             kinds = " and ".join(", ".join(machine.values()) for machine in machines)
             raise ConfigError(
                 f"{config.name}: its client actors are on machines that compute differently ({kinds}), so "
-                "its numbers would depend on who trains where; use nodes of one kind, or --accept-changes"
+                "its numbers would depend on which client trains where; use nodes of one kind, or "
+                "--accept-changes"
             )
         return machines
 

@@ -1,1 +1,1 @@
-"""Files: atomic replacement, the storage of runs and its mirror, leases."""
+"""Files: atomic replacement, the storage of runs and its mirror."""

@@ -1,4 +1,4 @@
-"""Time for what waits: a monotonic clock, pauses that grow, and calls that are tried again."""
+"""Waiting: a monotonic clock, pauses that grow, and calls that are tried again."""
 
 import time
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The form of all files of a run.
 
-Every file says its version, so that a file of a newer fedgrid is told from a damaged one: it is refused, and
-left as it is. JSON files are sealed: they have the keys `format`, and `sha256` of all other keys.
+Every file says its version, which distinguishes a file of a newer fedgrid from a damaged one: it is refused
+and left as it is. JSON files are sealed: they have the keys `format`, and `sha256` of all other keys.
 """
 
 import json
@@ -70,7 +70,7 @@ def read_errors(path: Path) -> Iterator[None]:
 
 
 def next_step(why: str, if_damaged: str) -> str:
-    """Return the message of either error with what to do, or else what a launch does if it is damaged."""
+    """Return why a file cannot be used, and what to do, or what a launch does with a damaged one."""
     if CANNOT_BE_READ in why:
         return f"{why}; fix that, then the same command continues, or move its run's folder away"
     return f"{why}: {if_damaged}"

@@ -43,7 +43,7 @@ def listing(remote: fs.FileSystem, base: str, folder: str) -> dict[str, fs.FileI
     """Return all complete files under a folder, by their path relative to `base`.
 
     Raises:
-        RunError: a name would lead out of a mirror: whoever can write to a bucket may name keys at will.
+        RunError: a name would lead out of a mirror: anyone who can write to a bucket can choose its keys.
     """
     selector = fs.FileSelector(f"{base}/{folder}".rstrip("/"), allow_not_found=True, recursive=True)
     infos = remote.get_file_info(selector)

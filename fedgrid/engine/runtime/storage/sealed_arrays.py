@@ -1,6 +1,6 @@
-"""Arrays and what is said about them as bytes: safetensors, whose metadata hold a checksum of all the rest.
+"""Named arrays with a description, as bytes: safetensors, whose metadata hold a checksum of all the rest.
 
-The checksum covers the name too: a file in the place of another one is as bad as a damaged one. What is said
+The checksum covers the name too: a file under another file's name is as bad as a damaged one. The description
 is one entry of the metadata, in JSON: safetensors writes several in an order that changes.
 """
 
@@ -23,13 +23,13 @@ class Damaged(Exception):
 
 
 def encode(arrays: Arrays, about: Mapping[str, Any], name: str) -> bytes:
-    """Return arrays, and what JSON can say about them, as bytes, for the file of that name."""
+    """Return arrays and their description (plain JSON) as bytes, for the file of that name."""
     plain = {part: np.asarray(array, order="C") for part, array in arrays.items()}
     return save(plain, {ABOUT: json.dumps({**about, CHECKSUM: _checksum(name, plain, about)})})
 
 
 def decode(data: bytes, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return the arrays that were encoded under a name, and what was said about them.
+    """Return the arrays that were encoded under a name, and their description.
 
     Raises:
         Damaged: they are incomplete, or were encoded under another name.
@@ -45,7 +45,7 @@ def decode(data: bytes, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any
 
 
 def about_arrays(data: bytes) -> dict[str, Any]:
-    """Return what is said about arrays, from their first bytes.
+    """Return the description of arrays, from their first bytes.
 
     Raises:
         Damaged: they are not those of `encode`.

@@ -1,1 +1,1 @@
-"""Attacks on the privacy of clients: what a server, or whoever gets its models, learns of their images."""
+"""Attacks on the privacy of clients: what a server, or an owner of its models, learns of their images."""

@@ -1,10 +1,10 @@
 """A client's majority class, guessed from what leaves it.
 
-The partition: whoever knows the majority classes of the other clients in a cluster, as clients do who tell
-one another, guesses the one that most of them have. Blind: the same without the partition, by all other
-clients. The model: the class that the client's cluster model predicts most often on the server's test
-images. The update: the class whose bias in the last layer grows most, as it does for classes that the model
-has seen too rarely before.
+The partition: an attacker that knows the majority classes of the other clients in a cluster, as its clients
+do if they tell one another, guesses the one that most of them have. Blind: the same without the partition, by
+all other clients. The model: the class that the client's cluster model predicts most often on the server's
+test images. The update: the class whose bias in the last layer grows most, as it does for classes that the
+model has seen too rarely before.
 
 Sources: Bettinelli, Benoit, Grandjean 2024 name the first as a risk of communities; the last is after
 Wainakh et al., User-Level Label Leakage from Gradients in Federated Learning, PETS 2022, arXiv:2105.09369.

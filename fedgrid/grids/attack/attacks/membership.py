@@ -120,7 +120,7 @@ class _Attack:
         }
 
     def _images(self, clients: Sequence[int]) -> tuple[ImageSet, ImageSet]:
-        """Return the different images that clients train on, and those of their tests that nobody does."""
+        """Return the different images that clients train on, and test images that no client trains on."""
         members = _joined([self._held[client][0] for client in clients])
         others = _joined([self._held[client][1] for client in clients])
         unseen = [place for place, image in enumerate(others.images) if _key(image) not in self._trained]

@@ -60,7 +60,7 @@ class Observed:
     model_K: NDArray[np.int64]
     """For each client the position of its model."""
     sent: Mapping[int, SentUpdate]
-    """By client, of those that sent a usable update in it; none where nothing is sent, or nobody knows."""
+    """By client, of those that sent a usable update in it; none if nothing is sent, or it is not known."""
     round_index: int = 0
     """The round that is observed, from 0."""
 

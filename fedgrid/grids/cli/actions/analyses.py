@@ -27,7 +27,7 @@ def analysis_named(name: str) -> Analysis:
     """Return an analysis without a command of its own: of the package, or of a plugin in use.
 
     Raises:
-        ConfigError: there is none of this name.
+        ConfigError: there is no analysis of this name.
     """
     if name in (each.name for each in WITH_COMMANDS):
         raise ConfigError(f"{name} has a command of its own: `fedgrid {name} GRID`")

@@ -134,7 +134,7 @@ def list_algorithms(name: str | None, as_json: bool, console: Console) -> None:
     """Print the algorithms, one line each, with their source; or one of them, with its settings.
 
     Raises:
-        ConfigError: if there is none of that name.
+        ConfigError: if there is no algorithm of that name.
     """
     if name is not None and name not in ALGORITHMS:
         raise unknown("algorithm", name, ALGORITHMS, ALSO_CALLED)

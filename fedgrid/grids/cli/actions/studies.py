@@ -73,7 +73,7 @@ def own_styles(name: str | None) -> list[str]:
     """Return the style of matplotlib's that was asked for, as the only one of a list.
 
     Raises:
-        ConfigError: there is none of that name, and no such file.
+        ConfigError: there is no style of that name, and no such file.
     """
     if name is None:
         return []

@@ -96,7 +96,7 @@ def tag(
         typer.Argument(metavar="[KEY=VALUE]...", help="Tags to set; KEY= removes one.", show_default=False),
     ] = None,
     note: Annotated[
-        str | None, typer.Option(help="A note, in the place of an earlier one; '' removes it.")
+        str | None, typer.Option(help="A note, which replaces an earlier one; '' removes it.")
     ] = None,
     storage: StorageAt = "runs",
 ) -> None:

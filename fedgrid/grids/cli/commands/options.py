@@ -105,7 +105,7 @@ Plugins = Annotated[
 ]
 Trust = Annotated[
     bool,
-    typer.Option("--trust", help="Execute the code of plugins that the storage keeps of these runs."),
+    typer.Option("--trust", help="Execute the plugins that the storage keeps for these runs."),
 ]
 DataDir = Annotated[
     Path | None,

@@ -86,7 +86,7 @@ OF_ROWS = {
         plain=True,
     ),
     "briggs-cnn": Reason(
-        "The published runs used similarities in the place of distances, with a threshold of 0.05: all "
+        "The published runs used similarities instead of distances, with a threshold of 0.05: all "
         "clients merged (12 of 16 runs) or the hidden groups were mixed.",
         "The plain BCL uses distances.",
         CNN,
@@ -94,7 +94,7 @@ OF_ROWS = {
         plain=True,
     ),
     "briggs-resnet": Reason(
-        "The published runs used similarities in the place of distances, with a threshold of 0.05: every "
+        "The published runs used similarities instead of distances, with a threshold of 0.05: every "
         "client was alone from round 21 on.",
         "The plain BCL uses distances.",
         RESNET,

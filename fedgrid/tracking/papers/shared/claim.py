@@ -55,7 +55,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says, and how our runs tell."""
+    """A claim of a paper, and the numbers of our runs that test it."""
 
     paper: str
     text: str

@@ -1,4 +1,4 @@
-"""What a paper's folder says of itself; `papers.PAPERS` lists them all."""
+"""What a paper's folder provides; `papers.PAPERS` lists them all."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -125,7 +125,7 @@ class TestDamage:
             assert bits(found) == bits(kept), f"bit {position}"
 
     def test_another_name_is_noticed(self):
-        """An entry in the place of another one."""
+        """An entry under another entry's name."""
         with pytest.raises(Damaged):
             decode(encode(small(), NAME), NAME.replace("mean", "products"))
 

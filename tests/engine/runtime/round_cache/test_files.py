@@ -1,4 +1,4 @@
-"""The round cache: what one run has worked out another takes, and nothing wrong with it stops a run."""
+"""The round cache: one run takes what another has computed, and no fault of the cache stops a run."""
 
 import json
 import os
