@@ -115,6 +115,7 @@ class Follower:
             self._thread.join(self._pauses.flush)
         lacking = len(self._waiting.keys() | self._taken.keys())
         if lacking:
+            self._is_warned = True  # Its process ends now, which is no news.
             self._warn(
                 f"{lacking} {'run is' if lacking == 1 else 'runs are'} not, or not completely, in "
                 f"{self.tracker.title()}; `{self._sync}` logs what is missing"
