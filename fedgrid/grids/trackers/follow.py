@@ -66,7 +66,7 @@ class Follower:
         self._forgotten: list[RunConfig] = []
         self._end: End | None = None
         self._is_down = self._is_warned = False
-        self._written = 0
+        self._answers = 0
 
     @contextmanager
     def own_process(self) -> Iterator[None]:
@@ -109,12 +109,13 @@ class Follower:
         with self._changed:
             self._end = end
             self._changed.notify()
-        written = -1
-        while self._thread.is_alive() and written != self._written:
-            written = self._written
+        answers = -1
+        while self._thread.is_alive() and answers != self._answers:
+            answers = self._answers
             self._thread.join(self._pauses.flush)
         lacking = len(self._waiting.keys() | self._taken.keys())
         if lacking:
+            self._is_warned = True  # Its process ends now, which is no news.
             self._warn(
                 f"{lacking} {'run is' if lacking == 1 else 'runs are'} not, or not completely, in "
                 f"{self.tracker.title()}; `{self._sync}` logs what is missing"
@@ -132,10 +133,13 @@ class Follower:
 
     def _call(self, method: str, *given: Any) -> Any:
         if self._process is None:
-            return getattr(self._teller, method)(*given)
-        runs = [news.config for news in given if isinstance(news, News)]
-        plugins = active.sources(digest for run in runs for digest in run.plugin_digests)
-        return self._process.call(method, *given, plugins=plugins)
+            answer = getattr(self._teller, method)(*given)
+        else:
+            runs = [news.config for news in given if isinstance(news, News)]
+            plugins = active.sources(digest for run in runs for digest in run.plugin_digests)
+            answer = self._process.call(method, *given, plugins=plugins)
+        self._answers += 1
+        return answer
 
     def _work(self) -> None:
         # Before the first news: the import of MLflow takes seconds, in which Ray starts.
@@ -185,7 +189,6 @@ class Follower:
             self._call("make")
         else:
             del self._taken[news.config.run_id]
-            self._written += 1
 
     def _fail(self, error: TrackerFailed, *failed: News) -> None:
         """Queue runs again (all taken ones, if none is given)."""

@@ -95,6 +95,11 @@ class TensorBoardTracker(Tracker):
         return max(steps, default=0) == rounds and (status != "FINISHED" or (folder / WHOLE).exists())
 
     @classmethod
+    def prepare(cls) -> None:
+        """Import tensorboardX."""
+        import tensorboardX.event_file_writer  # noqa: F401
+
+    @classmethod
     def lacks(cls, run: TrackedRun, grid: TrackedGrid) -> bool:
         """Return whether a run is not marked as whole."""
         return not (folder_of(run, grid) / WHOLE).exists()
