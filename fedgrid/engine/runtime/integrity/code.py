@@ -19,7 +19,6 @@ ROOTS = (
     "fedgrid.engine.federation.round.next_round",
 )
 """Modules of the functions that make the numbers of any run; those of its algorithm come to these."""
-COMPILED = "__pycache__"
 
 
 class Module:
