@@ -1,8 +1,9 @@
-"""Saliency maps: how much each pixel of an image speaks for a class.
+"""Saliency maps: how much each pixel of an image speaks for a class, by captum.
 
 Sources: Grad-CAM is Selvaraju et al., ICCV 2017, equations 1 and 2; input gradients are Simonyan et al., ICLR
 2014 workshop, section 3. Maps are scaled to [0, 1] for each image, as the package `grad-cam` does; its two
-scalings, before and after the enlargement, are the same function as one after it.
+scalings, before and after the enlargement, are the same function as one after it. Images are explained one at
+a time: the last bits of a convolution depend on the number of images beside it.
 
 Shapes: N images of C channels and H x W pixels, F channels of a feature map of h x w.
 """
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from captum import attr
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -48,8 +50,7 @@ def feature_layer(module: nn.Module, image_CHW: Tensor) -> str | None:
 
         return hook
 
-    layers = ((name, layer) for name, layer in module.named_modules() if name)
-    hooks = [layer.register_forward_hook(note(name)) for name, layer in layers]
+    hooks = [layer.register_forward_hook(note(name)) for name, layer in module.named_modules() if name]
     try:
         with torch.inference_mode():
             module(image_CHW[None])
@@ -64,13 +65,14 @@ def grad_cam(module: nn.Module, layer: str, images_NCHW: Tensor, targets_N: Tens
 
     Args:
         module: maps images to logits, in `eval` mode.
-        layer: name of a layer of the module whose output is a feature map, as from `feature_layer`.
+        layer: name of a layer of the module whose output is a feature map, as from `feature_layer`; of a
+            layer that is used several times, the last use.
         images_NCHW: float32 inputs of the module.
         targets_N: int64 classes.
 
     Raises:
         ValueError: the module is in `train` mode.
-        ConfigError: there is no such layer, its output is no feature map, or it is not used exactly once.
+        ConfigError: there is no such layer, or its output is no feature map.
     """
     rectified_N1hw = unrectified_maps(module, layer, images_NCHW, targets_N).relu()[:, None]
     size = images_NCHW.shape[2:]
@@ -82,12 +84,21 @@ def unrectified_maps(module: nn.Module, layer: str, images_NCHW: Tensor, targets
     """Return what `grad_cam` rectifies: weighted sums of feature maps, shape (N, h, w); raises as it does."""
     check_mode(module)
     part = _layer(module, layer)
+    activation = attr.LayerActivation(module, part)
+    gradient = attr.LayerGradientXActivation(module, part, multiply_by_inputs=False)
     maps = []
-    # One image at a time: the last bits of a convolution depend on the number of images beside it.
     for image_CHW, target in zip(images_NCHW, targets_N.tolist(), strict=True):
-        features_Fhw, gradient_Fhw = _features(module, part, layer, image_CHW, target)
-        maps.append((gradient_Fhw.mean(dim=(1, 2), keepdim=True) * features_Fhw).sum(dim=0))
-    return torch.stack(maps)
+        input_1CHW = image_CHW[None].detach().requires_grad_()
+        features_1Fhw = activation.attribute(input_1CHW)
+        if not isinstance(features_1Fhw, Tensor) or features_1Fhw.dim() != 4:
+            raise ConfigError(
+                f"the output of layer '{layer}' is no feature map; name a convolutional layer, or use input "
+                "gradients"
+            )
+        # Not `attr.LayerGradCam`: in a model of bfloat16 it sums bfloat16, whose eight bits are too few.
+        gradient_Fhw = gradient.attribute(input_1CHW, target)[0].float()
+        maps.append((gradient_Fhw.mean(dim=(1, 2), keepdim=True) * features_1Fhw[0].float()).sum(dim=0))
+    return torch.stack(maps).detach()
 
 
 def input_gradients(module: nn.Module, images_NCHW: Tensor, targets_N: Tensor) -> Saliency:
@@ -97,54 +108,22 @@ def input_gradients(module: nn.Module, images_NCHW: Tensor, targets_N: Tensor) -
         ValueError: the module is in `train` mode.
     """
     check_mode(module)
-    maps = []
-    for image_CHW, target in zip(images_NCHW, targets_N.tolist(), strict=True):
-        with torch.enable_grad():
-            input_1CHW = image_CHW[None].detach().clone().requires_grad_()
-            # The clone is what a first layer may write to in place.
-            (gradient_1CHW,) = torch.autograd.grad(module(input_1CHW.clone())[0, target], input_1CHW)
-        maps.append(gradient_1CHW[0].abs().amax(dim=0))
-    maps_NHW = torch.stack(maps)
+    # The clone is what a first layer may write to in place.
+    gradient = attr.Saliency(lambda images_NCHW: module(images_NCHW.clone()))
+    maps_NHW = torch.cat(
+        [
+            gradient.attribute(image_CHW[None].detach().requires_grad_(), target).amax(dim=1)
+            for image_CHW, target in zip(images_NCHW, targets_N.tolist(), strict=True)
+        ]
+    )
     return _scaled(maps_NHW, maps_NHW.amax(dim=(1, 2)))
-
-
-def _features(
-    module: nn.Module, part: nn.Module, layer: str, image_CHW: Tensor, target: int
-) -> tuple[Tensor, Tensor]:
-    """Return the feature map of a layer, and the gradient of the target's logit by it, both float32."""
-    outputs: list[Tensor] = []
-
-    def split(_module: nn.Module, _inputs: Any, output: Any) -> Tensor:
-        if not isinstance(output, Tensor) or output.dim() != 4:
-            raise ConfigError(
-                f"the output of layer '{layer}' is no feature map; name a convolutional layer, or use input "
-                "gradients"
-            )
-        outputs.append(output.detach().requires_grad_())
-        # A layer after this one may write in place.
-        return outputs[-1].clone()
-
-    hook = part.register_forward_hook(split)
-    try:
-        with torch.enable_grad():
-            logit = module(image_CHW[None])[0, target]
-            if len(outputs) != 1:
-                raise ConfigError(
-                    f"layer '{layer}' is used {len(outputs)} times in a forward pass; name one "
-                    "that is used once"
-                )
-            (gradient,) = torch.autograd.grad(logit, outputs)
-    finally:
-        hook.remove()
-    # In a model of bfloat16 both are bfloat16, whose eight bits are too few for their sums.
-    return outputs[0].detach()[0].float(), gradient[0].float()
 
 
 def _layer(module: nn.Module, name: str) -> nn.Module:
     layers: dict[str, nn.Module] = dict(module.named_modules())
     if not name or name not in layers:
-        known = [each for each in layers if each]
-        raise ConfigError(f"no layer '{name}' in the model; {hint(name, known)}known: {', '.join(known)}")
+        others = [other for other in layers if other]
+        raise ConfigError(f"no layer '{name}' in the model; {hint(name, others)}known: {', '.join(others)}")
     return layers[name]
 
 

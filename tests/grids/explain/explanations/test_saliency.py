@@ -153,13 +153,6 @@ def test_layer_that_has_no_feature_map_is_named_with_what_to_do(layer, named):
     assert all(part in str(caught.value) for part in named)
 
 
-def test_layer_that_is_used_twice_is_refused():
-    shared = nn.Conv2d(1, 1, 1)
-    module = nn.Sequential(shared, shared, nn.Flatten(), nn.Linear(4, 3)).eval()
-    with pytest.raises(ConfigError, match="layer '0' is used 2 times"):
-        grad_cam(module, "0", THREE, CLASSES)
-
-
 @pytest.mark.parametrize(
     "explain", [input_gradients, lambda *given: grad_cam(given[0], FEATURES, *given[1:])]
 )
