@@ -6,7 +6,7 @@ from docs.reference.markdown import code, page, table
 from fedgrid.engine.runtime.records.columns import RecordColumn
 from fedgrid.engine.runtime.records.schemas import EVERY_COLUMN
 from fedgrid.grids.archive import explanation_records
-from fedgrid.grids.explain.explanations import records as explanations
+from fedgrid.grids.explain.compute import records as explanations
 
 FILES = {
     "rounds.parquet": ("A row a round.", EVERY_COLUMN["rounds"]),

@@ -133,6 +133,17 @@ def result_of(run: Run) -> RunResult:
     return read_result(run, read_scores(run.folder, run.run_id), ROUND_NUMBERS)
 
 
+def readable_results(runs: Iterable[Run], left_out: Callable[[RecordsError], object]) -> dict[str, RunResult]:
+    """Return the results of finished runs by id; `left_out` is told why others have none."""
+    results = {}
+    for run in {run.run_id: run for run in runs}.values():
+        try:
+            results[run.run_id] = result_of(run)
+        except RecordsError as error:
+            left_out(error)
+    return results
+
+
 def _how_far(storage: Storage, config: RunConfig) -> str:
     folder = RunFolder(storage, config)
     if failure := folder.failure():

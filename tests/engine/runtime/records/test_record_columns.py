@@ -10,7 +10,7 @@ import pytest
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.records.schemas import EVERY_COLUMN
 from fedgrid.grids.archive import explanation_records as archived
-from fedgrid.grids.explain.explanations import records as explanations
+from fedgrid.grids.explain.compute import records as explanations
 from tests.helpers.small_runs import NOWHERE, config, early, play
 
 FEW = {"rounds": 1}
