@@ -25,9 +25,10 @@ from fedgrid.grids.execution.launch_types import LaunchResult
 from fedgrid.grids.execution.run import run_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.scoring.study import plain
+from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Outcome
 from fedgrid.tracking.verdicts.tables import as_dict, sentence, table_of, words_of
-from fedgrid.tracking.verdicts.verdict import CLUSTERING, SERVING, NoVerdict, Verdict, verdict
+from fedgrid.tracking.verdicts.verdict import NoVerdict, Verdict, verdict
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
@@ -158,7 +159,7 @@ def _show(
     verdicts: Sequence[Verdict], notes: Sequence[str], budget: int, folder: GridFolder, console: Console
 ) -> None:
     for each in verdicts:
-        if each.settings == SETTINGS[0]:
+        if each.field.settings == SETTINGS[0]:
             console.print(page_table(table_of(each, budget), console.width))
             print_plain(console)
     for each in verdicts:
