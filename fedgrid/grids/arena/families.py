@@ -10,6 +10,8 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.presets.axes import Item
 from fedgrid.grids.presets.preset_files import Preset, open_preset, read_preset
 
+__all__ = ["Families", "Item", "Preset", "allowed", "open_preset", "read_file", "with_axes"]
+
 
 class Families(NamedTuple):
     """The families of a file."""
@@ -35,7 +37,7 @@ def allowed(file: Path, load: Callable[[Preset], object]) -> Families:
     Raises:
         ConfigError: they allow none.
     """
-    preset = read_preset(open_preset(str(file)), (str(file),))
+    preset = read_file(file)
     possible: list[Item] = []
     left_out: list[str] = []
     for item in preset.description.axes["split"]:
@@ -50,6 +52,11 @@ def allowed(file: Path, load: Callable[[Preset], object]) -> Families:
     if not possible:
         raise problem
     return Families(with_axes(preset, split=tuple(possible)), tuple(left_out))
+
+
+def read_file(file: Path) -> Preset:
+    """Return a file of families."""
+    return read_preset(open_preset(str(file)), (str(file),))
 
 
 def with_axes(preset: Preset, **axes: tuple[Item, ...]) -> Preset:

@@ -22,6 +22,9 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished, trusting_times
 from fedgrid.grids.results.source import check_source
 
+__all__ = ["Grid", "LaunchOptions", "LaunchResult", "RunConfig", "Storage", "plan_grid", "run_grid"]
+"""Plans and runs a grid, and what that takes and returns."""
+
 
 def plan_grid(
     grid: Grid, storage: Storage, options: LaunchOptions, console: Console, stacking: str = ""
