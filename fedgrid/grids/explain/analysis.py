@@ -22,7 +22,7 @@ from fedgrid.grids.analyses.analysis import (
 )
 from fedgrid.grids.explain import estimate
 from fedgrid.grids.explain.asked import Asked, jobs_of
-from fedgrid.grids.explain.compute.records import to_parquet
+from fedgrid.grids.explain.compute.records import parquet_bytes
 from fedgrid.grids.explain.compute.settings import Explaining
 from fedgrid.grids.explain.read import CLASSES, RECORDS, ReadJob, are_records, read_of, summarised
 from fedgrid.grids.explain.shown.maps import map_grid
@@ -57,7 +57,7 @@ class Explain(Analysis):
         table = explain_run(job.config, state, context.data_dir, job.settings, context.device, context.done)
         dataset = context.dataset(job.config)
         names = {CLASSES: list(dataset.class_names)} if dataset.class_names else {}
-        return Artifacts({"shape": list(dataset.shape), **names}, {RECORDS: to_parquet(table)})
+        return Artifacts({"shape": list(dataset.shape), **names}, {RECORDS: parquet_bytes(table)})
 
     def is_whole(self, found: Found) -> bool:
         """Return whether the results are records of images."""

@@ -1,9 +1,11 @@
 """Checksums of files, and Parquet files whose metadata say the format and which columns were written."""
 
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.storage.format import (
@@ -19,6 +21,13 @@ from fedgrid.regular_files import LARGEST_TABLE, check_regular
 
 COLUMNS = "fedgrid_columns"
 """Checksum of the columns' names: Parquet's own checksums do not cover them."""
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """Return a table, `stamped`, as a file with checksums."""
+    data = BytesIO()
+    pq.write_table(stamped(table), data, write_page_checksum=True)
+    return data.getvalue()
 
 
 def stamped(table: pa.Table) -> pa.Table:

@@ -1,6 +1,5 @@
 """The records of explained images: a row an image, with its scores, its curves and, of a few, its map."""
 
-from io import BytesIO
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -8,12 +7,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from fedgrid.engine.runtime.integrity.files import read_table, stamped
+from fedgrid.engine.runtime.integrity.files import parquet_bytes, read_table
 from fedgrid.engine.runtime.records.columns import RecordColumn, schema_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.record_values import wrong_value
+
+__all__ = [
+    "COLUMNS",
+    "CURVES",
+    "SCHEMA",
+    "SCORES",
+    "Row",
+    "are_whole",
+    "parquet_bytes",
+    "read_parquet",
+    "score_columns",
+]
 
 if TYPE_CHECKING:
     from fedgrid.grids.explain.compute.measures import ImageScores
@@ -76,13 +86,6 @@ def score_columns(scores: "ImageScores") -> Row:
             for name, curve in zip(CURVES, curves, strict=True)
         },
     }
-
-
-def to_parquet(records: pa.Table) -> bytes:
-    """Return records as the file that `read_parquet` reads."""
-    data = BytesIO()
-    pq.write_table(stamped(records), data, write_page_checksum=True)
-    return data.getvalue()
 
 
 def read_parquet(path: Path) -> pa.Table:
