@@ -11,10 +11,9 @@ from fedgrid.grids.arena import kept
 from fedgrid.grids.arena.definition import BUDGET
 from fedgrid.grids.arena.kept import Kept
 from fedgrid.tracking.report.page import Section
-from fedgrid.tracking.verdicts.families import families_of
+from fedgrid.tracking.verdicts.field import families_of
 from fedgrid.tracking.verdicts.outcomes import Outcome
-from fedgrid.tracking.verdicts.page import plates_of, section_text
-from fedgrid.tracking.verdicts.results import results
+from fedgrid.tracking.verdicts.page import plates_of, results, section_text
 
 PAGE = Path(__file__).with_name("arena.md")
 PICTURES = Path(__file__).with_name("arena")

@@ -23,7 +23,7 @@ FAN_OUT = 20
 
 FEDERATION = "engine.federation"
 """What numbers depend on. It knows no Ray, no Parquet and no storage."""
-WITHOUT_RAY = ("algorithms", FEDERATION, "grids.explain.explanations")
+WITHOUT_RAY = ("algorithms", FEDERATION, "grids.explain.compute")
 """Rooms that work where Ray is not installed."""
 RUNS_AND_KEEPS = ("ray", "mlflow", "pyarrow", "pandas", "fsspec", "safetensors", "matplotlib")
 """What runs, keeps and shows numbers."""
@@ -41,6 +41,22 @@ BY_NAME = {
     "fedgrid/grids/ray_cluster/import_meanwhile.py": "what is needed later, in a thread",
 }
 """Files that import modules by their name, and which: the first has a table of modules of ours."""
+
+SHELVES = {
+    "archive": ("grids.archive",),
+    "arena": ("grids.arena", "tracking.verdicts"),
+    "attack": ("grids.attack",),
+    "cite": ("grids.cite",),
+    "explain": ("grids.explain",),
+    "papers": ("tracking.papers",),
+    "starter": ("grids.starter",),
+    "submit": ("grids.submit",),
+}
+"""What hangs on the core and could go without it: its folders."""
+COMMAND_LINE = "grids.cli"
+"""Alone of the core it names shelves: a table of commands, and what each does."""
+IMPORTS_OF_A_SHELF = dict.fromkeys(SHELVES, 5) | {"archive": 10, "arena": 7}
+"""Modules outside its shelf that a module of a shelf imports, those for types too."""
 
 Graph = Mapping[str, frozenset[str]]
 
@@ -232,6 +248,37 @@ def test_no_import_escapes_the_limits():
             hidden.add(file)
     assert by_name == {*BY_NAME}
     assert hidden == {"fedgrid/grids/starter/plugin.py"}, "what `fedgrid init` writes is a user's file"
+
+
+def shelf_of(module: str) -> str | None:
+    """Return the shelf that a module lies on, None for the core."""
+    for shelf, folders in SHELVES.items():
+        if any(module == folder or module.startswith(f"{folder}.") for folder in folders):
+            return shelf
+    return None
+
+
+def test_core_knows_no_shelf():
+    wrong = {
+        f"{name} imports {other}"
+        for name, others in modules().items()
+        for other in others
+        if shelf_of(other) and not shelf_of(name) and not name.startswith(COMMAND_LINE)
+    }
+    assert wrong == set()
+
+
+@pytest.mark.parametrize("shelf", SHELVES)
+def test_shelves_need_few_modules_of_the_core(shelf):
+    needed = {
+        name: {other for other in others if shelf_of(other) != shelf}
+        for name, others in modules().items()
+        if shelf_of(name) == shelf
+    }
+    wide = {
+        name: sorted(others) for name, others in needed.items() if len(others) > IMPORTS_OF_A_SHELF[shelf]
+    }
+    assert wide == {}
 
 
 def test_what_numbers_depend_on_knows_nothing_of_what_runs_and_keeps_them():

@@ -9,7 +9,7 @@ import pytest
 
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.grids.archive import explanation_records as archived
-from fedgrid.grids.explain.explanations import records as explanations
+from fedgrid.grids.explain.compute import records as explanations
 from fedgrid.record_columns import EVERY_COLUMN
 from tests.helpers.small_runs import NOWHERE, config, early, play
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from docs.reference.markdown import code, page, table
 from fedgrid.grids.archive import explanation_records
-from fedgrid.grids.explain.explanations import records as explanations
+from fedgrid.grids.explain.compute import records as explanations
 from fedgrid.record_columns import EVERY_COLUMN, RecordColumn
 
 FILES = {

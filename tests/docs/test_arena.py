@@ -3,8 +3,7 @@
 from docs import arena
 from fedgrid.grids.arena import kept
 from fedgrid.grids.arena.definition import BUDGET
-from fedgrid.tracking.verdicts.page import plates_of
-from fedgrid.tracking.verdicts.results import results
+from fedgrid.tracking.verdicts.page import plates_of, results
 
 
 def test_results_and_figures_are_those_of_the_kept_rows():

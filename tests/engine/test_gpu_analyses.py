@@ -15,13 +15,15 @@ from fedgrid.algorithms.contract.orders import Message
 from fedgrid.engine.federation.clients.messages import EvaluateTask
 from fedgrid.engine.federation.encoders.encoder import NUM_CLASSES, STATE, Codec, Encoder, model_of, principal
 from fedgrid.engine.federation.models.initialisation import initial_vector
-from fedgrid.engine.federation.models.registry import MODELS
+from fedgrid.engine.federation.models.registry import INPUT, MODELS
 from fedgrid.engine.runtime.run import checkpoint
-from fedgrid.grids.attack.attacks.attack import attacked
-from fedgrid.grids.attack.attacks.observed import observe
-from fedgrid.grids.attack.attacks.settings import ATTACK_KINDS, Attacking
-from fedgrid.grids.explain.explanations.explained_run import Explainer, Servers, explain_run, layer_of
-from fedgrid.grids.explain.explanations.settings import Explaining
+from fedgrid.engine.runtime.run.replay import observe
+from fedgrid.engine.runtime.run.served import TestedModels
+from fedgrid.grids.attack.compute import attacked
+from fedgrid.grids.attack.settings import ATTACK_KINDS, Attacking
+from fedgrid.grids.explain.compute.baselines import mean_colour
+from fedgrid.grids.explain.compute.explained_run import Explainer, explain_run
+from fedgrid.grids.explain.compute.settings import Explaining
 from tests.helpers import small_runs
 from tests.helpers.gpu_cases import Case, descendants, setup_of, start_of, uncovered, worker_of
 from tests.helpers.gpu_stand_in import StandIn
@@ -107,12 +109,13 @@ class TestExplanations:
         setup, start = setup_of(case), start_of(case)
 
         def explained(device):
-            servers = Servers(setup, device)
-            module = servers.module(EvaluateTask(0, 0), [start], {})
-            explainer = Explainer(
-                EXPLAININGS[0], module, layer_of(model, setup), 30, seed=0, colour_C=servers.colour(0, 0)
-            )
-            return explainer.row(*servers.image(0, 0, 0), np.random.default_rng(0), shown=True)
+            worker = TestedModels(setup, device)
+            module = worker.module(EvaluateTask(0, 0), [start])
+            named = MODELS[model].saliency_layer
+            layer = None if named == INPUT else worker.layer_prefix + named
+            colour_C = mean_colour(worker.training_images(0, 0))
+            explainer = Explainer(EXPLAININGS[0], module, layer, 30, seed=0, colour_C=colour_C)
+            return explainer.row(*worker.image(0, 0, 0), np.random.default_rng(0), shown=True)
 
         one, other = on_both(explained)
         assert repr(one) == repr(other)

@@ -15,8 +15,10 @@ from typing import Any, ClassVar
 
 from fedgrid.algorithms.contract.section import Section as Settings
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.federation.round.run_state import RunState
+from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.run_folder import folder_of
@@ -27,6 +29,25 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.report.page import Section
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.tables.table import Table
+
+__all__ = [
+    "Analysis",
+    "AnalysisSettings",
+    "Artifacts",
+    "ConfigError",
+    "Context",
+    "Found",
+    "GridFolder",
+    "Job",
+    "Run",
+    "RunConfig",
+    "RunState",
+    "Section",
+    "Settings",
+    "Summary",
+    "Table",
+]
+"""An analysis, and what its methods take, return and raise."""
 
 
 class AnalysisSettings(Settings):
@@ -100,6 +121,14 @@ class Context:
     """As torch calls it."""
     done: Callable[[int], object] = ignore
     """Gets the part of `Analysis.size` that was done since its last call."""
+
+    def dataset(self, config: RunConfig) -> Dataset:
+        """Return what is known of the data set of a run.
+
+        Raises:
+            DataError: its images are missing.
+        """
+        return find(config.dataset, self.data_dir)
 
     def folder(self, config: RunConfig) -> Path:
         """Return a run's folder."""

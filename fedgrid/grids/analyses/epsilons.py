@@ -4,7 +4,7 @@ The records of such a run have the norm of each epoch's update (`federation.roun
 `analyses.epsilon_rules` has the rules.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,13 +19,13 @@ from fedgrid.engine.federation.partition.scenarios import CENTRALISED
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Found, Job, Summary
 from fedgrid.grids.analyses.epsilon_rules import EPSILON_2_FACTOR, SETTLED, Proposal, propose
-from fedgrid.grids.archive.beside import beside
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking import figures
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.records import read_records
 from fedgrid.tracking.report.page import Plate, Section
 from fedgrid.tracking.tables.epochs import epochs_table
+from fedgrid.tracking.tables.table import Table
 
 PRESET = ".yaml"
 """The end of the name of the file with a preset of the proposal, which `fedgrid run` accepts."""
@@ -34,6 +34,13 @@ SHOWN = 15
 
 
 _PROPOSAL = TypeAdapter(Proposal)
+Beside = Callable[[RunConfig, Mapping[str, Array], Path], Iterable[Table]]
+"""Returns tables of a training, its columns, each of shape (E,), and its folder."""
+
+
+def nothing(config: RunConfig, epochs: Mapping[str, Array], run_folder: Path) -> Iterable[Table]:
+    """Return no table beside a training."""
+    return ()
 
 
 class Epsilons(Analysis):
@@ -42,6 +49,10 @@ class Epsilons(Analysis):
     name = folder = "epsilons"
     in_process = True
     whole_grid = False
+
+    def __init__(self, beside: Beside = nothing) -> None:
+        """Take what makes tables of a training and others like it."""
+        self._beside = beside
 
     def jobs(self, runs: Sequence[RunConfig], asked: Any, context: Context) -> Sequence[Job]:
         """Return a job for each run.
@@ -100,20 +111,20 @@ class Epsilons(Analysis):
                 (
                     plate,
                     epochs_table(each.run.name, epochs),
-                    *beside(each.job.config, epochs, each.run.folder),
+                    *self._beside(each.job.config, epochs, each.run.folder),
                 ),
             )
 
     def summary(
         self, found: Sequence[Found], missing: Sequence[Job], asked: Any, grid: GridFolder
     ) -> Summary:
-        """Return the epochs, the proposal and options to paste; beside them the authors' trainings."""
+        """Return the epochs, the proposal and options to paste; beside them further trainings."""
         tables, lines, rows = [], [], []
         for each in found:
             epochs, proposal = epochs_of(each.run.folder), _proposal(each)
             tables += [
                 epochs_table(each.run.name, epochs, SHOWN),
-                *beside(each.job.config, epochs, each.run.folder),
+                *self._beside(each.job.config, epochs, each.run.folder),
             ]
             lines += ["", *words(proposal), f"A preset for `fedgrid run`: {each.files[PRESET]}"]
             values = {name: column.tolist() for name, column in epochs.items()}
@@ -129,9 +140,6 @@ class Epsilons(Analysis):
         drawn = figures.update_norms(epochs_of(found.run.folder), cooldown=proposal.cooldown, **epsilons)
         figures.save(drawn, path)
         yield path
-
-
-EPSILONS = Epsilons()
 
 
 def epochs_of(run_folder: Path) -> dict[str, Array]:

@@ -1,15 +1,13 @@
 """The OCFL authors' scores of explanations, as an imported grid keeps them: `explanations.parquet`."""
 
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fedgrid.algorithms import registry
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.integrity.files import read_table, stamped
+from fedgrid.engine.runtime.integrity.files import parquet_bytes, read_table
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.record_columns import RecordColumn, schema_of
@@ -56,10 +54,8 @@ def keep(rows: Sequence[Mapping[str, Any]], grid: GridFolder) -> None:
         RunError: if they cannot be written.
     """
     path = grid.path / FILE
-    data = BytesIO()
-    pq.write_table(stamped(pa.Table.from_pylist(list(rows), schema=SCHEMA)), data, write_page_checksum=True)
     if rows or path.exists():
-        grid.write(FILE, data.getvalue())
+        grid.write(FILE, parquet_bytes(pa.Table.from_pylist(list(rows), schema=SCHEMA)))
 
 
 def explained(grid: GridFolder) -> tuple[Explained, ...]:

@@ -1,13 +1,9 @@
 """Writes an archived run into a storage as a finished run, unless it is there already."""
 
-from io import BytesIO
 from shutil import rmtree
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.files import stamped
+from fedgrid.engine.runtime.integrity.files import parquet_bytes
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -29,7 +25,7 @@ def keep(run: ArchivedRun, config: RunConfig, source: str, storage: Storage) -> 
         RunError: if it cannot be written.
     """
     folder = folder_of(storage.root, config)
-    records = {"rounds.parquet": _parquet(run.rounds), "clients.parquet": _parquet(run.clients)}
+    records = {"rounds.parquet": parquet_bytes(run.rounds), "clients.parquet": parquet_bytes(run.clients)}
     storage.refresh(*(f"{folder.name}/{name}" for name in records))
     if is_finished(storage, config) and all(
         (folder / name).exists() and read_file(folder / name, LARGEST_TABLE) == data
@@ -60,9 +56,3 @@ def forget(config: RunConfig, storage: Storage) -> None:
     if folder.exists():
         with disk_errors(folder):
             rmtree(folder)
-
-
-def _parquet(table: pa.Table) -> bytes:
-    data = BytesIO()
-    pq.write_table(stamped(table), data, write_page_checksum=True)
-    return data.getvalue()

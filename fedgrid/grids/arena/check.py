@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 
-from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.arena.definition import Arena
 from fedgrid.grids.arena.kept import Kept
 from fedgrid.grids.arena.results import divide, outcomes_in
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.progress import JsonLines
-from fedgrid.grids.presets.grid import Grid
-from fedgrid.tracking.scoring.study import plain
+from fedgrid.grids.presets.load import Grid
 from fedgrid.tracking.verdicts.outcomes import SCORES, Outcome
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.execution.watch import LaunchResult
+    from fedgrid.grids.execution.run import LaunchResult
     from fedgrid.grids.planning.options import LaunchOptions
 
 T = TypeVar("T")
@@ -36,7 +34,7 @@ def run_check(
     """
     from fedgrid.grids.execution.run import run_grid
 
-    tuned_on = plain(short_name(arena.tuning.dataset))
+    tuned_on = arena.tuning.dataset_in_files
     tuned = {method: kept.tuned.get((tuned_on, method, arena.trials)) for method in arena.competitors}
     entries = arena.entries({method: one.params for method, one in tuned.items() if one is not None})
     known, missing = divide(entries, kept)

@@ -5,45 +5,30 @@ Searches and the grid resume as they always do; nothing else is stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fedgrid.engine.federation.data.names import short_name
 from fedgrid.grids.arena import files
-from fedgrid.grids.arena.definition import Arena, plays
+from fedgrid.grids.arena.definition import Arena
 from fedgrid.grids.arena.kept import Kept
+from fedgrid.grids.arena.methods import plays
 from fedgrid.grids.arena.results import divide, outcomes_in
-from fedgrid.grids.arena.tuned import Tuned
-from fedgrid.grids.arena.tuning import digest_of, found_by, search_of
-from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.arena.tune import Advance, tune
+from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.tables import page_table
-from fedgrid.grids.execution.run import run_grid
-from fedgrid.grids.execution.watch import LaunchResult
+from fedgrid.grids.execution.run import LaunchResult, run_grid
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.tracking.scoring.study import plain
+from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Outcome
 from fedgrid.tracking.verdicts.tables import as_dict, sentence, table_of, words_of
-from fedgrid.tracking.verdicts.verdict import CLUSTERING, SERVING, NoVerdict, Verdict, verdict
+from fedgrid.tracking.verdicts.verdict import NoVerdict, Verdict, verdict
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.planning.options import LaunchOptions
-    from fedgrid.grids.search.definition import Search
-    from fedgrid.grids.search.run import Advanced
-
-Advance: TypeAlias = "Callable[[Search, Storage, LaunchOptions, Console], Advanced]"
-
-
-@dataclass
-class Tuning:
-    """The settings found so far, and how the searches ended."""
-
-    found: dict[str, Tuned] = field(default_factory=dict)
-    stopped: bool = False
 
 
 def run_arena(
@@ -58,9 +43,9 @@ def run_arena(
         RunError: if a search or the grid as a whole cannot go on.
     """
     tuning = tune(arena.tuning, kept, storage, options, console, advance)
-    if tuning.stopped:
+    if tuning is None:
         return LaunchResult(stopped=True)
-    params = {method: tuned.params for method, tuned in tuning.found.items()}
+    params = {method: tuned.params for method, tuned in tuning.items()}
     entries = arena.entries(params)
     known, missing = divide(entries, kept)
     result = LaunchResult()
@@ -71,7 +56,7 @@ def run_arena(
     verdicts, missing_verdicts = verdicts_on(arena, outcomes)
     notes = [*missing_verdicts, *_notes(arena, len(known), len(entries), len(outcomes), kept)]
     folder = GridFolder(storage, arena.name)
-    files.write(folder, outcomes, [*tuning.found.values()], verdicts, notes, arena.budget)
+    files.write(folder, outcomes, [*tuning.values()], verdicts, notes, arena.budget)
     if options.as_json:
         for each in verdicts:
             JsonLines().event("verdict", **as_dict(each, arena.budget))
@@ -79,40 +64,6 @@ def run_arena(
     else:
         _show(verdicts, notes, arena.budget, folder, console)
     return result
-
-
-def tune(
-    arena: Arena, kept: Kept, storage: Storage, options: LaunchOptions, console: Console, advance: Advance
-) -> Tuning:
-    """Search the settings of every competitor that has none kept; stops when it is asked to."""
-    tuning = Tuning()
-    dataset = plain(short_name(arena.dataset))
-    for method in arena.competitors:
-        search = search_of(arena, method)
-        found = kept.settings(dataset, method, arena.trials, digest_of(search))
-        if search is None:
-            found = Tuned(dataset, method, arena.trials, 0, 0.0, {}, digest_of(None))
-            warn(f"{method} has nothing to tune: give its AlgorithmEntry search={{...}}; its defaults run")
-        if found is None and search is not None:
-            advanced = advance(search, storage, options, console)
-            if advanced.result.stopped or not advanced.progress.complete:
-                tuning.stopped = True
-                return tuning
-            found = found_by(search, advanced.progress, dataset)
-            if not found.trial:
-                warn(f"{method}: no trial has a score; its defaults stand for tuned settings")
-        assert found is not None
-        tuning.found[method] = found
-        if options.as_json:
-            JsonLines().event("tuned", **asdict(found))
-        elif found.trial:
-            settings = ", ".join(f"{key} {value}" for key, value in found.params.items())
-            print_plain(
-                console,
-                f"tuned {method}: trial {found.trial} of {arena.trials}, validation accuracy "
-                f"{found.validation:.3f}: {settings}",
-            )
-    return tuning
 
 
 def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict], list[str]]:
@@ -158,7 +109,7 @@ def _show(
     verdicts: Sequence[Verdict], notes: Sequence[str], budget: int, folder: GridFolder, console: Console
 ) -> None:
     for each in verdicts:
-        if each.settings == SETTINGS[0]:
+        if each.field.settings == SETTINGS[0]:
             console.print(page_table(table_of(each, budget), console.width))
             print_plain(console)
     for each in verdicts:

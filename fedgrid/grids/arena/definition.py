@@ -8,21 +8,17 @@ from typing import Any
 
 import yaml
 
-from fedgrid.algorithms.averaging.fedopt import OwnAdaptationSettings
-from fedgrid.algorithms.registry import ALGORITHMS, ARENA
-from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data import names
-from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.source import read_source
-from fedgrid.grids.arena.families import Families, allowed, with_axes
-from fedgrid.grids.presets.axes import Item, items
-from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.presets.load import load_preset
+from fedgrid.engine.federation.data.names import short_name
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.grids.arena.families import Families, Item, Preset, allowed, members, open_preset, with_axes
+from fedgrid.grids.arena.kept import in_files
+from fedgrid.grids.arena.methods import adapting, default, is_reference, methods_of, named_in, plays, title_of
+from fedgrid.grids.presets.load import Grid, RunConfig, load_preset
 from fedgrid.grids.presets.overrides import merge
-from fedgrid.grids.presets.preset_files import Preset, open_preset
 from fedgrid.grids.search.space import Params, nested
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Protocol, RowOfArena, Settings
+
+__all__ = ["BUDGET", "FAMILIES", "TUNING", "Arena", "RunConfig", "family_of", "load_arena"]
 
 FAMILIES, TUNING = (Path(__file__).with_name(name) for name in ("families.yaml", "tuning.yaml"))
 BUDGET = 45
@@ -70,9 +66,14 @@ class Arena:
         return replace(self, name=_name(self.tuned_on), dataset=self.tuned_on, changes=(), tuned_on=None)
 
     @property
+    def dataset_in_files(self) -> str:
+        """The data set as the files of outcomes and settings name it."""
+        return in_files(self.dataset)
+
+    @property
     def competitors(self) -> tuple[str, ...]:
         """The methods that are tuned and ranked."""
-        return tuple(name for name in self.methods if not ALGORITHMS[name].is_reference)
+        return tuple(name for name in self.methods if not is_reference(name))
 
     @cached_property
     def families(self) -> Families:
@@ -94,10 +95,6 @@ class Arena:
         """Rounds of the shortest run."""
         return min(run.training.rounds for run in self._runs({"name": "fedavg"}))
 
-    def default(self, method: str) -> dict[str, Any]:
-        """Return a method's section with what its entry sets in the arena, if it says so."""
-        return {"name": method, **(ALGORITHMS[method].arena or {})}
-
     def entries(self, tuned: Mapping[str, Params]) -> list[tuple[RowOfArena, RunConfig]]:
         """Return every row of the arena with its run; several rows may have the same run.
 
@@ -115,9 +112,7 @@ class Arena:
     def section(self, method: str, params: Params, settings: Settings, protocol: Protocol) -> dict[str, Any]:
         """Return the section `algorithm` of a row's runs."""
         own = nested(params) if settings == "tuned" else {}
-        merged: dict[str, Any] = merge(
-            merge(self.default(method), own), adapting(method, protocol, self.budget)
-        )
+        merged: dict[str, Any] = merge(merge(default(method), own), adapting(method, protocol, self.budget))
         return merged
 
     def grid(self, entries: Sequence[tuple[RowOfArena, RunConfig]], tuned: Mapping[str, Params]) -> Grid:
@@ -178,20 +173,16 @@ def load_arena(
     Raises:
         ConfigError: for an unknown method, or a file without one.
     """
-    members = [item.label for item in items("algorithm", ARENA)]
-    named = [one.strip() for text in methods for one in text.split(",") if one.strip()]
-    for method in named:
-        if method not in ALGORITHMS:
-            raise unknown("algorithm", method, ALGORITHMS)
+    named = named_in(methods)
     mine = methods_of(own)
-    chosen = dict.fromkeys((*(named or members), *mine))
-    rivals = [method for method in chosen if not ALGORITHMS[method].is_reference]
+    chosen = dict.fromkeys((*(named or members()), *mine))
+    rivals = [method for method in chosen if not is_reference(method)]
     if len(rivals) < 2:
         raise ConfigError(
             f"an arena of {', '.join(chosen)}: a verdict takes two methods that are no references; "
             "name more with --algorithms"
         )
-    ordered = sorted(chosen, key=lambda method: ALGORITHMS[method].is_reference)
+    ordered = sorted(chosen, key=is_reference)
     subjects = mine or ((OURS,) if OURS in chosen else (rivals[0],))
     return Arena(
         name or _name(dataset or DATASET),
@@ -208,45 +199,6 @@ def load_arena(
     )
 
 
-def methods_of(files: Sequence[Path]) -> tuple[str, ...]:
-    """Return the algorithms of plugins in use, without references.
-
-    Raises:
-        ConfigError: a file has none.
-    """
-    found: list[str] = []
-    for file in files:
-        digest = read_source(file).digest
-        mine = [name for name in active.titles(digest) if name not in active.references(digest)]
-        if not mine:
-            raise ConfigError(f"--with {file}: it has no ALGORITHMS; `fedgrid init` writes a file that has")
-        found += mine
-    return tuple(found)
-
-
-def budget_key(method: str) -> str | None:
-    """Return the setting that says how many steps a client takes before a test; None if there is none."""
-    settings = ALGORITHMS[method].settings
-    key = "adapt_steps" if isinstance(settings, OwnAdaptationSettings) else "fine_tune"
-    return key if hasattr(settings, key) else None
-
-
-def plays(method: str, protocol: Protocol) -> bool:
-    """Return whether a method has rows under a protocol; references have, as they are."""
-    return protocol == "served" or budget_key(method) is not None or ALGORITHMS[method].is_reference
-
-
-def adapting(method: str, protocol: Protocol, budget: int) -> dict[str, Any]:
-    """Return what a protocol sets: the same `budget` of steps for all, or none.
-
-    A method that is defined by its own steps keeps these where the others take none.
-    """
-    key = budget_key(method)
-    if key is None or (protocol == "served" and key != "fine_tune"):
-        return {}
-    return {key: 0 if protocol == "served" else budget}
-
-
 def family_of(run: RunConfig) -> str:
     """Return the kind of a run's split, with the sizes of its groups if these are given."""
     sizes = run.split.sizes
@@ -254,10 +206,10 @@ def family_of(run: RunConfig) -> str:
 
 
 def _name(dataset: str) -> str:
-    return f"arena-rows-{names.short_name(dataset)}"
+    return f"arena-rows-{short_name(dataset)}"
 
 
 def _row(method: str, settings: Settings, protocol: Protocol, run: RunConfig) -> RowOfArena:
-    entry = ALGORITHMS[method]
     has_groups = run.split.kind in WITH_GROUPS
-    return RowOfArena(method, entry.title, settings, protocol, family_of(run), entry.is_reference, has_groups)
+    of_method = method, title_of(method), settings, protocol
+    return RowOfArena(*of_method, family_of(run), is_reference(method), has_groups)

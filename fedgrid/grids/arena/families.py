@@ -6,9 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedgrid.algorithms.registry import ARENA
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.grids.presets.axes import Item
+from fedgrid.grids.presets.axes import Item, items
 from fedgrid.grids.presets.preset_files import Preset, open_preset, read_preset
+
+__all__ = ["Families", "Item", "Preset", "allowed", "members", "open_preset", "with_axes"]
 
 
 class Families(NamedTuple):
@@ -50,6 +53,11 @@ def allowed(file: Path, load: Callable[[Preset], object]) -> Families:
     if not possible:
         raise problem
     return Families(with_axes(preset, split=tuple(possible)), tuple(left_out))
+
+
+def members() -> list[str]:
+    """Return the methods whose entries say that they are in the arena."""
+    return [item.label for item in items("algorithm", ARENA)]
 
 
 def with_axes(preset: Preset, **axes: tuple[Item, ...]) -> Preset:

@@ -35,8 +35,7 @@ def write(
         RunError: if they cannot be written.
     """
     # They import matplotlib, which takes a second.
-    from fedgrid.tracking.verdicts.page import plates_of, verdict_page
-    from fedgrid.tracking.verdicts.results import results
+    from fedgrid.tracking.verdicts.page import plates_of, results, verdict_page
 
     texts = kept.texts_of(outcomes, tuned)
     sections = results(outcomes, budget)

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.arena import tuned as tuned_files
 from fedgrid.grids.arena.tuned import Tuned
+from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.verdicts import outcomes as outcome_files
 from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena
 
@@ -53,6 +55,11 @@ def read(folder: Path | None = None) -> Kept:
         {outcome.key: outcome for outcome in outcomes},
         {(one.dataset, one.method, one.trials): one for one in tuned},
     )
+
+
+def in_files(dataset: str) -> str:
+    """Return the name of a data set in files of outcomes and settings: without characters of paths."""
+    return plain(short_name(dataset))
 
 
 def texts_of(outcomes: Iterable[Outcome], tuned: Sequence[Tuned]) -> dict[str, str]:

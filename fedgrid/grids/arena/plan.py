@@ -6,23 +6,20 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fedgrid.grids.arena.definition import Arena
+from fedgrid.grids.arena.definition import Arena, RunConfig
 from fedgrid.grids.arena.kept import Kept
 from fedgrid.grids.arena.results import divide
-from fedgrid.grids.arena.tuning import digest_of, search_of
+from fedgrid.grids.arena.tuning import Search, digest_of, search_of
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.planning.dry_run import dry_run
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.suggest import suggestions
-from fedgrid.tracking.scoring.study import plain
 
 if TYPE_CHECKING:
-    from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.grids.arena.tuned import Params
     from fedgrid.grids.planning.options import LaunchOptions
-    from fedgrid.grids.search.definition import Search
-    from fedgrid.grids.search.space import Params
 
 
 def plan_arena(arena: Arena, kept: Kept, storage: Storage, options: LaunchOptions, console: Console) -> None:
@@ -40,7 +37,7 @@ def plan_arena(arena: Arena, kept: Kept, storage: Storage, options: LaunchOption
         if search is None:
             params[method] = {}
             continue
-        dataset = plain(search.base[0].short_dataset)
+        dataset = arena.tuning.dataset_in_files
         found = kept.settings(dataset, method, arena.trials, digest_of(search))
         if found is not None:
             params[method] = found.params

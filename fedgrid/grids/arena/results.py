@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.arena.kept import Kept
+from fedgrid.grids.arena.kept import Kept, in_files
 from fedgrid.grids.results.study import load
-from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena, outcome_of
 
 
@@ -17,7 +16,7 @@ def divide(
     """Return the outcomes that are kept, and the rows that are not."""
     known, missing = [], []
     for row, run in entries:
-        found = kept.outcome(row, run, plain(run.short_dataset))
+        found = kept.outcome(row, run, in_files(run.dataset))
         if found is None:
             missing.append((row, run))
         else:

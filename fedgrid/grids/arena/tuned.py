@@ -14,6 +14,9 @@ from fedgrid.redaction import in_csv
 if TYPE_CHECKING:
     from fedgrid.grids.search.space import Params
 
+__all__ = ["Params", "Tuned", "from_csv", "to_csv"]
+
+
 HEADINGS = ("dataset", "method", "trials", "trial", "validation", "settings", "search")
 
 

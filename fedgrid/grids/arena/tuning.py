@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedgrid.algorithms.averaging.fedopt import FedOptSettings
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.grids.arena.definition import TUNING, Arena, adapting
-from fedgrid.grids.arena.tuned import Tuned
+from fedgrid.grids.arena.definition import TUNING, Arena
+from fedgrid.grids.arena.methods import adapting
 from fedgrid.grids.search.definition import Search, load_search
-from fedgrid.grids.search.objectives import ACCURACY, LABEL_FREE, best
+from fedgrid.grids.search.objectives import ACCURACY
 
-if TYPE_CHECKING:
-    from fedgrid.grids.search.progress import SearchProgress
+__all__ = ["Search", "digest_of", "search_of", "space_of"]
 
 COMMON = {"server_learning_rate": {"low": 0.5, "high": 2.0, "log": True}}
 """What every method that averages can tune, beside its own settings: some have none."""
@@ -48,10 +47,3 @@ def digest_of(search: Search | None) -> str:
     """Return the digest of a search."""
     described = {key: value for key, value in search.described.items() if key != "trials"} if search else {}
     return sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def found_by(search: Search, progress: SearchProgress, dataset: str) -> Tuned:
-    """Return what a complete search has found, by the label-free objective."""
-    trial = best(progress.trials, search.objective).get(LABEL_FREE)
-    found = (trial.number, trial.value(search.objective) or 0.0, trial.params) if trial else (0, 0.0, {})
-    return Tuned(dataset, search.algorithm, search.trials, *found, digest_of(search))

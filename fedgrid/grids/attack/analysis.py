@@ -6,22 +6,26 @@ from io import StringIO
 
 from pydantic import TypeAdapter, ValidationError
 
-from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Found, Job
+from fedgrid.grids.analyses.analysis import (
+    Analysis,
+    Artifacts,
+    ConfigError,
+    Context,
+    Found,
+    GridFolder,
+    Job,
+    RunConfig,
+    Section,
+    Table,
+)
 from fedgrid.grids.analyses.analysis import Summary as ToShow
-from fedgrid.grids.attack.attacks.settings import ATTACK_KINDS, CLIENTS, STEPS, Attacking, AttackKind
 from fedgrid.grids.attack.compute import attack
+from fedgrid.grids.attack.settings import ATTACK_KINDS, CLIENTS, STEPS, Attacking, AttackKind
 from fedgrid.grids.attack.show import COLUMNS, LEVEL, Summary, summary_of, table_of
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.study import result_of
+from fedgrid.grids.results.study import readable_results
 from fedgrid.redaction import in_csv
 from fedgrid.tracking.papers.prigent.tables import against_attack
-from fedgrid.tracking.records import RecordsError
-from fedgrid.tracking.report.page import Section
-from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.tables.table import Table
 
 MESSAGES = "error from messages MSE"
 TEXT = (
@@ -130,12 +134,9 @@ ATTACK = Attack()
 
 
 def _summary(kind: AttackKind, found: Sequence[Found]) -> Summary:
-    results: dict[str, Run] = {}
-    for each in found:
-        try:
-            results[each.run.run_id] = result_of(each.run)
-        except RecordsError as error:
-            warn(f"{error}; its attack is left out")
+    results = readable_results(
+        (each.run for each in found), lambda error: warn(f"{error}; its attack is left out")
+    )
     there = [each for each in found if each.run.run_id in results]
     return summary_of(kind, [(each.run, row) for each in there for row in each.about["rows"]], results)
 

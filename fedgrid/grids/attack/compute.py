@@ -1,20 +1,17 @@
 """The attack on one run: with what states and encoder, and whether the updates are those of the run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isclose
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fedgrid.engine.federation.errors import ConfigError, RunError
-from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from fedgrid.grids.analyses.analysis import Artifacts, Context, Job
+from fedgrid.grids.analyses.analysis import Artifacts, ConfigError, Context, Job, RunState
+from fedgrid.grids.attack.settings import Attacking
 from fedgrid.grids.display.plain import warn
 from fedgrid.tracking import records
 
 if TYPE_CHECKING:
-    from fedgrid.engine.federation.encoders.encoder import Encoder
+    from fedgrid.engine.runtime.run.replay import Encoder, Observed
+    from fedgrid.grids.attack.reconstruction import Picture
 
 SAME_NORM = 1e-6
 """Relative difference of an update's norm up to which it is the run's own."""
@@ -28,23 +25,22 @@ def attack(job: Job, context: Context) -> Artifacts:
         RunError: a state is damaged, or the encoder is gone.
     """
     # Importing torch takes seconds.
-    from fedgrid.engine.federation.clients.process import fixed_numerics
-    from fedgrid.grids.attack.attacks.attack import attacked
-    from fedgrid.grids.attack.attacks.observed import observe
+    from fedgrid.engine.runtime.run.replay import observe
+    from fedgrid.engine.runtime.run.run_encoder import encoder_of
 
     config = job.config
     before, after = states(job, context)
-    encoder = _encoder(job, context)
+    encoder = encoder_of(config, context.storage)
     observed = observe(config, before, after, context.data_dir, encoder)
     _check_norms(job, context, {client: sent.norm for client, sent in observed.sent.items()})
-    with fixed_numerics(config.training.tf32):
+    with observed.numerics():
         rows, found = attacked(observed, job.settings, encoder)
     pictures = {}
     if found:
         from fedgrid.grids.attack.pictures import drawn
 
         title = f"{config.scenario}, seed {config.seed}: {context.runs[config.run_id].algorithm}"
-        pictures["-images.png"] = drawn(found, title, find(config.dataset, context.data_dir).class_names)
+        pictures["-images.png"] = drawn(found, title, context.dataset(config).class_names)
     return Artifacts({"rows": rows}, pictures)
 
 
@@ -66,24 +62,33 @@ def states(job: Job, context: Context) -> tuple[RunState | None, RunState]:
     return before, context.state(job)
 
 
-def _encoder(job: Job, context: Context) -> "Encoder | None":
-    """Return the encoder that made a run's messages, None if it had none.
+def attacked(
+    observed: "Observed", settings: Attacking, encoder: "Encoder | None"
+) -> "tuple[list[dict[str, Any]], Sequence[Picture]]":
+    """Return what an attack has found, a row a client, model or class, and its pictures.
+
+    `encoder` is what made the run's messages, for reconstruction. To be called within `observed.numerics()`.
 
     Raises:
-        RunError: the storage no longer has it.
+        ConfigError: there is nothing that the attack can be made on.
     """
-    from fedgrid.engine.runtime.encoders import store
-    from fedgrid.engine.runtime.encoders.pretraining import ENCODER
+    from fedgrid.grids.attack.classes import classes
+    from fedgrid.grids.attack.membership import membership
+    from fedgrid.grids.attack.reconstruction import LARGEST, reconstruction
 
-    message = algorithm_of(job.config).message()
-    if message is None or message.encoder is None:
-        return None
-    parts = parts_of(context.folder(job.config) / MADE_WITH)
-    encoder_id = str(parts[0].made_with.get(ENCODER, "")) if parts else ""
-    encoder = store.load_encoder(context.storage, encoder_id) if encoder_id else None
-    if encoder is None:
-        raise RunError(f"{job.config.name}: its encoder {encoder_id} is no longer in {context.storage}")
-    return encoder
+    match settings.kind:
+        case "membership":
+            return membership(observed), ()
+        case "class":
+            return classes(observed), ()
+        case "reconstruction":
+            rows, pictures = reconstruction(observed, settings, encoder)
+            if not rows and (size := observed.layout.num_parameters) > LARGEST:
+                raise ConfigError(
+                    f"{observed.config.model} has {size:,} parameters, and updates of up to {LARGEST:,} are "
+                    "inverted"
+                )
+            return rows, pictures
 
 
 def _check_norms(job: Job, context: Context, norms: Mapping[int, float]) -> None:

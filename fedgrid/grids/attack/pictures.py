@@ -5,7 +5,7 @@ from io import BytesIO
 
 import numpy as np
 
-from fedgrid.grids.attack.attacks.reconstruction import Image, Picture
+from fedgrid.grids.attack.reconstruction import Image, Picture
 
 LONG = 14
 """Letters of a class' name that fit above a picture."""

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedgrid.grids.analyses.default_table import scenario_of
-from fedgrid.grids.attack.attacks.settings import AttackKind
+from fedgrid.grids.attack.settings import AttackKind
 from fedgrid.tracking.papers.prigent.tables import encoder_of, is_in_setting
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.tables.table import Column, Row, Table, number

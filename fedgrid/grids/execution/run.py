@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
 
+__all__ = ["LaunchResult", "launch_remaining", "run_grid"]
+"""Run a grid, or what is left of it, and what that returns."""
+
 
 def run_grid(
     grid: Grid,

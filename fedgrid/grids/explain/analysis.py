@@ -4,30 +4,33 @@ Its records, `explanations/<key>.parquet`, have a row an image.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
 from math import isnan
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
-from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.engine.runtime.integrity.files import stamped
 from fedgrid.engine.runtime.storage.hints import command
-from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Found, Job, Summary
+from fedgrid.grids.analyses.analysis import (
+    Analysis,
+    Artifacts,
+    Context,
+    Found,
+    GridFolder,
+    Job,
+    RunConfig,
+    Section,
+    Summary,
+)
 from fedgrid.grids.explain import estimate
 from fedgrid.grids.explain.asked import Asked, jobs_of
-from fedgrid.grids.explain.explanations.settings import Explaining
+from fedgrid.grids.explain.compute.records import parquet_bytes
+from fedgrid.grids.explain.compute.settings import Explaining
 from fedgrid.grids.explain.read import CLASSES, RECORDS, ReadJob, are_records, read_of, summarised
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.explain.shown.maps import map_grid
+from fedgrid.grids.explain.shown.results import ExplainedGrid, sentence
+from fedgrid.grids.explain.shown.sections import own_sections
+from fedgrid.grids.explain.shown.tables import own_scores
 from fedgrid.tracking import figures
-from fedgrid.tracking.explained.maps import map_grid
-from fedgrid.tracking.explained.results import ExplainedGrid, sentence
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS, OWN_SCORES, of_runs
-from fedgrid.tracking.explained.tables import own_scores
-from fedgrid.tracking.report.explanations import own_sections
-from fedgrid.tracking.report.page import Section
 from fedgrid.tracking.scoring.run import AS_PUBLISHED
 
 
@@ -48,15 +51,13 @@ class Explain(Analysis):
     def compute(self, job: Job, context: Context) -> Artifacts:
         """Return the records, the shape of an image, and the names of the classes, if they have names."""
         # Importing torch takes seconds.
-        from fedgrid.grids.explain.explanations.explained_run import explain_run
+        from fedgrid.grids.explain.compute.explained_run import explain_run
 
         state = context.state(job)
         table = explain_run(job.config, state, context.data_dir, job.settings, context.device, context.done)
-        data = BytesIO()
-        pq.write_table(stamped(table), data, write_page_checksum=True)
-        dataset = find(job.config.dataset, context.data_dir)
+        dataset = context.dataset(job.config)
         names = {CLASSES: list(dataset.class_names)} if dataset.class_names else {}
-        return Artifacts({"shape": list(dataset.shape), **names}, {RECORDS: data.getvalue()})
+        return Artifacts({"shape": list(dataset.shape), **names}, {RECORDS: parquet_bytes(table)})
 
     def is_whole(self, found: Found) -> bool:
         """Return whether the results are records of images."""

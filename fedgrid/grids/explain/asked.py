@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import ConfigError, hint
-from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.grids.analyses.analysis import Context, Job
-from fedgrid.grids.explain.explanations.layers import named_layer
-from fedgrid.grids.explain.explanations.settings import (
+from fedgrid.engine.federation.errors import hint
+from fedgrid.grids.analyses.analysis import ConfigError, Context, Job, RunConfig
+from fedgrid.grids.explain.compute.layers import named_layer
+from fedgrid.grids.explain.compute.settings import (
     IMAGES,
     PUBLISHED_IMAGES,
     PUBLISHED_PIXELS,
@@ -88,7 +86,7 @@ def jobs_of(runs: Sequence[RunConfig], asked: Asked, context: Context) -> list[J
     """
     asked.check()
     for run in runs:
-        _check_model(run, asked, context.data_dir)
+        _check_model(run, asked, context)
     rounds = {run.run_id: _round(run, asked, context) for run in runs}
     images = _images(runs, asked, rounds, context.data_dir)
     found = (
@@ -115,9 +113,9 @@ def _round(run: RunConfig, asked: Asked, context: Context) -> int:
     return number
 
 
-def _check_model(run: RunConfig, asked: Asked, data_dir: Path) -> None:
+def _check_model(run: RunConfig, asked: Asked, context: Context) -> None:
     """Check that the model says what is explained, and the image has pixels for the steps."""
-    shape = find(run.dataset, data_dir).shape
+    shape = context.dataset(run).shape
     named_layer(run.model, shape)
     pixels = shape[1] * shape[2]
     try:
@@ -146,8 +144,7 @@ def _images(
 def _limits(run: RunConfig, asked: Asked, number: int, data_dir: Path) -> Iterator[tuple[int, str]]:
     """Yield the number of images to explain, and whose they are."""
     # Importing torch takes seconds.
-    from fedgrid.engine.runtime.run.prepare import prepare
-    from fedgrid.grids.explain.explanations.held import held_in
+    from fedgrid.engine.runtime.run.prepare import held_in, prepare
 
     fewest = min(held_in(run, data_dir, number - 1), key=lambda part: len(part.test))
     yield len(fewest.test), f"client {fewest.client} has {len(fewest.test)} test images"

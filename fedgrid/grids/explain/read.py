@@ -5,25 +5,20 @@ Shapes: N images, K + 1 points of a curve.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import nan, prod
+from math import nan
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
 from fedgrid.algorithms.contract.section import PositiveInt
-from fedgrid.engine.runtime.integrity.files import read_table
-from fedgrid.engine.runtime.storage.format import DamagedFile
-from fedgrid.grids.analyses.analysis import Found
-from fedgrid.grids.explain.explanations.records import CURVES, SCHEMA
-from fedgrid.grids.explain.explanations.settings import PUBLISHED_BATCH, Explaining
-from fedgrid.record_values import wrong_value
+from fedgrid.grids.analyses.analysis import Found, Run
+from fedgrid.grids.explain.compute.records import CURVES, are_whole, read_parquet
+from fedgrid.grids.explain.compute.settings import PUBLISHED_BATCH, Explaining
+from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, ImageKey, Shown
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.explained.results import Band, ExplainedGrid, ImageKey, Shown
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS, Explained
-from fedgrid.tracking.scoring.run import Run
 
 RECORDS = ".parquet"
 """The end of the name of a job's records."""
@@ -56,7 +51,7 @@ class ReadJob:
 
 def read_of(found: Found) -> ReadJob:
     """Return the records of a job that is done."""
-    table = read_table(found.files[RECORDS], SCHEMA)
+    table = read_parquet(found.files[RECORDS])
     names = tuple(found.about.get(CLASSES, ()))
     return ReadJob(found.run, found.job.settings, table, tuple(found.about["shape"]), names)
 
@@ -66,15 +61,9 @@ def are_records(found: Found) -> bool:
     try:
         shape = _SHAPE.validate_python(found.about.get("shape"))
         _NAMES.validate_python(found.about.get(CLASSES, ()))
-        table = read_table(found.files[RECORDS], SCHEMA)
-    except (ValidationError, DamagedFile):
+    except ValidationError:
         return False
-    sizes = {"map": prod(shape[1:]), "pixels": prod(shape)}
-    return wrong_value(table) is None and all(
-        length == size
-        for name, size in sizes.items()
-        for length in pc.binary_length(table[name]).drop_null().to_pylist()
-    )
+    return are_whole(found.files[RECORDS], shape)
 
 
 def summarised(read: Sequence[ReadJob], missing: int = 0) -> ExplainedGrid:

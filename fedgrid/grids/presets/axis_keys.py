@@ -16,6 +16,7 @@ from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
+from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown_key
 from fedgrid.tracking.scoring.selection import text_of
 
@@ -100,6 +101,16 @@ def value_of(config: RunConfig, key: str) -> Any:
     """Return a run's value of an axis as it would stand in JSON, None if there is none."""
     found = _found(config, key)
     return to_jsonable_python(found[0]) if found else None
+
+
+def default_of(config: RunConfig, key: str) -> Any:
+    """Return the default of a key that is no algorithm's: that of the kind of split, or of the schema."""
+    section, _, name = key.partition(".")
+    defaults = kind_of(config.split.kind).DEFAULTS if section == SPLIT else {}
+    if name in defaults:
+        return to_jsonable_python(defaults[name])
+    fields = type(getattr(config, section)).model_fields if name else RunConfig.model_fields
+    return to_jsonable_python(fields[name or section].get_default(call_default_factory=True))
 
 
 def _found(config: RunConfig, key: str) -> tuple[Any] | None:

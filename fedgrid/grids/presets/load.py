@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import SCENARIOS
 from fedgrid.grids.presets.asks import digest_of
@@ -30,6 +31,9 @@ from fedgrid.grids.presets.preset_files import (
 )
 from fedgrid.grids.presets.variants import variant_settings
 from fedgrid.grids.presets.yaml_file import YamlFile, at
+
+__all__ = ["Grid", "Preset", "RunConfig", "is_scenario", "load_grid", "load_preset", "scenario_values"]
+"""Makes a grid of a preset, and what that takes and returns."""
 
 SCENARIO = re.compile(r"(.+?)-(\d+)-([a-z][a-z-]*)")
 """`Scenario.name`: data set, clients, split."""

@@ -132,6 +132,17 @@ def result_of(run: Run) -> Run:
     return load_result(run, read_scores(run.folder, run.run_id))
 
 
+def readable_results(runs: Iterable[Run], left_out: Callable[[RecordsError], object]) -> dict[str, Run]:
+    """Return the results of finished runs by id; `left_out` is told why others have none."""
+    results = {}
+    for run in {run.run_id: run for run in runs}.values():
+        try:
+            results[run.run_id] = result_of(run)
+        except RecordsError as error:
+            left_out(error)
+    return results
+
+
 def _how_far(storage: Storage, config: RunConfig) -> str:
     how, why = state(storage, config)
     if how == DAMAGED:

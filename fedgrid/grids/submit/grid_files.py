@@ -14,6 +14,17 @@ FOLDER = "grid"
 """Where the files lie in the job's working directory, as they lie to one another here."""
 
 
+def staged(argument: str, folder: Path, shipment: Shipment, *, is_first: bool) -> str:
+    """Copy an argument that names a grid's file; return its name there, or else the argument.
+
+    Only the first argument may be a file without the suffix of YAML.
+    """
+    is_yaml = is_path(argument) if is_first else Path(argument).suffix in (".yaml", ".yml")
+    if not is_yaml or argument.startswith("-"):
+        return argument
+    return stage(argument, folder, shipment)
+
+
 def stage(name: str, folder: Path, shipment: Shipment) -> str:
     """Copy a grid's file, its bases, plugins and images into `folder`; return the file's name there.
 

@@ -18,7 +18,6 @@ from rich.console import Console
 from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.runtime.integrity.commit import commit
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.presets.preset_files import is_path
 from fedgrid.grids.ray_cluster.token import make_private, token_file
 from fedgrid.grids.submit import grid_files, plugin_files, tunnel
 from fedgrid.grids.submit.images import Shipment
@@ -113,7 +112,7 @@ def stage(arguments: Sequence[str], folder: Path) -> list[str]:
         shipment.take(argument.rpartition("=")[2])
     with_plugins = plugin_files.stage_options(checked, folder)
     return [
-        _staged(shipment.rewrite(argument), folder, shipment, is_first=index == 0)
+        grid_files.staged(shipment.rewrite(argument), folder, shipment, is_first=index == 0)
         for index, argument in enumerate(with_plugins)
     ]
 
@@ -150,14 +149,6 @@ def _checked(arguments: Sequence[str]) -> Iterator[str]:
                 )
         yield argument
         before = argument
-
-
-def _staged(argument: str, folder: Path, shipment: Shipment, *, is_first: bool) -> str:
-    """Copy a grid's file; only the first argument may be one without the suffix of YAML."""
-    is_yaml = is_path(argument) if is_first else Path(argument).suffix in (".yaml", ".yml")
-    if not is_yaml or argument.startswith("-"):
-        return argument
-    return grid_files.stage(argument, folder, shipment)
 
 
 def _source(arguments: Sequence[str]) -> dict[str, str]:

@@ -89,13 +89,12 @@ def critical_difference(
     cliques: Sequence[Sequence[str]],
     num_scenarios: int,
     first: str = "1 is best",
-    noun: str = "scenario",
 ) -> Figure:
     """Draw average ranks on a line, and bars that join algorithms without a significant difference.
 
-    `first` says what rank 1 is, `noun` what the ranks are averaged over.
+    `first` says what rank 1 is. An algorithm whose rank is NaN is left out.
 
-    An algorithm whose rank is NaN is left out. Source: Demsar, Statistical comparisons of classifiers over
+    Source: Demsar, Statistical comparisons of classifiers over
     multiple data sets, JMLR 7, 2006, Figure 1.
     """
     known = {name: rank for name, rank in sorted(ranks.items(), key=lambda item: item[1]) if rank == rank}
@@ -113,7 +112,7 @@ def critical_difference(
             say(axes, UNKNOWN)
             return figure
         places = [side + inches * rank for rank in range(max(2, len(known)))]
-        plural = noun if num_scenarios == 1 else f"{noun}s"
+        plural = "scenario" if num_scenarios == 1 else "scenarios"
         _draw_axis(axes, places, f"average rank over {num_scenarios} {plural}, {first}")
         for level, low, high in bars:
             ends = [side + inches * (low - 1) - 0.04, side + inches * (high - 1) + 0.04]

@@ -5,12 +5,9 @@ from functools import partial
 from itertools import combinations
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.explained.scores import Explained
 from fedgrid.tracking.exposure.privacy import over_epsilon
 from fedgrid.tracking.report import settings
 from fedgrid.tracking.report.blocks import of_dataset
-from fedgrid.tracking.report.explanations import explanation_sections
-from fedgrid.tracking.report.of_papers import claims_sections, published_sections
 from fedgrid.tracking.report.page import Choice, Page, Plate, Section
 from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.scoring import measures, statistics
@@ -43,13 +40,18 @@ def report_page(
     other: Study | None = None,
     published: bool = False,
     terms: Terms = AS_USUAL,
-    explained: Sequence[Explained] = (),
+    papers: Sequence[Section] = (),
     analyses: Sequence[Section] = (),
 ) -> Page:
-    """Return the report of a grid, if asked with a comparison to the published numbers or to another grid.
+    """Return the report of a grid.
 
-    `terms` are those of the cost of a target score; `explained` are published scores of explanations,
-    `analyses` the sections of those of the grid's runs.
+    Args:
+        study: the grid.
+        other: another grid that it is compared with.
+        published: whether figures and tables have the published numbers beside ours.
+        terms: those of the cost of a target score.
+        papers: sections on papers, shown at the beginning.
+        analyses: sections on analyses of the runs.
     """
     section_of = partial(of_dataset, terms=terms, published=published or study.is_archived)
     sections = [
@@ -58,7 +60,7 @@ def report_page(
         *_privacy(study),
         *_own_numbers(study),
         *([_lacking(study)] if study.unfinished else []),
-        *((*claims_sections(study), *published_sections(study)) if published else []),
+        *papers,
         *([_beside(study, other)] if other else []),
         *(
             section
@@ -68,7 +70,6 @@ def report_page(
                 section_of,
             )
         ),
-        *explanation_sections(explained),
         *analyses,
         _temperature(study),
         Section("scenarios", "Every scenario", items=(scenarios.per_scenario(study),)),

@@ -7,6 +7,8 @@ from matplotlib.figure import Figure
 
 from fedgrid.tracking.tables.table import Table
 
+__all__ = ["Choice", "Page", "Plate", "Section", "Table"]
+
 
 @dataclass(frozen=True)
 class Plate:

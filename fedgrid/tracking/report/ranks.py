@@ -1,11 +1,14 @@
-"""The critical-difference diagram of a comparison, as a figure of a report."""
+"""A comparison in a report: its critical-difference diagram, and the table of its tests."""
 
 from functools import partial
 
-from fedgrid.tracking import figures
+from fedgrid.tracking.figures.rows import critical_difference
 from fedgrid.tracking.report.page import Plate
 from fedgrid.tracking.scoring.paired_tests import ALPHA
 from fedgrid.tracking.scoring.statistics import Comparison
+from fedgrid.tracking.tables.significance import significance
+
+__all__ = ["Comparison", "diagram", "significance"]
 
 
 def diagram(name: str, result: Comparison, first: str = "1 is best") -> Plate:
@@ -25,5 +28,5 @@ def diagram(name: str, result: Comparison, first: str = "1 is best") -> Plate:
                 *result.remarks,
             ]
         ),
-        partial(figures.critical_difference, ranks, result.cliques, result.num_scenarios, first),
+        partial(critical_difference, ranks, result.cliques, result.num_scenarios, first),
     )

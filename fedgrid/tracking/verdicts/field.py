@@ -1,23 +1,78 @@
-"""All methods in one question, within one protocol, over the blocks that every competitor has."""
+"""The two questions of an arena, and all methods in one of them, over the blocks that every competitor has.
+
+A block is a family and a seed: seeds draw other images for other clients and other first weights, so blocks
+are independent given the data set. BNC (one model for all) is what clustering has to beat; ORACLE (FedAvg in
+each hidden group) is what it hopes for. Where clients differ without groups, or do not differ, ORACLE is no
+upper bound. Source of the tests: `tracking.scoring.statistics`, where a scenario is what a block is here.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, isnan, nan
+from typing import Literal
 
-from fedgrid.tracking.verdicts.against import shared_blocks
-from fedgrid.tracking.verdicts.families import Families, by_family, families_of
+import numpy as np
+
+from fedgrid.tracking.scoring.statistics import Comparison, compare_scores
 from fedgrid.tracking.verdicts.outcomes import Outcome, Protocol, Settings
-from fedgrid.tracking.verdicts.pairwise import Pairwise, compare_all
-from fedgrid.tracking.verdicts.verdict import (
-    CLUSTERING,
-    Question,
-    Standing,
-    competitors,
-    grouped,
-    in_any_family,
-    scores_of,
-    standings,
-    taking_part,
+
+BNC, ORACLE = "fedavg", "oracle"
+ALIKE = "iid"
+"""The family whose clients do not differ: to cut them up is a failure."""
+TARGET = 0.95
+"""Share of a block's best accuracy that cost is counted to."""
+Block = tuple[str, str, int]
+"""Data set, family and seed."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a verdict is about."""
+
+    name: Literal["clustering", "serving"]
+    words: str
+    score: str
+    """The field of an outcome by which methods are ranked and tested."""
+    also: str
+    """A second field, whose mean is shown."""
+
+
+CLUSTERING = Question("clustering", "are the hidden groups found (ARI)", "ari", "exactly_right")
+SERVING = Question(
+    "serving", "how well are clients served (accuracy)", "personalised_accuracy", "worst_tenth_accuracy"
 )
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A method's means over the blocks of a question."""
+
+    title: str
+    is_reference: bool
+    score: float
+    also: float
+    num_blocks: int
+    megabytes: float
+    """Sent in a whole run."""
+    megabytes_to_target: float
+    """Median of what is sent until the target; infinite if most blocks never get there."""
+
+
+@dataclass(frozen=True)
+class InFamily:
+    """A method in one family, over its seeds; NaN where no seed has what it is compared with."""
+
+    seeds: int
+    ari: float
+    right: int
+    """Seeds in which the last clusters are the hidden groups; of clients that do not differ, in which they
+    are one cluster."""
+    regret: float
+    """ORACLE's accuracy less the method's, mean over seeds."""
+    gain: float
+    """The method's accuracy less BNC's, likewise."""
+    below_bnc: int
+    """Seeds in which BNC's clients are served better."""
 
 
 @dataclass(frozen=True)
@@ -25,70 +80,174 @@ class Field:
     """The methods of a question side by side."""
 
     question: Question
+    settings: Settings
     protocol: Protocol
-    outcomes: tuple[Outcome, ...]
-    """Those of the blocks that every competitor has."""
     standings: Mapping[str, Standing]
     """By method: the competitors by mean rank, then references."""
-    pairwise: Pairwise
-    families: Families
-    """Of clustering also those without groups."""
+    comparison: Comparison
+    """Of the competitors."""
+    scores: Mapping[str, Mapping[Block, float]]
+    """Method -> block -> score, in the blocks that every competitor has."""
+    better: Mapping[str, frozenset[str]]
+    """Competitor -> those that it is shown to be better than."""
+    families: Mapping[str, Mapping[str, InFamily]]
+    """Method -> family -> what it does there; of clustering also in families without groups."""
     names_of_families: list[str]
     """Families in which the question has a right answer: of clustering, those with groups, and of clients
     that do not differ."""
-    left_out: int
-    """Blocks in which a competitor has no result."""
 
     @property
-    def competing(self) -> list[str]:
-        """The competitors, best mean rank first."""
-        return [*self.pairwise.ranking.ranks]
-
-    @property
-    def blocks(self) -> int:
-        """The number of blocks."""
-        return self.pairwise.ranking.num_blocks
+    def ranks(self) -> dict[str, float]:
+        """The mean ranks of the competitors, best first; 1 is the best."""
+        return dict(zip(self.comparison.algorithms, self.comparison.ranks, strict=True))
 
     @property
     def where(self) -> str:
         """The blocks, in words."""
-        families = len({outcome.family for outcome in self.outcomes})
-        return f"{families} families x {len({outcome.seed for outcome in self.outcomes})} seeds"
+        blocks = self.scores[self.comparison.algorithms[0]]
+        families, seeds = ({block[at] for block in blocks} for at in (1, 2))
+        return f"{len(families)} families x {len(seeds)} seeds"
 
-    def title(self, method: str) -> str:
-        """Return what tables call a method."""
-        return self.standings[method].title
+    def worse(self, method: str) -> frozenset[str]:
+        """Return the competitors that a method is shown to be worse than."""
+        return frozenset(other for other, beaten in self.better.items() if method in beaten)
 
 
 def field_of(
     outcomes: Iterable[Outcome], question: Question, settings: Settings, protocol: Protocol
 ) -> Field | None:
-    """Return the methods of a question; None if no two competitors share a block."""
-    outcomes = tuple(outcomes)
-    chosen = taking_part(outcomes, question, settings, protocol)
-    there = grouped(chosen)
-    competing = competitors(there)
-    shared = shared_blocks(competing, scores_of(there, question))
-    if len(competing) < 2 or not shared:
+    """Return the methods of a question; None if no two competitors share a block.
+
+    Of clustering: families with groups, and methods that had two clusters in any run, whatever its settings.
+    References have no tuned settings: their defaults stand beside both.
+    """
+    wide = _taking_part(tuple(outcomes), question, settings, protocol)
+    chosen = [outcome for outcome in wide if question is SERVING or outcome.has_groups]
+    scores = {
+        method: {outcome.block: float(getattr(outcome, question.score)) for outcome in of_method}
+        for method, of_method in grouped(chosen).items()
+    }
+    references = {outcome.method for outcome in chosen if outcome.is_reference}
+    competing = {
+        method: {block: {0: score} for block, score in by_block.items()}
+        for method, by_block in scores.items()
+        if method not in references
+    }
+    comparison = compare_scores(competing, question.name)
+    if not comparison.algorithms:
         return None
-    kept = tuple(outcome for outcome in chosen if outcome.block in shared)
-    by_method = grouped(kept)
-    pairwise = compare_all(competing, scores_of(by_method, question))
-    found = standings(by_method, question)
-    wide = in_any_family(outcomes, question, settings, protocol)
-    order = [*pairwise.ranking.ranks, *(name for name in found if name not in competing)]
+    shared = set.intersection(*(set(scores[method]) for method in comparison.algorithms))
+    order = [*comparison.algorithms, *sorted(references)]
+    standings = _standings([outcome for outcome in chosen if outcome.block in shared], question)
+    better: dict[str, set[str]] = {method: set() for method in comparison.algorithms}
+    for pair in comparison.pairs:
+        if pair.differs:
+            winner, loser = (pair.one, pair.other) if pair.test.effect > 0 else (pair.other, pair.one)
+            better[winner].add(loser)
     return Field(
         question,
+        settings,
         protocol,
-        kept,
-        {name: found[name] for name in order},
-        pairwise,
+        {method: standings[method] for method in order if method in standings},
+        comparison,
+        {
+            method: {block: score for block, score in scores[method].items() if block in shared}
+            for method in order
+        },
+        {method: frozenset(beaten) for method, beaten in better.items()},
         by_family(grouped(wide)),
         families_of(wide, of_groups=question is CLUSTERING),
-        len({outcome.block for outcome in chosen}) - len(shared),
     )
 
 
-def in_every_family(families: Families, of: Sequence[str]) -> list[str]:
-    """Return the methods of `of` that are nowhere, on average, served worse than by ORACLE."""
-    return [method for method in of if all(not found.regret > 0 for found in families[method].values())]
+def grouped(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+    """Return method -> its outcomes."""
+    by_method: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        by_method.setdefault(outcome.method, []).append(outcome)
+    return by_method
+
+
+def clustering_methods(outcomes: Iterable[Outcome]) -> set[str]:
+    """Return the methods that had two clusters in any run, whatever its settings."""
+    return {outcome.method for outcome in outcomes if outcome.clusters > 1}
+
+
+def by_family(by_method: Mapping[str, Sequence[Outcome]]) -> dict[str, dict[str, InFamily]]:
+    """Return every method in every family in which it has a result; outcomes of one protocol."""
+    accuracies = [
+        {outcome.block: outcome.personalised_accuracy for outcome in by_method.get(reference, ())}
+        for reference in (ORACLE, BNC)
+    ]
+    return {
+        method: {
+            family: _in_family([outcome for outcome in outcomes if outcome.family == family], *accuracies)
+            for family in dict.fromkeys(outcome.family for outcome in outcomes)
+        }
+        for method, outcomes in by_method.items()
+    }
+
+
+def families_of(outcomes: Iterable[Outcome], *, of_groups: bool = False) -> list[str]:
+    """Return the families, those with groups to be found first, then by name.
+
+    With `of_groups` only those in which a partition can be right: with groups, or without any difference.
+    """
+    grouped_families = {outcome.family: outcome.has_groups for outcome in outcomes}
+    chosen = (name for name, groups in grouped_families.items() if not of_groups or groups or name == ALIKE)
+    return sorted(chosen, key=lambda family: (not grouped_families[family], family))
+
+
+def _taking_part(
+    outcomes: Sequence[Outcome], question: Question, settings: Settings, protocol: Protocol
+) -> list[Outcome]:
+    clustering = clustering_methods(outcomes)
+    return [
+        outcome
+        for outcome in outcomes
+        if outcome.protocol == protocol
+        and (outcome.settings == settings or (outcome.is_reference and outcome.settings == "default"))
+        and not isnan(getattr(outcome, question.score))
+        and (question is SERVING or outcome.method in clustering)
+    ]
+
+
+def _in_family(
+    outcomes: Sequence[Outcome], oracle: Mapping[Block, float], bnc: Mapping[Block, float]
+) -> InFamily:
+    behind_oracle, behind_bnc = (
+        [best[each.block] - each.personalised_accuracy for each in outcomes if each.block in best]
+        for best in (oracle, bnc)
+    )
+    return InFamily(
+        len(outcomes),
+        _mean([outcome.ari for outcome in outcomes]),
+        sum(each.clusters == 1 if each.family == ALIKE else each.exactly_right == 1 for each in outcomes),
+        _mean(behind_oracle),
+        -_mean(behind_bnc),
+        sum(difference > 0 for difference in behind_bnc),
+    )
+
+
+def _standings(outcomes: Sequence[Outcome], question: Question) -> dict[str, Standing]:
+    best: dict[Block, float] = {}
+    for outcome in outcomes:
+        if not outcome.is_reference:
+            best[outcome.block] = max(best.get(outcome.block, 0.0), outcome.personalised_accuracy)
+    goals = {block: TARGET * accuracy for block, accuracy in best.items()}
+    return {
+        method: Standing(
+            of_method[0].title,
+            of_method[0].is_reference,
+            _mean([getattr(outcome, question.score) for outcome in of_method]),
+            float(np.nanmean([getattr(outcome, question.also) for outcome in of_method])),
+            len(of_method),
+            _mean([outcome.megabytes for outcome in of_method]),
+            float(np.median([each.megabytes_to(goals.get(each.block, inf)) for each in of_method])),
+        )
+        for method, of_method in grouped(outcomes).items()
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else nan

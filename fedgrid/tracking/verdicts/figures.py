@@ -1,11 +1,10 @@
-"""Figures of an arena: accuracy against bytes, the map of failures, and regret by family.
+"""Figures of an arena: accuracy against bytes, and the map of failures.
 
 Shapes: M methods (rows), F families (columns).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,16 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from fedgrid.tracking.figures.maps import lighter
 from fedgrid.tracking.figures.panels import LETTER, Margins, entries, named_rows, panels
 from fedgrid.tracking.figures.style import FAINT, GRID, PAGE, PaperFigure, Style, paper_style, styles
-from fedgrid.tracking.tables.table import fixed
 
 WELL, MIDDLE, ILL, UNKNOWN = "#FFFFFF", "#F7DDB0", "#E07B39", "#EFEFEF"
 """Colours of a map, from no failure to failure; and of a cell without a result."""
-LOSS, GAIN = "#D55E00", "#0072B2"
-DEEPEST = 0.3
-"""Regret of the deepest colour."""
 TINY = 5.0
 """Font size in the cells of a map, in points."""
 ROW, GAP = 0.155, 0.12
@@ -107,15 +101,6 @@ def _draw_points(axes: Axes, points: Mapping[str, Point], style: Mapping[str, St
             axes.plot(point.megabytes, point.accuracy, **{**style[name].of_line, "linestyle": "none"})
         else:
             axes.axhline(point.accuracy, color=style[name].colour, linestyle=":", linewidth=0.9)
-
-
-def regret_tile(regret: float) -> Tile:
-    """Return the cell of a regret: percentage points, red if ORACLE is better, blue if it is worse."""
-    if isnan(regret):
-        return Tile(to_rgb(UNKNOWN))
-    depth = 0.85 * min(1.0, abs(regret) / DEEPEST)
-    red, green, blue = lighter(LOSS if regret > 0 else GAIN, 1 - depth).tolist()
-    return Tile((red, green, blue), fixed(100 * regret, 0))
 
 
 def tiles(maps: Mapping[str, Map], legend: Mapping[str, str] | None = None) -> Figure:

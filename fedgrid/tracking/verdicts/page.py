@@ -1,36 +1,55 @@
-"""Verdicts and results as a page in Markdown."""
+"""The page of an arena: verdicts, and the results of all methods as sections with tables and figures.
 
-from collections.abc import Iterator, Sequence
+Nothing is compared across protocols.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from matplotlib.colors import to_rgb
 
 from fedgrid.tracking.report.page import Plate, Section
+from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.tables.formats import to_markdown
-from fedgrid.tracking.tables.table import Table
-from fedgrid.tracking.verdicts.tables import sentence, table_of
+from fedgrid.tracking.tables.table import Table, fixed
+from fedgrid.tracking.verdicts import tables
+from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, Field, InFamily, field_of
+from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, WELL, Map, Point, Tile, pareto, tiles
+from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Outcome
 from fedgrid.tracking.verdicts.verdict import Verdict
+
+COLOURS = {
+    "groups right in all seeds; at least ORACLE's accuracy": WELL,
+    "right in some seeds; below ORACLE": MIDDLE,
+    "right in no seed; below BNC": ILL,
+}
 
 
 def verdict_page(
     verdicts: Sequence[Verdict], budget: int, notes: Sequence[str], sections: Sequence[Section], pictures: str
 ) -> str:
-    """Return all verdicts, sentences then tables, and below them the results of all methods.
+    """Return all verdicts in Markdown, sentences then tables, and below them the results of all methods.
 
     `pictures` is the place of a figure, with its name as `{}`.
     """
-    sentences = "\n".join(f"- {sentence(each, budget)}" for each in verdicts) or "None."
-    tables = "\n".join(to_markdown(table_of(each, budget)) for each in verdicts)
+    sentences = "\n".join(f"- {tables.sentence(each, budget)}" for each in verdicts) or "None."
+    shown = "\n".join(to_markdown(tables.table_of(each, budget)) for each in verdicts)
     remarks = "".join(f"- {note}\n" for note in notes)
     below = "\n".join(section_text(each, pictures) for each in sections)
-    return f"# Verdict\n\n{sentences}\n\n{remarks}\n{tables}" + (f"\n{below}" if below else "")
+    return f"# Verdict\n\n{sentences}\n\n{remarks}\n{shown}" + (f"\n{below}" if below else "")
 
 
 def section_text(section: Section, pictures: str) -> str:
-    """Return a section: its sentences, tables and figures."""
+    """Return a section in Markdown: its tables and figures."""
     items = "\n".join(
-        to_markdown(item) if isinstance(item, Table) else _picture(item, pictures)
+        to_markdown(item)
+        if isinstance(item, Table)
+        else f"![{item.title}]({pictures.format(item.name)})\n\n**{item.title}.** {item.caption}\n"
         for item in section.items
         if isinstance(item, Table | Plate)
     )
-    return f"## {section.title}\n\n{section.text}\n\n{items}"
+    return f"## {section.title}\n\n{items}"
 
 
 def plates_of(sections: Sequence[Section]) -> Iterator[Plate]:
@@ -38,5 +57,112 @@ def plates_of(sections: Sequence[Section]) -> Iterator[Plate]:
     return (item for section in sections for item in section.items if isinstance(item, Plate))
 
 
-def _picture(plate: Plate, pictures: str) -> str:
-    return f"![{plate.title}]({pictures.format(plate.name)})\n\n**{plate.title}.** {plate.caption}\n"
+def results(outcomes: Iterable[Outcome], budget: int) -> tuple[Section, ...]:
+    """Return the sections of one data set's outcomes; a question that two methods do not share has none.
+
+    `budget` is the number of fine-tuning steps of the protocol `fine-tuned`.
+    """
+    outcomes = tuple(outcomes)
+    clustering = field_of(outcomes, CLUSTERING, "tuned", PROTOCOLS[0])
+    fields = {tables.words_of(each, budget): field_of(outcomes, SERVING, "tuned", each) for each in PROTOCOLS}
+    serving = {words: field for words, field in fields.items() if field is not None}
+    sections = []
+    if clustering:
+        title = "Clustering: are the hidden groups found?"
+        groups = tables.groups_by_family(clustering, "groups-by-family")
+        sections.append(_question(clustering, "clustering", title, "Clustering, tuned settings", groups))
+    for words, field in serving.items():
+        name, title = f"serving-{field.protocol}", f"Serving, tuned settings, {words}"
+        sections.append(_question(field, name, f"Serving: {words}", title))
+    if serving:
+        sections += [_cost(serving), _families(serving, clustering)]
+        sections.append(_defaults(outcomes, clustering, serving))
+    return tuple(sections)
+
+
+def _question(field: Field, name: str, title: str, title_of_table: str, *more: Table) -> Section:
+    titles = {method: standing.title for method, standing in field.standings.items()}
+    compared = replace(
+        field.comparison,
+        algorithms=tuple(titles[method] for method in field.comparison.algorithms),
+        cliques=tuple(tuple(titles[method] for method in clique) for clique in field.comparison.cliques),
+    )
+    plate = diagram(name, compared)
+    caption = f"{plate.caption} A scenario is here a family and a seed."
+    score = "ARI" if field.question is CLUSTERING else "accuracy"
+    ranks = replace(plate, title=f"Mean ranks by {score}", caption=caption)
+    return Section(name, title, items=(tables.overall(field, name, title_of_table), ranks, *more))
+
+
+def _cost(serving: Mapping[str, Field]) -> Section:
+    points = {
+        words: {
+            standing.title: Point(standing.megabytes, standing.score, standing.is_reference)
+            for standing in sorted(field.standings.values(), key=lambda each: each.title)
+        }
+        for words, field in serving.items()
+    }
+    plate = Plate(
+        "pareto",
+        "Accuracy against bytes sent",
+        "Means over blocks, tuned settings. The line joins the methods than which no other has as much "
+        "accuracy for as few bytes. A dotted line is a reference that sends nothing.",
+        partial(pareto, points),
+    )
+    return Section("cost", "Accuracy against bytes", items=(plate,))
+
+
+def _families(serving: Mapping[str, Field], clustering: Field | None) -> Section:
+    order = next(iter(serving.values()))
+    fields = {**({"groups found (ARI)": clustering} if clustering else {}), **serving}
+    maps = {title: _map(field, order) for title, field in fields.items()}
+    failures = Plate(
+        "failures",
+        "Map of failures",
+        "Rows by mean rank, models as served. Numbers: at the left mean ARI; else in how many seeds clients "
+        "are served worse than by BNC. Grey: nothing to find, or no clusters formed.",
+        partial(tiles, maps, COLOURS),
+    )
+    regrets = [
+        tables.regret(field, f"regret-{field.protocol}", f"Regret against ORACLE, {words}")
+        for words, field in serving.items()
+    ]
+    return Section("families", "Family by family", items=(failures, *regrets))
+
+
+def _map(field: Field, order: Field) -> Map:
+    """Return the map of a field, a row for each method of `order`; ORACLE cannot be below itself."""
+    cell = _group_tile if field.question is CLUSTERING else _serving_tile
+    return {
+        standing.title: {
+            family: cell(there)
+            for family in field.names_of_families
+            if method in field.standings and (there := field.families[method].get(family))
+        }
+        for method, standing in order.standings.items()
+        if standing.title != "ORACLE"
+    }
+
+
+def _group_tile(there: InFamily) -> Tile:
+    colour = WELL if there.right == there.seeds else MIDDLE if there.right else ILL
+    return Tile(to_rgb(colour), fixed(there.ari, 2))
+
+
+def _serving_tile(there: InFamily) -> Tile:
+    colour = ILL if there.gain < 0 else MIDDLE if there.regret > 0 else WELL
+    return Tile(to_rgb(colour), str(there.below_bnc or ""))
+
+
+def _defaults(outcomes: Sequence[Outcome], clustering: Field | None, serving: Mapping[str, Field]) -> Section:
+    fields = {**({"ARI": clustering} if clustering else {})}
+    fields |= {f"accuracy, {words}": field for words, field in serving.items()}
+    columns = [
+        (heading, field_of(outcomes, field.question, "default", field.protocol), field)
+        for heading, field in fields.items()
+    ]
+    first = next(iter(serving.values()))
+    titles = {method: first.standings[method].title for method in first.ranks}
+    return Section(
+        "defaults", "What tuning changes", items=(tables.tuned_beside_default(columns, titles, "defaults"),)
+    )

@@ -1,18 +1,20 @@
-"""Verdicts as tables and sentences, and all of them as a page in Markdown."""
+"""Tables of an arena, the sentence on a verdict, and a verdict for programs."""
 
-from collections.abc import Sequence
-from math import isinf
+from collections.abc import Callable, Sequence
+from math import isinf, isnan
 from typing import Any
 
 from fedgrid.tracking.scoring.paired_tests import ALPHA
 from fedgrid.tracking.tables.significance import p_text
-from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, fixed
-from fedgrid.tracking.verdicts.against import POWER, Against
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_columns, fixed
+from fedgrid.tracking.verdicts.field import BNC, CLUSTERING, TARGET, Field, InFamily
 from fedgrid.tracking.verdicts.outcomes import Protocol
-from fedgrid.tracking.verdicts.verdict import CLUSTERING, TARGET, Standing, Verdict
+from fedgrid.tracking.verdicts.verdict import POWER, Against, Verdict
 
 NAMED = 6
 """Rivals that a sentence names."""
+BELOW_BNC = "b"
+BLOCKS = "Means over {} blocks ({}; a block is a family and a seed)."
 
 
 def words_of(protocol: Protocol, budget: int) -> str:
@@ -20,35 +22,30 @@ def words_of(protocol: Protocol, budget: int) -> str:
     return "models as served" if protocol == "served" else f"{budget} steps of fine-tuning for all"
 
 
+def words_of_field(field: Field, budget: int) -> str:
+    """Return the settings of a field and, of serving, its protocol."""
+    within = "" if field.question is CLUSTERING else f", {words_of(field.protocol, budget)}"
+    return f"{field.settings}{within}"
+
+
 def table_of(verdict: Verdict, budget: int) -> Table:
     """Return the verdict as a table: a row a method, and what is shown against it."""
+    field = verdict.field
     against = {each.rival: each for each in verdict.against}
-    question = verdict.question
-    how = f"{verdict.settings} settings"
-    if question is not CLUSTERING:
-        how += f", {words_of(verdict.protocol, budget)}"
-    own = ("ARI", "exactly right") if question is CLUSTERING else ("accuracy", "worst tenth")
-    costs = [] if question is CLUSTERING else [Column(f"MB to {TARGET:.0%}")]
+    shown = ("difference", "95 %", "effect", "p", "shows from", "verdict")
     return Table(
-        "-".join(("verdict", question.name, verdict.settings, verdict.protocol)),
-        f"{verdict.title}, {question.name}: {how}",
+        "-".join(("verdict", field.question.name, field.settings, field.protocol)),
+        f"{verdict.title}, {field.question.name}: "
+        + words_of_field(field, budget).replace(field.settings, f"{field.settings} settings", 1),
         _caption(verdict),
-        (
-            Column("rank"),
-            *map(Column, own),
-            *costs,
-            *map(Column, ("difference", "95 %", "effect", "p", "shows from", "verdict")),
-        ),
+        (*_own_columns(field), *map(Column, shown)),
         tuple(
             Row(
                 standing.title,
-                (
-                    *_standing_cells(verdict, method, standing),
-                    *_against_cells(against.get(method)),
-                ),
+                (*_own_cells(field, method, verdict.method), *_against_cells(against.get(method))),
                 is_reference=standing.is_reference,
             )
-            for method, standing in verdict.standings.items()
+            for method, standing in field.standings.items()
         ),
         corner="method",
     )
@@ -56,29 +53,23 @@ def table_of(verdict: Verdict, budget: int) -> Table:
 
 def sentence(verdict: Verdict, budget: int) -> str:
     """Return the verdict in words, with what it could not have shown."""
-    groups: dict[str, list[Against]] = {"better": [], "worse": [], "not shown": []}
-    for each in verdict.against:
-        groups[each.verdict].append(each)
-    said = [
-        f"{words} {len(groups[kind])} of {len(verdict.against)} rivals{_named(verdict, groups[kind])}"
-        for kind, words in (
-            ("better", "better than"),
-            ("worse", "worse than"),
-            ("not shown", "undecided with"),
-        )
-        if groups[kind]
-    ]
-    how = f"{verdict.settings}, {words_of(verdict.protocol, budget)}"
-    how = verdict.settings if verdict.question is CLUSTERING else how
-    return f"{verdict.question.name} ({how}): {verdict.title} is {', '.join(said)}. {power(verdict)}"
+    kinds = {"better": "better than", "worse": "worse than", "not shown": "undecided with"}
+    said = []
+    for kind, words in kinds.items():
+        if rivals := [each.rival for each in verdict.against if each.verdict == kind]:
+            names = ", ".join(verdict.field.standings[rival].title for rival in rivals[:NAMED])
+            more = f" and {len(rivals) - NAMED} more" if len(rivals) > NAMED else ""
+            said.append(f"{words} {len(rivals)} of {len(verdict.against)} rivals ({names}{more})")
+    how = f"{verdict.field.question.name} ({words_of_field(verdict.field, budget)})"
+    return f"{how}: {verdict.title} is {', '.join(said)}. {power(verdict)}"
 
 
 def as_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
     """Return the verdict for programs; None stands for a number that there is none of."""
     return {
-        "question": verdict.question.name,
-        "settings": verdict.settings,
-        "protocol": verdict.protocol,
+        "question": verdict.field.question.name,
+        "settings": verdict.field.settings,
+        "protocol": verdict.field.protocol,
         "method": verdict.method,
         "text": sentence(verdict, budget),
         "rivals": [
@@ -99,25 +90,171 @@ def as_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
 
 def power(verdict: Verdict) -> str:
     """Return in words the differences that these blocks cannot show."""
-    blocks = f"{verdict.families} families x {verdict.seeds} seeds"
-    known = sorted(each.least for each in verdict.against if not isinf(each.least))
-    if not known:
-        return f"{blocks} cannot show any difference from {len(verdict.against)} rivals: take more --seeds."
-    if len(known) == 1 or fixed(known[0], 3) == fixed(known[-1], 3):
-        spread = fixed(known[-1], 3)
-    else:
-        spread = f"{fixed(known[0], 3)} (against the rival most like it) to {fixed(known[-1], 3)}"
-    return f"{blocks} cannot show less than {spread}."
+    least = [fixed(value, 3) for value in sorted(each.least for each in verdict.against) if not isinf(value)]
+    if not least:
+        rivals = f"{len(verdict.against)} rivals"
+        return f"{verdict.field.where} cannot show any difference from {rivals}: take more --seeds."
+    spread = least[-1]
+    if least[0] != spread:
+        spread = f"{least[0]} (against the rival most like it) to {spread}"
+    return f"{verdict.field.where} cannot show less than {spread}."
+
+
+def overall(field: Field, name: str, title: str) -> Table:
+    """Return the table of a question: a row a method, by mean rank; references without a rank."""
+    is_clustering = field.question is CLUSTERING
+    last = [] if is_clustering else ["against BNC"]
+    highest = [False, True, None] if is_clustering else [False, True, True, None, None]
+    rows = [
+        Row(
+            standing.title,
+            (*_own_cells(field, method), *_tested(field, method)),
+            is_reference=standing.is_reference,
+        )
+        for method, standing in field.standings.items()
+    ]
+    columns = (*_own_columns(field), *map(Column, ("better than", "worse than", *last)))
+    return Table(
+        name,
+        title,
+        f"{BLOCKS.format(field.comparison.num_scenarios, field.where)} Better than, worse than: how many "
+        "other methods it is shown to be better or worse than. References have no rank."
+        + ("" if is_clustering else f" {_COST}"),
+        columns,
+        bold_columns(rows, [*highest, *(None for _ in columns[len(highest) :])]),
+        corner="method",
+    )
+
+
+def groups_by_family(field: Field, name: str) -> Table:
+    """Return ARI, and in how many seeds the partition is right, by family."""
+    caption = (
+        "Mean ARI, and in how many seeds the clusters are the hidden groups; iid: clients do not differ, and "
+        "one cluster is right."
+    )
+
+    def cell(there: InFamily) -> Cell:
+        return Cell(f"{fixed(there.ari, 2)} ({there.right}/{there.seeds})", there.ari)
+
+    return _by_family(field, name, "Groups found, by family", caption, cell)
+
+
+def regret(field: Field, name: str, title: str) -> Table:
+    """Return ORACLE's accuracy less the method's, by family."""
+    caption = (
+        "ORACLE's accuracy less the method's in percentage points, mean over seeds; negative: the method is "
+        "better. Where clients differ without groups ORACLE is no upper bound."
+    )
+
+    def cell(there: InFamily) -> Cell:
+        notes = (BELOW_BNC,) if there.gain < 0 else ()
+        points = 100 * there.regret
+        return Cell(NONE) if isnan(points) else Cell(fixed(points, 1), points, notes=notes)
+
+    return _by_family(field, name, title, caption, cell)
+
+
+def tuned_beside_default(
+    columns: Sequence[tuple[str, Field | None, Field | None]], titles: dict[str, str], name: str
+) -> Table:
+    """Return each method's score with default and with tuned settings.
+
+    Args:
+        columns: heading, default and tuned, of each question and protocol.
+        titles: method -> title, in the order of the rows.
+        name: of the table's files.
+    """
+
+    def cell(field: Field | None, method: str) -> Cell:
+        if field is None or method not in field.standings:
+            return Cell(NONE)
+        score = field.standings[method].score
+        return Cell(fixed(score, 3), score)
+
+    return Table(
+        name,
+        "Default and tuned settings",
+        "Means over blocks, as in the tables above.",
+        tuple(Column(settings, heading) for heading, *_ in columns for settings in ("default", "tuned")),
+        tuple(
+            Row(title, tuple(cell(field, method) for _, *pair in columns for field in pair))
+            for method, title in titles.items()
+        ),
+        corner="method",
+    )
+
+
+def _by_family(field: Field, name: str, title: str, caption: str, cell: Callable[[InFamily], Cell]) -> Table:
+    """Return a table with a row a method and a column a family."""
+    families = field.names_of_families
+    rows = tuple(
+        Row(
+            standing.title,
+            tuple(
+                cell(field.families[method][family]) if family in field.families[method] else Cell(NONE)
+                for family in families
+            ),
+            is_reference=standing.is_reference,
+        )
+        for method, standing in field.standings.items()
+    )
+    notes = {BELOW_BNC: "worse than BNC too, mean over seeds"}
+    mentioned = any(cell.notes for row in rows for cell in row.cells)
+    columns = tuple(map(Column, families))
+    return Table(name, title, caption, columns, rows, corner="method", notes=notes if mentioned else {})
+
+
+_COST = (
+    f"MB: sent by all clients and the server, mean; until {TARGET:.0%} of the accuracy of the block's best "
+    "competitor, median."
+)
+
+
+def _own_columns(field: Field) -> tuple[Column, ...]:
+    if field.question is CLUSTERING:
+        return tuple(map(Column, ("rank", "ARI", "exactly right")))
+    return tuple(map(Column, ("rank", "accuracy", "worst tenth", "MB", f"MB to {TARGET:.0%}")))
+
+
+def _own_cells(field: Field, method: str, bold: str = "") -> list[Cell]:
+    standing, rank = field.standings[method], field.ranks.get(method)
+    cells = [
+        Cell(NONE) if rank is None else Cell(fixed(rank, 1), rank),
+        Cell(fixed(standing.score, 3), standing.score, bold=method == bold),
+    ]
+    if field.question is CLUSTERING:
+        right = round(standing.also * standing.num_blocks)
+        return [*cells, Cell(f"{right}/{standing.num_blocks}", standing.also)]
+    return [
+        *cells,
+        Cell(fixed(standing.also, 3), standing.also),
+        *(
+            Cell("never") if isinf(sent) else Cell(f"{sent:.3g}", sent)
+            for sent in (standing.megabytes, standing.megabytes_to_target)
+        ),
+    ]
+
+
+def _tested(field: Field, method: str) -> list[Cell]:
+    """Return how many methods one is better and worse than and, of serving, how it stands against BNC."""
+    better, worse = field.better.get(method), field.worse(method)
+    counts = [Cell(NONE)] * 2 if better is None else [Cell(str(len(each))) for each in (better, worse)]
+    if field.question is CLUSTERING:
+        return counts
+    words = NONE
+    if better is not None and method != BNC and BNC in field.better:
+        words = "better" if BNC in better else "worse" if BNC in worse else "not shown"
+    return [*counts, Cell(words)]
 
 
 def _caption(verdict: Verdict) -> str:
-    friedman_p = verdict.ranking.friedman_p
+    field = verdict.field
+    friedman_p = field.comparison.friedman_p
     tested = "" if friedman_p is None else f" Friedman's test of all methods: p {p_text(friedman_p, 'is ')}."
     return " ".join(
         (
-            f"Question: {verdict.question.words}?",
-            f"Blocks: {verdict.families} families x {verdict.seeds} seeds; ranks over the "
-            f"{verdict.ranking.num_blocks} blocks that every method has.{tested}",
+            f"Question: {field.question.words}?",
+            f"{BLOCKS.format(field.comparison.num_scenarios, field.where)}{tested}",
             f"Difference: {verdict.title} minus the row's method, mean over blocks, with its 95 % interval "
             "by Student's t. Effect: rank-biserial, from -1 (worse in every block) to 1.",
             f"p: exact signed-rank test, Holm's correction for {len(verdict.against)} rivals; below {ALPHA} "
@@ -126,19 +263,6 @@ def _caption(verdict: Verdict) -> str:
             "differences spread here. References are neither ranked nor tested.",
         )
     )
-
-
-def _standing_cells(verdict: Verdict, method: str, standing: Standing) -> list[Cell]:
-    rank = verdict.ranking.ranks.get(method)
-    cells = [
-        Cell(NONE) if rank is None else Cell(fixed(rank, 1), rank),
-        Cell(fixed(standing.score, 3), standing.score, bold=method == verdict.method),
-        Cell(fixed(standing.also, 3), standing.also),
-    ]
-    if verdict.question is CLUSTERING:
-        return cells
-    sent = standing.megabytes
-    return [*cells, Cell("never") if isinf(sent) else Cell(f"{sent:.3g}", sent)]
 
 
 def _against_cells(against: Against | None) -> list[Cell]:
@@ -157,9 +281,3 @@ def _against_cells(against: Against | None) -> list[Cell]:
 
 def _signed(value: float) -> str:
     return f"{'+' if value > 0 else ''}{fixed(value, 3)}"
-
-
-def _named(verdict: Verdict, rivals: Sequence[Against]) -> str:
-    names = [verdict.standings[each.rival].title for each in rivals]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f" ({', '.join(names[:NAMED])}{more})"

@@ -8,7 +8,8 @@ import pytest
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.grids.arena.definition import BUDGET, FAMILIES, TUNING, adapting, load_arena, methods_of, plays
+from fedgrid.grids.arena.definition import BUDGET, FAMILIES, TUNING, load_arena
+from fedgrid.grids.arena.methods import adapting, methods_of, plays
 from fedgrid.grids.arena.tuning import digest_of, search_of, space_of
 from fedgrid.grids.presets.load import load_grid
 

@@ -7,8 +7,8 @@ import pytest
 
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.explain.analysis import metrics_of
-from fedgrid.grids.explain.explanations.records import CURVES, SCHEMA
-from fedgrid.grids.explain.explanations.settings import Explaining
+from fedgrid.grids.explain.compute.records import CURVES, SCHEMA
+from fedgrid.grids.explain.compute.settings import Explaining
 from fedgrid.grids.explain.read import ReadJob, summarised
 from fedgrid.grids.results.study import describe
 from tests.helpers.small_grid import config

@@ -5,10 +5,10 @@ from math import nan
 
 import pytest
 
+from fedgrid.grids.explain.shown.scores import explanation_sections
 from fedgrid.tracking.papers.ocfl import numbers
 from fedgrid.tracking.papers.ocfl.explanations import ranks, scores
 from fedgrid.tracking.report.contents import report_page
-from fedgrid.tracking.report.explanations import explanation_sections
 from fedgrid.tracking.report.page import Choice
 from fedgrid.tracking.tables.table import FAR
 from tests.helpers.explanations import explained, theirs
@@ -88,7 +88,9 @@ def test_report_has_a_section_for_each_number_of_clients():
     sections = list(explanation_sections([*theirs(), more]))
     assert [section.name for section in sections] == ["explanations-15", "explanations-30"]
     assert "no algorithm is found to differ from BNC" in sections[0].text
-    page = report_page(study_of([result_of(run_of(), WHOLE)]), explained=[*theirs(), more])
+    page = report_page(
+        study_of([result_of(run_of(), WHOLE)]), analyses=tuple(explanation_sections([*theirs(), more]))
+    )
     tables, plates = {each.name for each in page.tables()}, {each.name for each in page.plates()}
     assert {"explanations-15", "explanations-30", "explanation-ranks-others-15"} <= tables
     assert {"significance-gap-on-server-15", "significance-deletion-on-members-15"} <= tables

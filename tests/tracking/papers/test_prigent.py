@@ -6,6 +6,7 @@ import pytest
 
 from fedgrid.tracking.papers.prigent import numbers
 from fedgrid.tracking.papers.prigent.tables import against_attack, against_prigent, is_in_setting
+from fedgrid.tracking.papers.sections import paper_sections
 from fedgrid.tracking.report.contents import report_page
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 
@@ -95,7 +96,8 @@ def test_a_run_in_another_setting_is_compared_with_nothing(other):
 
 
 def test_the_report_has_the_section():
-    page = report_page(study_of([finished((0.5, 0.96))]), published=True)
+    study = study_of([finished((0.5, 0.96))])
+    page = report_page(study, published=True, papers=paper_sections(study))
     assert "published-prigent" in [section.name for section in page.sections]
 
 

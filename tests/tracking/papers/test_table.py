@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from fedgrid.tracking.papers import claims_table
-from fedgrid.tracking.papers.claims_table import claims
+from fedgrid.tracking.papers import sections as of_papers
+from fedgrid.tracking.papers.sections import claims, paper_sections
 from fedgrid.tracking.papers.shared.claim import Check, Claim
 from fedgrid.tracking.papers.shared.paper import Paper
-from fedgrid.tracking.report import of_papers
 from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
@@ -46,9 +45,7 @@ def globally(algorithm, mean, **settings):
 
 def test_a_grid_without_the_runs_of_any_claim_has_no_table():
     assert claims(study_of([finished("BNC", 0, personalised_accuracy=0.5)])) is None
-    assert "claims" not in [
-        s.name for s in report_page(study_of([finished("BNC", 0, ari=0.5)]), published=True).sections
-    ]
+    assert "claims" not in [s.name for s in paper_sections(study_of([finished("BNC", 0, ari=0.5)]))]
 
 
 def test_solo_beats_all_global_baselines_only_if_it_beats_each():
@@ -205,7 +202,7 @@ def test_community_models_are_compared_with_the_global_one_on_their_members_imag
 def test_only_a_report_that_is_asked_for_the_papers_has_the_table_of_claims():
     study = study_of([*seeds("SOLO", 0.9), *globally("BNC", 0.6)])
     assert "claims" not in [table.name for table in report_page(study).tables()]
-    page = report_page(study, published=True)
+    page = report_page(study, papers=paper_sections(study))
     [table] = [table for table in page.tables() if table.name == "claims"]
     assert [(row.section, row.name) for row in table.rows] == [("FLIS", "SOLO beats all global baselines")]
 
@@ -216,10 +213,8 @@ def test_a_further_paper_is_what_its_folder_says_and_an_entry_in_the_list_of_pap
     check = Check("BNC", "", (1.0,))
     claim = Claim("Sixth", "more is better", "0.5", "BNC", "above 0", lambda study: [check])
     sixth = Paper("sixth", "Sixth et al.", lambda study: (table,), claims=(claim,))
-    for module in (claims_table, of_papers):
-        monkeypatch.setattr(module, "PAPERS", (*module.PAPERS, sixth))
-    page = report_page(study_of([finished("BNC", 0, ari=0.5)]), published=True)
-    sections = {section.name: section for section in page.sections}
+    monkeypatch.setattr(of_papers, "PAPERS", (*of_papers.PAPERS, sixth))
+    sections = {section.name: section for section in paper_sections(study_of([finished("BNC", 0, ari=0.5)]))}
     assert sections["published-sixth"].title.endswith("Sixth et al.")
     assert sections["published-sixth"].items == (table,)
     [row] = sections["claims"].items[0].rows

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fedgrid.tracking import figures
+from fedgrid.tracking.papers.sections import paper_sections
 from fedgrid.tracking.records import Columns
 from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.scoring.axes import along, axes_of, of_setting, values_of
@@ -177,7 +178,8 @@ def test_a_report_without_further_axes_has_the_names_it_had():
 
 
 def test_the_published_numbers_stand_beside_each_setting():
-    page = report_page(two_axes(), published=True)
+    study = two_axes()
+    page = report_page(study, published=True, papers=paper_sections(study))
     names = [table.name for table in page.tables() if table.name.startswith("against-table1")]
     assert len(names) == 4
 

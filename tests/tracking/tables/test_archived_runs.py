@@ -5,6 +5,7 @@ import re
 import pytest
 
 from fedgrid.tracking.papers.ocfl.tables import against_published
+from fedgrid.tracking.papers.sections import paper_sections
 from fedgrid.tracking.report.contents import report_page
 from tests.helpers.studies import WHOLE, result_of, run_of, study_of
 
@@ -40,7 +41,8 @@ def test_no_sentence_in_a_report_of_the_archive_is_about_runs_of_ours(archived):
     for table in archived:
         assert not OF_OURS.search(words(table)), table.name
         assert table.caption.startswith("Archive / published, both in the published conventions.")
-    page = report_page(study(*ALGORITHMS, is_archived=True), published=True)
+    archived = study(*ALGORITHMS, is_archived=True)
+    page = report_page(archived, published=True, papers=paper_sections(archived))
     for item in (*page.tables(), *page.plates()):
         assert not OF_OURS.search(item.caption), item.name
 

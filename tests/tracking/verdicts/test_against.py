@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from fedgrid.tracking.verdicts.against import against_all, least_difference, ranking
+from fedgrid.tracking.verdicts.verdict import against_all, least_difference
 
 BLOCKS = range(10)
 
@@ -31,14 +31,6 @@ def test_interval_of_the_difference_is_students():
     [found] = against_all("mine", ["other"], scores(mine=mine, other=other))
     expected = ttest_1samp(mine - other, 0.0).confidence_interval(0.95)
     assert found.interval == pytest.approx((expected.low, expected.high))
-
-
-def test_only_blocks_of_both_are_compared_and_a_rival_without_any_is_left_out():
-    by_method = scores(mine=[0.5, 0.6, 0.7], other=[0.4, 0.4, 0.4]) | {"elsewhere": {"x": 0.1}}
-    del by_method["other"][2]
-    [found] = against_all("mine", ["other", "elsewhere", "mine"], by_method)
-    assert (found.rival, found.num_blocks) == ("other", 2)
-    assert found.difference == pytest.approx(0.15)
 
 
 def test_p_is_corrected_for_the_number_of_rivals():
@@ -79,15 +71,3 @@ def test_the_least_difference_is_shown_about_four_times_in_five():
     ]
     share = np.mean([each.verdict == "better" for each in shown])
     assert 0.8 - 3 * sqrt(0.16 / 60) < share < 0.8 + 3 * sqrt(0.16 / 60)
-
-
-def test_ranks_are_over_the_blocks_that_every_method_has():
-    by_method = scores(a=[0.9, 0.8, 0.1], b=[0.5, 0.5, 0.5], c=[0.1, 0.6, 0.9])
-    del by_method["c"][2]
-    found = ranking(["a", "b", "c"], by_method)
-    assert found.num_blocks == 2
-    assert dict(found.ranks) == {"a": 1.0, "b": 2.5, "c": 2.5}
-
-
-def test_no_common_block_has_no_ranks():
-    assert ranking(["a", "b"], {"a": {1: 0.5}, "b": {2: 0.5}}).ranks == {}

@@ -10,13 +10,9 @@ from fedgrid.tracking import figures as drawn
 from fedgrid.tracking.report.page import Plate
 from fedgrid.tracking.tables.table import Table
 from fedgrid.tracking.verdicts import figures
-from fedgrid.tracking.verdicts.families import by_family, families_of
-from fedgrid.tracking.verdicts.field import field_of
-from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, WELL, Point, front, regret_tile
-from fedgrid.tracking.verdicts.page import section_text
-from fedgrid.tracking.verdicts.pairwise import compare_all
-from fedgrid.tracking.verdicts.results import results
-from fedgrid.tracking.verdicts.verdict import CLUSTERING, SERVING, grouped
+from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, by_family, families_of, field_of, grouped
+from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, WELL, Point, front
+from fedgrid.tracking.verdicts.page import results, section_text
 from tests.tracking.verdicts.test_verdict import SOME
 
 SEEDS = range(1000, 1010)
@@ -57,30 +53,20 @@ def arena():
     ]
 
 
-def scores(**by_method):
-    return {method: dict(enumerate(values)) for method, values in by_method.items()}
-
-
 def test_pairs_are_corrected_for_all_of_them_and_the_winner_is_the_one_with_the_higher_scores():
     """Ten differences of one sign have p = 2 / 2^10; times three pairs 0.0059. Equal methods have p = 1."""
-    low = np.linspace(0.5, 0.6, 10)
-    found = compare_all(["low", "high", "twin"], scores(low=low, high=low + 0.1, twin=low))
-    assert found.better == {"high": {"low", "twin"}, "low": set(), "twin": set()}
-    assert found.worse("low") == {"high"}
-    assert (found.num_pairs, found.num_apart) == (3, 2)
-    assert found.cliques == (("low", "twin"),)
-
-
-def test_five_blocks_show_no_pair():
-    found = compare_all(["low", "high"], scores(low=[0.1] * 5, high=[0.9] * 5))
-    assert found.num_apart == 0
-    assert found.cliques == (("high", "low"),)
+    field = field_of(
+        [*of("low", "L", 0.5), *of("high", "H", 0.7), *of("twin", "T", 0.5)], SERVING, "tuned", "served"
+    )
+    assert field.better == {"high": {"low", "twin"}, "low": set(), "twin": set()}
+    assert field.worse("low") == {"high"}
+    assert field.comparison.cliques == (("low", "twin"),)
 
 
 def test_block_that_a_competitor_lacks_is_left_out_for_all():
     outcomes = [each for each in arena() if not (each.method == "bad" and each.seed == 1000)]
     field = field_of(outcomes, SERVING, "tuned", "served")
-    assert (field.blocks, field.left_out) == (18, 2)
+    assert field.comparison.num_scenarios == 18
     assert {standing.num_blocks for standing in field.standings.values()} == {18}
 
 
@@ -95,7 +81,7 @@ def test_family_has_regret_gain_and_the_seeds_below_bnc():
     found = by_family(grouped(served))
     good, bad = (found[method]["rotated"] for method in ("good", "bad"))
     assert (good.regret, good.gain) == (pytest.approx(0.05), pytest.approx(0.1))
-    assert (good.below_oracle, good.below_bnc, good.is_right) == (10, 0, True)
+    assert (good.below_bnc, good.right, good.seeds) == (0, 10, 10)
     assert (bad.below_bnc, bad.right) == (10, 0)
     # Without groups one cluster is right.
     assert found["good"]["iid"].right == 0
@@ -118,15 +104,6 @@ def test_front_has_the_methods_that_no_competitor_beats_in_both():
         "twin": Point(9, 0.9),
     }
     assert front(points) == ["cheap", "best", "twin"]
-
-
-def test_regret_is_red_in_points_where_the_oracle_is_better():
-    red, _, blue = regret_tile(0.12).colour
-    assert regret_tile(0.12).text == "12"
-    assert red > blue
-    assert regret_tile(-0.031).text == "-3"
-    assert regret_tile(-0.031).colour[0] < regret_tile(-0.031).colour[2]
-    assert regret_tile(nan).text == ""
 
 
 def plates():
@@ -183,37 +160,7 @@ def test_every_figure_can_be_saved(tmp_path):
         "ranks-serving-fine-tuned",
         "pareto",
         "failures",
-        "regret",
     }
-
-
-def text_of(name):
-    return {each.name: each.text for each in results(arena(), 45)}[name]
-
-
-def test_sentences_say_who_is_shown_to_be_better_and_who_fails():
-    clustering = text_of("clustering")
-    assert "2 methods form clusters" in clustering
-    assert "hidden groups in all 10 blocks for GOOD" in clustering
-    assert "(iid) stay one cluster in every seed for none" in clustering
-    serving = text_of("serving-served")
-    assert "GOOD has the best mean rank (1.0). It is shown to be better than 2 of the 2 others." in serving
-    assert "better than BNC: GOOD; worse: BAD; not shown to differ from it: 0" in serving
-    assert "Models as served, from few bytes to many: BNC (10 MB, 0.601), GOOD (20 MB, 0.701)" in text_of(
-        "cost"
-    )
-    families = text_of("families")
-    assert "of 2 methods, served worse than by BNC on average: rotated (1), iid (1)" in families
-    assert "In no family worse than BNC: GOOD." in families
-
-
-def test_methods_with_the_same_rank_share_the_first_place():
-    twins = [*of("one", "ONE", 0.7), *of("two", "TWO", 0.7), *of("low", "LOW", 0.5)]
-    text = {each.name: each.text for each in results(twins, 45)}["serving-served"]
-    assert (
-        "ONE and TWO share the best mean rank (1.5). Each of them is shown to be better than 1 of the 1"
-        in text
-    )
 
 
 def test_tables_have_ranks_tests_regret_and_defaults():
@@ -235,7 +182,6 @@ def test_tables_have_ranks_tests_regret_and_defaults():
     assert not regret["GOOD"][0].notes
     defaults = {row.name: [cell.text for cell in row.cells] for row in tables["defaults"].rows}
     assert defaults["GOOD"][2:4] == ["0.651", "0.701"]
-    assert "tuned less default from 0.050 to 0.050" in sections[-1].text
 
 
 def test_section_in_markdown_links_its_figures():

@@ -5,10 +5,11 @@ from math import inf, isnan, nan
 
 import pytest
 
+from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import Outcome, from_csv, to_csv
 from fedgrid.tracking.verdicts.page import verdict_page
 from fedgrid.tracking.verdicts.tables import as_dict, sentence, table_of
-from fedgrid.tracking.verdicts.verdict import CLUSTERING, SERVING, NoVerdict, verdict
+from fedgrid.tracking.verdicts.verdict import NoVerdict, verdict
 
 SOME = Outcome(
     method="mine",
@@ -95,8 +96,8 @@ def test_serving_is_judged_within_a_protocol_and_never_across():
     assert served.against[0].difference == pytest.approx(0.1)
     assert tuned.against[0].difference == pytest.approx(-0.3)
     assert (served.against[0].verdict, tuned.against[0].verdict) == ("better", "worse")
-    assert list(served.standings) == ["mine", "rival"]
-    assert list(tuned.standings) == ["rival", "mine"]
+    assert list(served.field.standings) == ["mine", "rival"]
+    assert list(tuned.field.standings) == ["rival", "mine"]
 
 
 def test_clustering_is_asked_of_methods_that_cluster_in_families_with_groups():
@@ -109,8 +110,8 @@ def test_clustering_is_asked_of_methods_that_cluster_in_families_with_groups():
         *of("mine", 0.8, ari=0.0, family="iid", has_groups=False),
     ]
     found = verdict(outcomes, "mine", CLUSTERING, "tuned", "served")
-    assert list(found.standings) == ["mine", "rival"]
-    assert (found.families, found.seeds, found.standings["mine"].score) == (1, 8, 1.0)
+    assert list(found.field.standings) == ["mine", "rival"]
+    assert (found.field.where, found.field.standings["mine"].score) == ("1 families x 8 seeds", 1.0)
     with pytest.raises(NoVerdict, match="ONE-MODEL has one cluster in every run"):
         verdict(outcomes, "one-model", CLUSTERING, "tuned", "served")
 
@@ -122,10 +123,10 @@ def test_reference_stands_beside_both_settings_and_is_neither_ranked_nor_tested(
         *of("oracle", 0.95, is_reference=True, settings="default"),
     ]
     found = verdict(outcomes, "mine", SERVING, "tuned", "served")
-    assert list(found.ranking.ranks) == ["mine", "rival"]
+    assert list(found.field.ranks) == ["mine", "rival"]
     assert [each.rival for each in found.against] == ["rival"]
-    assert found.standings["oracle"].score == pytest.approx(0.951, abs=0.001)
-    assert found.standings["oracle"].is_reference
+    assert found.field.standings["oracle"].score == pytest.approx(0.951, abs=0.001)
+    assert found.field.standings["oracle"].is_reference
 
 
 @pytest.mark.parametrize(

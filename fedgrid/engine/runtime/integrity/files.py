@@ -1,9 +1,11 @@
 """Checksums of files, and Parquet files whose metadata say the format and which columns were written."""
 
 from hashlib import file_digest, sha256
+from io import BytesIO
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.storage.format import (
@@ -18,6 +20,13 @@ from fedgrid.regular_files import LARGEST_STATE, LARGEST_TABLE, open_file, read_
 
 COLUMNS = "fedgrid_columns"
 """Checksum of the columns' names: Parquet's own checksums do not cover them."""
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """Return a table, `stamped`, as a file with checksums."""
+    data = BytesIO()
+    pq.write_table(stamped(table), data, write_page_checksum=True)
+    return data.getvalue()
 
 
 def stamped(table: pa.Table) -> pa.Table:

@@ -14,13 +14,14 @@ from fedgrid.engine.runtime.plugins.installed import installed
 from fedgrid.engine.runtime.plugins.plugin import load
 from fedgrid.engine.runtime.plugins.source import read_source
 from fedgrid.grids.analyses.analysis import Analysis
-from fedgrid.grids.analyses.epsilons import EPSILONS
+from fedgrid.grids.analyses.epsilons import Epsilons
+from fedgrid.grids.archive.beside import beside
 from fedgrid.grids.attack.analysis import ATTACK
 from fedgrid.grids.explain.analysis import EXPLAIN
 from fedgrid.grids.presets.changes import Change
 
 WITH_COMMANDS = EXPLAIN, ATTACK
-BUILT_IN: Mapping[str, Analysis] = {each.name: each for each in (*WITH_COMMANDS, EPSILONS)}
+BUILT_IN: Mapping[str, Analysis] = {each.name: each for each in (*WITH_COMMANDS, Epsilons(beside))}
 
 
 def analysis_named(name: str) -> Analysis:

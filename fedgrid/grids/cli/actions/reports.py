@@ -13,8 +13,8 @@ from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.analyses.report import sections
-from fedgrid.grids.archive import explanation_records
 from fedgrid.grids.cli.actions.analyses import shown_analyses
+from fedgrid.grids.cli.actions.shelves import NOTHING_PUBLISHED, imported_explanations, paper_sections
 from fedgrid.grids.cli.actions.studies import filtered, folder_name, names_in, own_styles, read_study
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
@@ -25,14 +25,12 @@ from fedgrid.grids.results.own_items import own_items, with_own_items
 from fedgrid.grids.trackers.mlflow_tracker import log_report
 from fedgrid.tracking.mlflow.store import TrackingError
 from fedgrid.tracking.report.contents import comparison_page, report_page
-from fedgrid.tracking.report.of_papers import NOTHING_PUBLISHED
 from fedgrid.tracking.report.write import Written, write
 from fedgrid.tracking.scoring.cost import AS_USUAL, DEFAULT, Target, Terms, Traffic, Unit
 from fedgrid.tracking.tables.comparison import paired_algorithms
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.tracking.explained.scores import Explained
     from fedgrid.tracking.report.page import Page
     from fedgrid.tracking.scoring.study import Study
     from fedgrid.tracking.tables.table import Table
@@ -188,16 +186,10 @@ def _page(
         other=other,
         published=published,
         terms=terms,
-        explained=_explained(grid, study),
-        analyses=tuple(analyses),
+        papers=paper_sections(study) if published else (),
+        analyses=(*imported_explanations(grid, study), *analyses),
     )
     return with_own_items(page, own_items(plugins, study))
-
-
-def _explained(grid: GridFolder, study: Study) -> list[Explained]:
-    """Return the published scores of explanations that are of runs of the study."""
-    there = {(run.scenario[:3], run.method) for run in study.runs}
-    return [each for each in explanation_records.explained(grid) if (each.scenario, each.algorithm) in there]
 
 
 def _write(page: Page, folder: Path, steps: Steps, styles: Sequence[str] = ()) -> Written:

@@ -121,7 +121,7 @@ def cite(
     data_dir: DataDir = None,
 ) -> None:
     """Print a methods paragraph (LaTeX) and the BibTeX of the algorithms and data sets that a grid uses."""
-    from fedgrid.grids.cite.command import cite as cite_it
+    from fedgrid.grids.cli.actions.shelves import cite as cite_it
 
     use_plugins(plugins)
     cite_it(grid, open_storage(storage), data_folder(data_dir))

@@ -10,10 +10,9 @@ from dataclasses import replace
 
 from fedgrid.tracking.papers.flis import numbers
 from fedgrid.tracking.papers.shared.cells import beside
+from fedgrid.tracking.papers.shared.paper import Run, Study
 from fedgrid.tracking.scoring.cost import Cost, cost
 from fedgrid.tracking.scoring.measures import Measure
-from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.cells import explained, over_seeds
 from fedgrid.tracking.tables.table import (
     ABSENT,

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from fedgrid.tracking.papers.ocfl import numbers, reasons
 from fedgrid.tracking.papers.shared.cells import beside
+from fedgrid.tracking.papers.shared.paper import Study
 from fedgrid.tracking.scoring.measures import PUBLISHED_CLUSTERING
-from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.cells import explained, over_scenarios, split_name, title_of
 from fedgrid.tracking.tables.clustering import published_cell, published_round
 from fedgrid.tracking.tables.personalisation import LAST, MEAN, PUBLISHED, measure_of, untested

@@ -4,8 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fedgrid.tracking.papers.shared.claim import Claim
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.table import Table
+
+__all__ = ["Paper", "Run", "Study", "nothing"]
+"""A paper, and what its functions take."""
 
 
 def nothing(study: Study) -> tuple[Table, ...]:

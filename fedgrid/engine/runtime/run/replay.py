@@ -1,0 +1,153 @@
+"""What the server of a run has seen in a round, the last one mostly: computed again from its seed and state.
+
+A round is a function of the state before it, so the updates that were sent are trained again, with the same
+bits on the same kind of machine. The norms in the run's records say whether that holds.
+
+Shapes: K clients, P entries of a state vector, of which W are parameters.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from fedgrid.algorithms.contract.base import Labels
+from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.source import Vector
+from fedgrid.engine.federation.clients.messages import Setup, TrainTask
+from fedgrid.engine.federation.clients.process import fixed_numerics
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data.images import HeldImages
+from fedgrid.engine.federation.encoders.encoder import Encoder
+from fedgrid.engine.federation.models.initialisation import blank
+from fedgrid.engine.federation.models.normalisation import Normalised
+from fedgrid.engine.federation.round.federation import Federation, fresh_models
+from fedgrid.engine.federation.round.plan import plan_round
+from fedgrid.engine.federation.round.run_state import RunState
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.engine.runtime.run.prepare import prepare
+
+__all__ = ["Encoder", "HeldImages", "Observed", "SentUpdate", "observe"]
+
+
+@dataclass(frozen=True)
+class SentUpdate:
+    """One client's part of the last round, as the server saw it."""
+
+    start: Vector
+    """The model that it was sent and trained, shape (P,)."""
+    update: Vector
+    """What it sent, after all steps of the uplink, shape (P,)."""
+    norm: float
+    """Euclidean norm of the update."""
+
+    @property
+    def model(self) -> Vector:
+        """The client's model after its local training, as far as the server knows it, shape (P,)."""
+        return self.start + self.update
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A finished run in the eyes of its server, and the images of its clients."""
+
+    config: RunConfig
+    setup: Setup
+    layout: Layout
+    labels_K: Labels
+    """The partition after the last round."""
+    models: tuple[Vector, ...]
+    """The served models, each of shape (P,)."""
+    model_K: NDArray[np.int64]
+    """For each client the position of its model."""
+    sent: Mapping[int, SentUpdate]
+    """By client, of those that sent a usable update in it; none if nothing is sent, or it is not known."""
+    round_index: int = 0
+    """The round that is observed, from 0."""
+
+    @property
+    def alone_K(self) -> NDArray[np.bool_]:
+        """Whether a client's cluster has no other client, so that the cluster's model is the client's own."""
+        _, inverse_K, counts = np.unique(self.labels_K, return_inverse=True, return_counts=True)
+        return np.asarray(counts[inverse_K] == 1)
+
+    def held(self, client: int) -> tuple[HeldImages, HeldImages]:
+        """Return the training and test images of a client in the round."""
+        return self.setup.clients[client].at(self.round_index)
+
+    def numerics(self) -> AbstractContextManager[None]:
+        """Return a context within which numbers have the bits of the run."""
+        return fixed_numerics(self.config.training.tf32)
+
+    def module(self) -> nn.Module:
+        """Return a module of the run's model that maps images of [0, 1] to logits, on the CPU, in float32."""
+        module = blank(self.setup.model, self.setup.shape, self.setup.num_classes)
+        if (by := self.setup.normalised_by) is not None:
+            module = Normalised(module, by.means, by.deviations, "cpu")
+        return module.to(torch.float32)
+
+    def messages(self, encoder: Encoder | None) -> dict[int, Mapping[str, NDArray[Any]]]:
+        """Return what each client has said about its data before its first round; nothing if none has."""
+        message = algorithm_of(self.config).message()
+        if message is None:
+            return {}
+        pool = InProcessPool()
+        pool.prepare(self.setup)
+        described = pool.describe(range(self.config.clients), message, encoder)
+        return {client: each.payload for client, each in enumerate(described)}
+
+
+def observe(
+    config: RunConfig,
+    before: RunState | None,
+    after: RunState,
+    data_dir: Path,
+    encoder: Encoder | None = None,
+) -> Observed:
+    """Return what the server of a run has seen in one of its rounds.
+
+    Args:
+        config: the run.
+        before: its state before the round; None if that is the first round, or not known: then nobody knows
+            what was sent either.
+        after: its state after the round.
+        data_dir: the folder of the images.
+        encoder: what its clients' messages are made with, if they are.
+
+    Raises:
+        DataError: the images are missing.
+        RunError: a client's training fails.
+    """
+    setup, truth_K = prepare(config, data_dir)
+    federation = Federation.of(config, algorithm_of(config), setup, truth_K, encoder=encoder)
+    if before is None and after.rounds_done == 1:
+        before = federation.begin(fresh_models(setup))
+    sent = {}
+    if federation.algorithm.traits.sends_updates and before is not None:
+        sent = _sent(federation, setup, before)
+    served = federation.algorithm.served(after.state)
+    labels_K, at = after.state.labels_K, after.rounds_done - 1
+    return Observed(config, setup, federation.layout, labels_K, served.models, served.model_K, sent, at)
+
+
+def _sent(federation: Federation, setup: Setup, before: RunState) -> dict[int, SentUpdate]:
+    """Train the clients of the round again; return by client what they sent."""
+    pool = InProcessPool()
+    pool.prepare(setup)
+    plan = plan_round(federation, before, pool)
+    tasks = [TrainTask(order, plan.round_index, evaluate=False) for order in plan.reached]
+    replies = pool.train(tasks, plan.state.models, before.memories)
+    return {
+        reply.report.client: SentUpdate(
+            plan.state.models[reply.report.chosen], reply.update, reply.report.update_norm
+        )
+        for reply in replies
+        if reply.report.usable
+    }

@@ -1,0 +1,99 @@
+"""The models that a run serves its clients after one of its rounds, and the images that they hold then.
+
+A model is loaded, and adapted, as for the client's own test, so that accuracies are those of the records.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor, nn
+
+from fedgrid.algorithms.updates.source import Vector
+from fedgrid.engine.federation.clients.messages import EvaluateTask, Memory
+from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.round.run_state import RunState
+from fedgrid.engine.federation.training.evaluation import to_inputs
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.engine.runtime.run.prepare import held_in, prepare
+
+
+class TestedModels(ClientWorker):
+    """The clients of a run, and the modules that they test."""
+
+    def module(
+        self, task: EvaluateTask, models: Sequence[Vector], memory: Mapping[str, np.ndarray] | None = None
+    ) -> nn.Module:
+        """Return the module with the weights with which a client is tested, in `eval` mode."""
+        with self.numerics():
+            task = self._placed(task, models, {})
+            assert task.own is not None, "every client is served a model"
+            if task.adaptation is None:
+                self._flat.write(models[task.own])
+            else:
+                # The adapted weights stay in the module.
+                self._test_adapted(task, models, memory or {})
+        return self._flat.module.eval()
+
+    def numerics(self) -> AbstractContextManager[None]:
+        """Return a context within which numbers have the bits of the run."""
+        return self._fixed()
+
+    @property
+    def layer_prefix(self) -> str:
+        """What stands before the name of a model's layer in `module`."""
+        wrappers = (self._setup.normalised_by is not None) + (self._setup.training.precision == "bfloat16")
+        return "module." * wrappers
+
+    def image(self, holder: int | None, place: int, round_index: int) -> tuple[Tensor, int]:
+        """Return a test image of a client, or of the server (None), as the model sees it, and its class."""
+        held = self._server_set if holder is None else self._holdings.test(holder, round_index)
+        return to_inputs(held.images[place]), int(held.labels[place])
+
+    def training_images(self, client: int, round_index: int) -> Tensor:
+        """Return a client's training images, uint8 of shape (N, channels, height, width)."""
+        return self._holdings.train(client, round_index).images
+
+
+class ServedModels:
+    """A run after one of its rounds: its partition, its clients' images, and the models they are served.
+
+    Raises:
+        DataError: the images are missing.
+    """
+
+    def __init__(self, config: RunConfig, after: RunState, data_dir: Path, device: str = "cpu") -> None:
+        """Take a run's state after a round, and where models work, as torch calls it."""
+        setup, _ = prepare(config, data_dir)
+        self.labels_K = after.state.labels_K
+        self.round_index = after.rounds_done - 1
+        self.splits = held_in(config, data_dir, self.round_index)
+        self.num_server_images = len(setup.server_set)
+        self.shape = setup.shape
+        self.worker = TestedModels(setup, device)
+        self._served = algorithm_of(config).served(after.state)
+        self._memories: Mapping[int, Memory] = after.memories
+
+    def module(self, client: int) -> nn.Module:
+        """Return the module with which a client is tested, in `eval` mode; the next call changes it."""
+        served = self._served
+        choose_on = served.choose_on if client in served.choosing else None
+        own = int(served.model_K[client])
+        task = EvaluateTask(client, own, served.adaptation, self.round_index, choose_on, served.choose_by)
+        return self.worker.module(task, served.models, self._memories.get(client, {}))
+
+    def mean_module(self, client: int, of: Iterable[int]) -> nn.Module:
+        """Return the module with the mean of the models of other clients, in `eval` mode, likewise."""
+        models = [self._served.models[self._served.model_K[other]] for other in of]
+        mean_P = np.asarray(np.mean(models, axis=0, dtype=np.float64), np.float32)
+        return self.worker.module(EvaluateTask(client, 0, round_index=self.round_index), [mean_P])
+
+    def image(self, holder: int | None, place: int) -> tuple[Tensor, int]:
+        """Return a test image of a client, or of the server (None), as the model sees it, and its class."""
+        return self.worker.image(holder, place, self.round_index)
+
+    def training_images(self, client: int) -> Tensor:
+        """Return a client's training images, uint8 of shape (N, channels, height, width)."""
+        return self.worker.training_images(client, self.round_index)

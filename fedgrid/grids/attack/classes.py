@@ -1,0 +1,102 @@
+"""A client's majority class, guessed from what leaves it.
+
+The partition: an attacker that knows the majority classes of the other clients in a cluster, as its clients
+do if they tell one another, guesses the one that most of them have. Blind: the same without the partition, by
+all other clients. The model: the class that the client's cluster model predicts most often on the server's
+test images. The update: the class whose bias in the last layer grows most, as it does for classes that the
+model has seen too rarely before.
+
+Sources: Bettinelli, Benoit, Grandjean 2024 name the first as a risk of communities; the last is after
+Wainakh et al., User-Level Label Leakage from Gradients in Federated Learning, PETS 2022, arXiv:2105.09369.
+
+Shapes: K clients, L classes.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedgrid.algorithms.updates.source import Vector
+from fedgrid.engine.federation.models import flat_vectors
+from fedgrid.engine.federation.training.evaluation import predict, to_inputs
+from fedgrid.engine.runtime.run.replay import Observed
+
+
+def classes(observed: Observed) -> list[dict[str, Any]]:
+    """Return a row for each client: its majority class, and the guesses, None where there is none."""
+    num_classes, clients = observed.setup.num_classes, range(observed.config.clients)
+    counts_KL = np.stack(
+        [np.bincount(observed.held(client)[0].labels, minlength=num_classes) for client in clients]
+    )
+    majority_K = counts_KL.argmax(axis=1)
+    predicted = _predicted(observed)
+    return [
+        {
+            "client": client,
+            "cluster": int(observed.labels_K[client]),
+            "alone": bool(observed.alone_K[client]),
+            "majority": int(majority_K[client]),
+            "share": float(counts_KL[client].max() / counts_KL[client].sum()),
+            **_judged(
+                counts_KL[client],
+                {
+                    "blind": most_common(majority_K[np.arange(len(majority_K)) != client]),
+                    "partition": by_partition(observed.labels_K, majority_K, client),
+                    "model": predicted[int(observed.model_K[client])],
+                    "update": _by_bias(observed, client),
+                },
+            ),
+        }
+        for client in clients
+    ]
+
+
+def most_common(classes: Iterable[int]) -> int | None:
+    """Return the most frequent class, of several the lowest; None of none."""
+    found = np.asarray(list(classes), np.int64)
+    return int(np.bincount(found).argmax()) if len(found) else None
+
+
+def by_partition(labels_K: NDArray[np.int64], majority_K: NDArray[np.int64], client: int) -> int | None:
+    """Return the guess from the other clients of a cluster; of a client alone, that from all others."""
+    others_K = np.arange(len(labels_K)) != client
+    beside_K = others_K & (labels_K == labels_K[client])
+    return most_common(majority_K[beside_K if beside_K.any() else others_K])
+
+
+def _judged(counts_L: NDArray[np.int64], guesses: dict[str, int | None]) -> dict[str, Any]:
+    """Return each guess, and whether no class of the client has more images than the guessed one."""
+    row: dict[str, Any] = dict(guesses)
+    for name, guess in guesses.items():
+        row[f"{name}_right"] = None if guess is None else bool(counts_L[guess] == counts_L.max())
+        row[f"{name}_held"] = None if guess is None else bool(counts_L[guess] > 0)
+    return row
+
+
+def _predicted(observed: Observed) -> list[int | None]:
+    """Return the class that each served model predicts most often on the server's test images."""
+    module = observed.module()
+    inputs = to_inputs(torch.tensor(observed.setup.server_set.images))
+    return [most_common(_classes_of(module, model, inputs)) for model in observed.models]
+
+
+def _classes_of(module: torch.nn.Module, model: Vector, inputs: torch.Tensor) -> Sequence[int]:
+    flat_vectors.write(module, model)
+    found: Sequence[int] = predict(module, inputs).argmax(axis=1).tolist()
+    return found
+
+
+def _by_bias(observed: Observed, client: int) -> int | None:
+    """Return the class whose bias grows most in a client's update; None without an update, or a bias."""
+    sent = observed.sent.get(client)
+    biases = [
+        where
+        for _, where, shape in observed.layout.slices()
+        if shape == (observed.setup.num_classes,) and where.stop <= observed.layout.num_parameters
+    ]
+    if sent is None or not biases:
+        return None
+    return int(sent.update[biases[-1]].argmax())

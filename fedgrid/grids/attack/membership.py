@@ -1,0 +1,153 @@
+"""Membership inference: was an image trained on? By the loss of a model on it.
+
+An image that a model was trained on has a smaller loss on average. The attack ranks images by the loss, or by
+the loss minus that of a model that knows the client less, which says how hard an image is by itself. Its
+success is the area under the ROC curve (AUC): the probability that a trained image ranks before another one,
+0.5 if the model gives nothing away.
+
+Sources: Yeom, Giacomelli, Fredrikson, Jha, Privacy Risk in Machine Learning, CSF 2018, arXiv:1709.01604 (the
+threshold on the loss); Watson, Guo, Cormode, Sablayrolles, On the Importance of Difficulty Calibration in
+Membership Inference Attacks, ICLR 2022, arXiv:2111.08440 (the difference). The model to compare with is, for
+a client's update, the one that it was sent, and for a cluster's model the mean loss of the other clusters'.
+
+Shapes: N images, P entries of a state vector.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from fedgrid.algorithms.updates.source import Vector
+from fedgrid.engine.federation.data.images import HeldImages, ImageSet
+from fedgrid.engine.federation.models import flat_vectors
+from fedgrid.engine.federation.training.evaluation import TEST_BATCH, to_inputs
+from fedgrid.engine.runtime.run.replay import Observed
+
+Losses = NDArray[np.float64]
+
+
+def auc(members_N: Losses, others_N: Losses) -> float | None:
+    """Return the probability that a member's loss is below another image's, ties counted by half.
+
+    None if either group is empty, or a loss is not a number.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    losses = np.concatenate([members_N, others_N])
+    if not len(members_N) or not len(others_N) or np.isnan(losses).any():
+        return None
+    # Infinite losses rank last; the function takes none.
+    ranks = np.unique(losses, return_inverse=True)[1]
+    return float(roc_auc_score(np.repeat([1, 0], [len(members_N), len(others_N)]), -ranks))
+
+
+def membership(observed: Observed) -> list[dict[str, Any]]:
+    """Return a row for each cluster's model and for each client's update.
+
+    Of a model the members are the training images of the cluster's clients, of an update the client's own;
+    the others are test images of the same clients that no client trains on. Clients that flip labels are
+    left out: what they train on shows by its labels.
+    """
+    attack = _Attack(observed)
+    return [*attack.on_models(), *attack.on_updates()]
+
+
+class _Attack:
+    def __init__(self, observed: Observed) -> None:
+        self._observed = observed
+        self._module = observed.module()
+        faults = observed.config.faults
+        self._mislabelled = {*faults.label_flip, *faults.label_noise}
+        every = range(observed.config.clients)
+        self._held = {client: observed.held(client) for client in every}
+        self._trained = {_key(image) for train, _ in self._held.values() for image in train.images}
+
+    def on_models(self) -> Iterator[dict[str, Any]]:
+        """Yield a row for each served model."""
+        observed = self._observed
+        for position, model in enumerate(observed.models):
+            served = np.flatnonzero(observed.model_K == position).tolist()
+            clients = [client for client in served if client not in self._mislabelled]
+            if not clients:
+                continue
+            members, others = self._images(clients)
+            apart = [other for place, other in enumerate(observed.models) if place != position]
+            yield {
+                "of": "model",
+                "client": None,
+                "cluster": int(observed.labels_K[clients[0]]),
+                "clients": len(clients),
+                "alone": len(served) == 1,
+                **self._scores(model, apart, members, others),
+            }
+
+    def on_updates(self) -> Iterator[dict[str, Any]]:
+        """Yield a row for each client that has sent an update."""
+        for client, sent in sorted(self._observed.sent.items()):
+            if client in self._mislabelled:
+                continue
+            members, others = self._images([client])
+            yield {
+                "of": "update",
+                "client": client,
+                "cluster": int(self._observed.labels_K[client]),
+                "clients": 1,
+                "alone": bool(self._observed.alone_K[client]),
+                **self._scores(sent.model, [sent.start], members, others),
+            }
+
+    def _scores(
+        self, model: Vector, beside: Sequence[Vector], members: ImageSet, others: ImageSet
+    ) -> dict[str, Any]:
+        known = [self._losses(model, images) for images in (members, others)]
+        calibrated = None
+        if beside:
+            easy = [
+                np.mean([self._losses(other, images) for other in beside], axis=0)
+                for images in (members, others)
+            ]
+            calibrated = auc(*(loss_N - easy_N for loss_N, easy_N in zip(known, easy, strict=True)))
+        return {
+            "members": len(members),
+            "others": len(others),
+            "auc": auc(known[0], known[1]),
+            "auc_calibrated": calibrated,
+        }
+
+    def _images(self, clients: Sequence[int]) -> tuple[ImageSet, ImageSet]:
+        """Return the different images that clients train on, and test images that no client trains on."""
+        members = _joined([self._held[client][0] for client in clients])
+        others = _joined([self._held[client][1] for client in clients])
+        unseen = [place for place, image in enumerate(others.images) if _key(image) not in self._trained]
+        return members, others.take(np.array(unseen, np.int64))
+
+    @torch.inference_mode()
+    def _losses(self, model: Vector, images: ImageSet) -> Losses:
+        """Return the cross-entropy of each image, float64, shape (N,)."""
+        flat_vectors.write(self._module, model)
+        self._module.eval()
+        pixels, labels = torch.tensor(images.images), torch.tensor(images.labels)
+        parts = zip(torch.split(pixels, TEST_BATCH), torch.split(labels, TEST_BATCH), strict=True)
+        losses = [
+            functional.cross_entropy(self._module(to_inputs(part)).double(), of_part, reduction="none")
+            for part, of_part in parts
+        ]
+        return torch.cat(losses).numpy()
+
+
+def _joined(sets: Sequence[HeldImages]) -> ImageSet:
+    """Return the images of several sets, each once: clients of a cluster may hold the same ones."""
+    images = np.concatenate([held.images for held in sets])
+    labels = np.concatenate([held.labels for held in sets])
+    pairs = zip(map(_key, images), labels.tolist(), strict=True)
+    last_of = {pair: place for place, pair in enumerate(pairs)}
+    places = np.array(sorted(last_of.values()), np.int64)
+    return ImageSet(images[places], labels[places])
+
+
+def _key(image: NDArray[np.uint8]) -> bytes:
+    return image.tobytes()

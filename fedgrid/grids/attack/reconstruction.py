@@ -1,0 +1,173 @@
+"""Reconstruction: class means from what clients said before training, and images from their updates.
+
+An embedding message has the mean code of each class, as bits. The server has the decoder. It turns bits back
+into codes by the codes of its own test images (the mean of those above, and of those below the middle of
+their range) and decodes them; `mse_plain` is of bits that are decoded as they are. A class that a client
+lacks is no row.
+
+An error is compared with that of the best guess without the client: for a message that of a random vector,
+which is all that is left at flip probability 0.5; for an update that of a random image, and of the mean of
+the class over the server's test images.
+
+Sources: Prigent et al. 2024, section V-D, Table II and Figure 3; `grids.attack.inversion`.
+
+Shapes: N images of C channels and H x W pixels, L classes, Z entries of a code.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedgrid.algorithms.clustered.before_training.class_means import BITS, VECTOR, class_means
+from fedgrid.algorithms.clustered.before_training.quantiser import Bits, scaled
+from fedgrid.engine.federation.encoders.encoder import Codec, Encoder, decode
+from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.runtime.run.replay import HeldImages, Observed
+from fedgrid.grids.attack.inversion import invert
+from fedgrid.grids.attack.settings import Attacking
+
+LARGEST = 1_000_000
+"""Parameters of a model whose updates are inverted: every step passes through it twice and back."""
+Image = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A reconstruction beside what it is of."""
+
+    of: str
+    """`message` or `update`."""
+    client: int
+    label: int
+    truth: Image
+    """In [0, 1], shape (C, H, W): the class mean of the client, or its nearest image."""
+    found: Image
+
+
+def reconstruction(
+    observed: Observed, settings: Attacking, encoder: Encoder | None
+) -> tuple[list[dict[str, Any]], list[Picture]]:
+    """Return a row for each client and class, of its message and of its update, and pictures of them.
+
+    Updates of a model of more than `LARGEST` parameters are not inverted.
+    """
+    found = [*from_messages(observed, encoder)] if encoder is not None else []
+    if observed.layout.num_parameters <= LARGEST:
+        found += from_updates(observed, settings)
+    return [row for row, _ in found], [picture for _, picture in found]
+
+
+def from_messages(observed: Observed, encoder: Encoder) -> Iterator[tuple[dict[str, Any], Picture]]:
+    """Yield what a message gives away of each class that its client holds."""
+    num_classes = observed.setup.num_classes
+    codec = Codec(encoder)
+    server = observed.setup.server_set
+    public = torch.tensor(server.images), torch.tensor(server.labels)
+    scale = Scale.of(class_means(codec.encode(public[0]), public[1], num_classes))
+    for client, payload in observed.messages(encoder).items():
+        means_L = _class_means(observed.setup.clients[client].train, num_classes)
+        sent_LZ = _sent(payload, num_classes, encoder.code_size)
+        rng = generator(observed.config.root_seed, "random vector", client=client)
+        random_LZ = rng.integers(2, size=sent_LZ.shape).astype(np.float64)
+        is_bits = BITS in payload
+        codes = {
+            "mse": scale.codes(sent_LZ) if is_bits else sent_LZ,
+            "mse_plain": sent_LZ,
+            "mse_random": scale.codes(random_LZ),
+        }
+        images = {name: decode(encoder, codes_LZ) for name, codes_LZ in codes.items()}
+        for label, truth in means_L.items():
+            errors = {name: mse(decoded[label], truth) for name, decoded in images.items()}
+            yield (
+                {**_about(observed, "message", client, label), **errors, "mse_class": None},
+                Picture("message", client, label, truth, images["mse"][label]),
+            )
+
+
+def from_updates(observed: Observed, settings: Attacking) -> Iterator[tuple[dict[str, Any], Picture]]:
+    """Yield what the updates of the first clients give away of each class that they hold."""
+    module = observed.module()
+    server_L = _class_means(observed.setup.server_set, observed.setup.num_classes)
+    for client in sorted(observed.sent)[: settings.clients]:
+        sent, (train, _) = observed.sent[client], observed.held(client)
+        labels, counts = np.unique(train.labels, return_counts=True)
+        rng = generator(observed.config.root_seed, "inversion", client=client)
+        _, *shape = train.images.shape
+        steps = settings.steps or 1
+        of_client = sent.start, sent.update, labels, counts / counts.sum()
+        images = invert(module, *of_client, (shape[0], shape[1], shape[2]), steps, rng)
+        for image, label in zip(images, labels.tolist(), strict=True):
+            held = train.images[train.labels == label] / 255
+            errors = {
+                "mse": nearest(image, held)[0],
+                "mse_plain": None,
+                "mse_random": nearest(rng.random(image.shape), held)[0],
+                "mse_class": nearest(server_L[label], held)[0] if label in server_L else None,
+            }
+            truth = held[nearest(image, held)[1]]
+            yield (
+                {**_about(observed, "update", client, label), **errors},
+                Picture("update", client, label, truth, image),
+            )
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What bits stand for, as the server estimates it from images of its own."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, means_LZ: NDArray[np.float64]) -> "Scale":
+        """Return the mean of the codes below, and of those above the middle of the range of class means."""
+        there = means_LZ[np.isfinite(means_LZ[:, 0])]
+        above = scaled(there) > 0.5
+        low, high = (there[where].mean() if where.any() else there.mean() for where in (~above, above))
+        return cls(float(low), float(high))
+
+    def codes(self, bits: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the codes that bits stand for."""
+        return np.where(bits > 0.5, self.high, self.low)
+
+
+def mse(one: Image, other: Image) -> float:
+    """Return the mean squared error of the pixels, in [0, 1]."""
+    return float(np.mean((np.asarray(one, np.float64) - other) ** 2))
+
+
+def nearest(image: Image, held_N: Image) -> tuple[float, int]:
+    """Return the least mean squared error to one of N images, and which one that is."""
+    errors_N = ((np.asarray(image, np.float64) - held_N) ** 2).mean(axis=(1, 2, 3))
+    return float(errors_N.min()), int(errors_N.argmin())
+
+
+def _sent(payload: Mapping[str, NDArray[Any]], num_classes: int, code_size: int) -> NDArray[np.float64]:
+    """Return the entries of a message, shape (L, Z)."""
+    if BITS in payload:
+        bits: Bits = np.unpackbits(payload[BITS], count=num_classes * code_size)
+        return bits.reshape(num_classes, code_size).astype(np.float64)
+    return payload[VECTOR].reshape(num_classes, code_size).astype(np.float64)
+
+
+def _class_means(held: HeldImages, num_classes: int) -> dict[int, Image]:
+    """Return the mean image, in [0, 1], of each class that there is."""
+    return {
+        label: held.images[held.labels == label].mean(axis=0) / 255
+        for label in range(num_classes)
+        if (held.labels == label).any()
+    }
+
+
+def _about(observed: Observed, of: str, client: int, label: int) -> dict[str, Any]:
+    return {
+        "of": of,
+        "client": client,
+        "cluster": int(observed.labels_K[client]),
+        "alone": bool(observed.alone_K[client]),
+        "label": label,
+    }

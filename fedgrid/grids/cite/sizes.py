@@ -1,0 +1,36 @@
+"""The sizes of data sets and models, where images and models are here to be measured."""
+
+from functools import cache
+from pathlib import Path
+
+from fedgrid.engine.federation.data.registry import DATASETS
+from fedgrid.engine.federation.errors import DataError
+from fedgrid.engine.federation.models.registry import MODELS, build
+from fedgrid.engine.runtime.data.datasets import find, is_here
+
+Sizes = tuple[int, tuple[int, int, int], int]
+"""Images of a pool, the shape of one, and the number of classes."""
+
+
+def sizes_of(dataset: str, data_dir: Path) -> Sizes | None:
+    """Return the sizes of a data set; None if they depend on images that are not here."""
+    if dataset in DATASETS and DATASETS[dataset].facts is not None and not is_here(dataset, data_dir):
+        return None
+    try:
+        known = find(dataset, data_dir)
+    except DataError:
+        return None
+    return known.pool_size, known.shape, known.num_classes
+
+
+@cache
+def num_parameters(model: str, sizes: Sizes | None) -> int | None:
+    """Return the number of parameters of a model of such images; None if either is not here."""
+    # torch takes a second to import.
+    import torch
+
+    if model not in MODELS or sizes is None:
+        return None
+    _, shape, num_classes = sizes
+    with torch.device("meta"):
+        return sum(weights.numel() for weights in build(model, shape, num_classes).parameters())

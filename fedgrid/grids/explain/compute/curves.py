@@ -1,0 +1,113 @@
+"""Insertion and deletion curves: the score of an image while its pixels are exchanged, important ones first.
+
+Source: Petsiuk et al., RISE, BMVC 2018, section 4.2. Insertion goes from a baseline image to the full one,
+deletion from the full one to the baseline; a good order makes the first rise and the second fall at once. The
+area is the trapezoid's over equally spaced points, as in RISE, also if the last step is a short one.
+
+Shapes: an image of C channels and P = H x W pixels, K steps, so K + 1 points of a curve.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedgrid.engine.federation.training.evaluation import TEST_BATCH
+from fedgrid.grids.explain.compute.saliency import check_mode
+from fedgrid.grids.explain.compute.steps import counts
+
+Score: TypeAlias = Callable[[Tensor], Tensor]
+"""Images (M, C, H, W) -> their scores, shape (M,)."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The two curves of one image and order, float64, shape (K + 1,) each."""
+
+    insertion: Tensor
+    deletion: Tensor
+
+
+def class_score(module: nn.Module, target: int) -> Score:
+    """Return the softmax probability of a class as a score; `module` must be in `eval` mode.
+
+    Raises:
+        ValueError: it is not.
+    """
+    check_mode(module)
+    return lambda images: module(images).double().softmax(dim=1)[:, target]
+
+
+def order_of(map_HW: Tensor) -> Tensor:
+    """Return the pixels, numbered row by row, by falling saliency, shape (P,); ties stay row by row.
+
+    Raises:
+        ValueError: the map has NaN, as that of a diverged model.
+    """
+    if map_HW.isnan().any():
+        raise ValueError("the map has NaN: it orders no pixels")
+    return torch.argsort(map_HW.flatten(), descending=True, stable=True)
+
+
+def random_order(num_pixels: int, rng: np.random.Generator) -> Tensor:
+    """Return the pixels in a random order, shape (P,): what any map must beat."""
+    return torch.from_numpy(rng.permutation(num_pixels))
+
+
+@torch.inference_mode()
+def curves(
+    score: Score, image_CHW: Tensor, baseline_CHW: Tensor, orders: Sequence[Tensor], step: int
+) -> list[Curves]:
+    """Return the curves of an image for each of some orders of its pixels.
+
+    All orders share the scores of the two ends, so that these are equal to the last bit. Forward passes have
+    `TEST_BATCH` images of this one image, however many others there are.
+
+    Args:
+        score: of images on the device of `image_CHW`.
+        image_CHW: float32.
+        baseline_CHW: what stands for an absent pixel, in all channels at once; the same shape.
+        orders: pixels by falling importance, each of shape (P,).
+        step: pixels exchanged at a time.
+
+    Raises:
+        ConfigError: `step` does not fit the image.
+    """
+    at = counts(image_CHW[0].numel(), step)
+    ranks = torch.stack([torch.argsort(order) for order in orders]).to(image_CHW.device)
+    points = [(0, 0), (0, at[-1])]
+    points += [(place, count) for place in range(len(orders)) for count in at[1:-1]]
+    # Inserting the first pixels of an order, then deleting them.
+    wanted = [(place, count, True) for place, count in points]
+    wanted += [(place, count, False) for place, count in points[2:]]
+    scores = torch.cat(
+        [
+            score(_mixed(image_CHW, baseline_CHW, ranks, wanted[start : start + TEST_BATCH]))
+            for start in range(0, len(wanted), TEST_BATCH)
+        ]
+    ).to("cpu", torch.float64)
+    base, full, inner = scores[:1], scores[1:2], len(at) - 2
+    inserted, deleted = scores[2:].view(2, len(orders), inner)
+    return [
+        Curves(torch.cat([base, rising, full]), torch.cat([full, falling, base]))
+        for rising, falling in zip(inserted, deleted, strict=True)
+    ]
+
+
+def auc(curve: Tensor) -> float:
+    """Return the area under a curve, its points spread evenly over [0, 1]."""
+    return float(torch.trapezoid(curve)) / (len(curve) - 1)
+
+
+def _mixed(
+    image_CHW: Tensor, baseline_CHW: Tensor, ranks: Tensor, wanted: Sequence[tuple[int, int, bool]]
+) -> Tensor:
+    """Return the image with only, or without, some of the first pixels of an order, shape (M, C, H, W)."""
+    places, numbers, inserts = (
+        torch.tensor(column, device=ranks.device) for column in zip(*wanted, strict=True)
+    )
+    shown = (ranks[places] < numbers[:, None]) == inserts[:, None]
+    return torch.where(shown.view(-1, 1, *image_CHW.shape[1:]), image_CHW, baseline_CHW)

@@ -1,0 +1,157 @@
+"""A run's images explained by the models that it serves, from one of its states.
+
+On the CPU an image's numbers have the same bits wherever, and beside whichever others, it is explained.
+
+Source: Zuziak et al. 2025, arXiv:2509.01587, section 5, Algorithm 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor, nn
+
+from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.runtime.run.served import ServedModels
+from fedgrid.grids.explain.compute.baselines import baseline_of, mean_colour
+from fedgrid.grids.explain.compute.curves import class_score
+from fedgrid.grids.explain.compute.layers import named_layer
+from fedgrid.grids.explain.compute.measures import score_image
+from fedgrid.grids.explain.compute.records import SCHEMA, Row, score_columns
+from fedgrid.grids.explain.compute.saliency import Saliency, grad_cam, input_gradients
+from fedgrid.grids.explain.compute.samples import SERVER, Sample, Source, position_of, samples
+
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.federation.round.run_state import RunState
+    from fedgrid.grids.explain.compute.settings import Explaining
+
+SHOWN = 1
+"""Images of each client whose maps are kept."""
+
+
+def explain_run(
+    config: RunConfig,
+    run_state: RunState,
+    data_dir: Path,
+    settings: Explaining,
+    device: str = "cpu",
+    done: Callable[[int], object] = lambda images: None,
+) -> pa.Table:
+    """Return the records of one distribution, with the columns of `records.SCHEMA`, a row an image.
+
+    Args:
+        config: the run.
+        run_state: its state after round `settings.round`.
+        data_dir: the folder of the images.
+        settings: what is explained, and how.
+        device: where, as torch calls it.
+        done: called with the number of images that have been explained since the last call.
+
+    Raises:
+        ConfigError: more images than there are, more steps than pixels, or a model that names no layer.
+        DataError: the images are missing.
+    """
+    served = ServedModels(config, run_state, data_dir, device)
+    layer = named_layer(config.model, served.shape)
+    layer = layer and served.worker.layer_prefix + layer
+    pixels = settings.pixels(int(np.prod(served.shape[1:])))
+    source = Source(served.splits, served.labels_K, served.num_server_images, config.root_seed, config.run_id)
+    rows: list[Row] = []
+    for sample in samples(settings, source):
+        module = _module(settings, sample, served)
+        colour_C = mean_colour(served.training_images(sample.client))
+        explainer = Explainer(settings, module, layer, pixels, config.root_seed, colour_C)
+        with served.worker.numerics():
+            rows += _rows(sample, explainer, served)
+        done(len(sample.holder_N))
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+class Explainer:
+    """Explains images by one model, each on its own."""
+
+    def __init__(
+        self,
+        settings: Explaining,
+        module: nn.Module,
+        layer: str | None,
+        pixels: int,
+        seed: int,
+        colour_C: Tensor,
+    ) -> None:
+        """Take a model in `eval` mode, the layer to explain (None: the pixels) and pixels a step."""
+        self._settings = settings
+        self._module = module
+        self._layer = layer
+        self._pixels = pixels
+        self.seed = seed
+        self._colour_C = colour_C
+
+    def row(self, image_CHW: Tensor, label: int, rng: np.random.Generator, *, shown: bool) -> Row:
+        """Return the prediction, the scores and, if `shown`, the map of an image of [0, 1]."""
+        published = self._settings.as_published
+        kind = "black" if published else self._settings.baseline
+        baseline_CHW = baseline_of(kind, image_CHW, self._colour_C)
+        with torch.inference_mode():
+            # Each on its own: the last bits depend on the images of a batch.
+            logits, of_baseline = (self._module(each[None])[0] for each in (image_CHW, baseline_CHW))
+        prediction = int(logits.argmax())
+        row: Row = {
+            "label": label,
+            "prediction": prediction,
+            "base_prediction": int(of_baseline.argmax()),
+        }
+        found = self._map(image_CHW, label if published else prediction)
+        map_HW = found.maps_NHW[0]
+        if not bool(torch.isfinite(logits).all() and torch.isfinite(map_HW).all()):
+            return row
+        score = class_score(self._module, prediction)
+        scores = score_image(score, image_CHW, baseline_CHW, map_HW, self._pixels, rng)
+        row |= score_columns(scores)
+        row |= {"map_largest": float(found.largest_N[0]), "map_values": len(np.unique(map_HW.cpu().numpy()))}
+        if shown:
+            row |= {"map": _bytes(map_HW), "pixels": _bytes(image_CHW)}
+        return row
+
+    def _map(self, image_CHW: Tensor, target: int) -> Saliency:
+        image_1CHW, target_1 = image_CHW[None], torch.tensor([target])
+        if self._layer is None:
+            return input_gradients(self._module, image_1CHW, target_1)
+        return grad_cam(self._module, self._layer, image_1CHW, target_1)
+
+
+def _rows(sample: Sample, explainer: Explainer, served: ServedModels) -> Iterator[Row]:
+    images = zip(sample.holder_N.tolist(), sample.place_N.tolist(), sample.trained_on_N.tolist(), strict=True)
+    for number, (place_holder, place, trained_on) in enumerate(images):
+        holder = None if place_holder == SERVER else place_holder
+        image_CHW, label = served.image(holder, place)
+        # The same random order for every algorithm, and for every model that explains the image.
+        rng = generator(explainer.seed, f"random order of image {place}", client=place_holder)
+        yield {
+            "client": sample.client,
+            "cluster": sample.cluster,
+            "holder": holder,
+            "place": place,
+            "position": position_of(served.splits, place_holder, place),
+            "trained_on": trained_on,
+            **explainer.row(image_CHW, label, rng, shown=number < SHOWN),
+        }
+
+
+def _module(settings: Explaining, sample: Sample, served: ServedModels) -> nn.Module:
+    """Return the module that explains a sample."""
+    if settings.as_published and settings.on == "others":
+        outside = np.flatnonzero(served.labels_K != sample.cluster).tolist()
+        return served.mean_module(sample.client, outside)
+    return served.module(sample.client)
+
+
+def _bytes(values: Tensor) -> bytes:
+    """Return values of [0, 1] as bytes of 0 to 255, in index order."""
+    return bytes((values * 255).round().to(torch.uint8).cpu().numpy().tobytes())

@@ -1,0 +1,149 @@
+"""Which images of a run are explained, and by whose model.
+
+Each client draws its images before any algorithm is looked at, so that all algorithms of a scenario and seed
+explain the same ones, each with the model that it serves the client. Images of others are the first of one
+seeded order over all other clients' test images that belong to no member of the client's cluster, so that
+they differ between algorithms where the clusters do. As published nothing is paired but the server's images:
+each cluster of each run draws its own.
+
+Shapes: N images, K clients.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.algorithms.contract.base import Labels
+from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.dealing.split import ClientSplit
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.seeds import generator
+from fedgrid.grids.explain.compute.settings import Explaining
+
+SERVER = -1
+"""The holder of the server's images."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The images that one model explains."""
+
+    client: int
+    """The client whose model it is; as published, the first of its cluster."""
+    cluster: int
+    holder_N: NDArray[np.int64]
+    """The client that is tested with each image, `SERVER` for those of the server."""
+    place_N: NDArray[np.int64]
+    """Its place among the test images of its holder."""
+    trained_on_N: NDArray[np.bool_]
+    """Whether a client of the cluster trains on it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What samples are drawn from."""
+
+    splits_K: Sequence[ClientSplit]
+    labels_K: Labels
+    """The cluster of each client."""
+    server_images: int
+    """Number of the server's test images."""
+    seed: int
+    """The run's root seed."""
+    run_id: str = ""
+    """Makes the draws of a run its own, as published."""
+
+
+def samples(settings: Explaining, source: Source) -> list[Sample]:
+    """Return the samples of a run: of each client, or as published of each cluster, which may have fewer
+    images than `settings` want.
+
+    A client has none of others if all clients are in its cluster.
+
+    Raises:
+        ConfigError: more images are wanted than there are.
+    """
+    if settings.as_published:
+        firsts = np.unique(source.labels_K, return_index=True)[1]
+        found = [_of_cluster(settings, source, int(client)) for client in firsts]
+    else:
+        found = [_of_client(settings, source, client) for client in range(len(source.splits_K))]
+    return [sample for sample in found if sample is not None]
+
+
+def _of_client(settings: Explaining, source: Source, client: int) -> Sample | None:
+    parts = source.splits_K
+    if settings.on == "server":
+        rng = generator(source.seed, "explained server images", client=client)
+        candidates = _all([SERVER], [source.server_images])
+    elif settings.on == "members":
+        rng = generator(source.seed, "explained images", client=client)
+        candidates = _all([client], [len(parts[client].test)])
+    else:
+        rng = generator(source.seed, "explained images of others", client=client)
+        others = [part for part in parts if part.client != client]
+        candidates = _all([part.client for part in others], [len(part.test) for part in others])
+    candidates = candidates[:, rng.permutation(candidates.shape[1])]
+    if settings.on == "others":
+        candidates = candidates[:, source.labels_K[candidates[0]] != source.labels_K[client]]
+        if not candidates.shape[1]:
+            return None
+    wanted, there = settings.images, candidates.shape[1]
+    if wanted > there:
+        raise ConfigError(
+            f"--images {wanted}: client {client} has {there} images of {settings.on}; take at most {there}"
+        )
+    return _sample(source, client, candidates[:, :wanted])
+
+
+def _of_cluster(settings: Explaining, source: Source, client: int) -> Sample | None:
+    cluster = int(source.labels_K[client])
+    inside_K = source.labels_K == cluster
+    if settings.on == "server":
+        rng = generator(source.seed, "explained server images")
+        candidates = _all([SERVER], [source.server_images])
+    else:
+        rng = generator(source.seed, f"explained images of {settings.on} of {source.run_id}", client=cluster)
+        chosen = inside_K if settings.on == "members" else ~inside_K
+        holders = np.flatnonzero(chosen).tolist()
+        if not holders:
+            return None
+        candidates = _all(holders, [len(source.splits_K[holder].test) for holder in holders])
+    candidates = candidates[:, rng.permutation(candidates.shape[1])]
+    return _sample(source, client, candidates[:, : settings.images])
+
+
+def _sample(source: Source, client: int, chosen: NDArray[np.int64]) -> Sample:
+    """Return the sample of a client's model; `chosen` are holders and places, shape (2, N)."""
+    holder_N, place_N = chosen
+    cluster = int(source.labels_K[client])
+    members = np.flatnonzero(source.labels_K == cluster)
+    trained = np.unique(np.concatenate([source.splits_K[member].train for member in members.tolist()]))
+    seen_N = np.array(
+        [
+            (position := position_of(source.splits_K, holder, place)) is not None
+            and bool(np.isin(position, trained))
+            for holder, place in zip(holder_N.tolist(), place_N.tolist(), strict=True)
+        ]
+    )
+    return Sample(client, cluster, holder_N, place_N, seen_N)
+
+
+def position_of(splits_K: Sequence[ClientSplit], holder: int, place: int) -> int | None:
+    """Return an image's position in the pool of training images; None for an official test image."""
+    if holder == SERVER or splits_K[holder].is_official:
+        return None
+    return int(splits_K[holder].test[place])
+
+
+def _all(holders: Sequence[int], counts: Sequence[int]) -> Positions:
+    """Return holder and place of all images of some holders, shape (2, N)."""
+    return np.concatenate(
+        [
+            np.stack([np.full(count, holder), np.arange(count)])
+            for holder, count in zip(holders, counts, strict=True)
+        ],
+        axis=1,
+    )

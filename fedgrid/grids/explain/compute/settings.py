@@ -1,0 +1,59 @@
+"""What is explained of a run, and how: everything that the scores of its images depend on beside the run."""
+
+import json
+from hashlib import sha256
+from typing import Literal
+
+from fedgrid.algorithms.contract.section import PositiveInt, Section
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.grids.explain.compute.steps import check_step, pixels_a_step
+
+On = Literal["members", "others", "server"]
+"""Whose images: those that the model's own clients, or the other ones, are tested with; the server's."""
+Baseline = Literal["mean", "black", "blur"]
+"""What stands for an absent pixel: the mean colour of the client's training images, 0, or the image blurred
+(11x11 pixels, deviation 5, as RISE has it)."""
+
+METHOD = 1
+"""Version of the computation: part of the key, so that a change of it explains every run again."""
+IMAGES, STEPS = 24, 32
+PUBLISHED_IMAGES, PUBLISHED_PIXELS, PUBLISHED_BATCH = 350, 10, 32
+"""Images of a cluster, pixels exchanged at a time, and images of a batch, of the OCFL journal paper."""
+
+
+class Explaining(Section):
+    """How one distribution of images is explained after one round of a run.
+
+    As published: images are drawn for each cluster, anew for each algorithm; the map is of the label and the
+    curve of the prediction; absent pixels are black, ten are exchanged at a time; and images of others are
+    explained by the mean of all models outside the cluster.
+    """
+
+    on: On
+    round: PositiveInt
+    """The state after this round, counted from 1."""
+    images: PositiveInt = IMAGES
+    """Of each client; as published, of each cluster."""
+    steps: PositiveInt = STEPS
+    """Most steps of a curve; without effect as published."""
+    baseline: Baseline = "mean"
+    """As published: black."""
+    as_published: bool = False
+
+    @property
+    def key(self) -> str:
+        """Id of these settings: the distribution and twelve hexadecimal digits."""
+        values = {"format": FORMAT, "method": METHOD, **self.model_dump(mode="json")}
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+        return f"{self.on}-{sha256(text.encode()).hexdigest()[:12]}"
+
+    def pixels(self, num_pixels: int) -> int:
+        """Return how many of an image's pixels are exchanged at a time.
+
+        Raises:
+            ConfigError: more steps than pixels.
+        """
+        if not self.as_published:
+            return pixels_a_step(num_pixels, self.steps)
+        check_step(num_pixels, PUBLISHED_PIXELS)
+        return PUBLISHED_PIXELS

@@ -1,0 +1,85 @@
+"""The sections of a report on the papers: our numbers beside theirs, and their claims."""
+
+from collections.abc import Iterator, Sequence
+
+from fedgrid.tracking.papers.papers import PAPERS
+from fedgrid.tracking.papers.shared.claim import Check, Claim, verdict
+from fedgrid.tracking.papers.shared.paper import Paper, Study
+from fedgrid.tracking.report.page import Section
+from fedgrid.tracking.report.settings import of_setting as titled
+from fedgrid.tracking.scoring.axes import of_setting
+from fedgrid.tracking.tables.table import Cell, Column, Row, Table, fixed
+
+NOTHING_PUBLISHED = (
+    "The papers have no tables for the data sets and settings of this grid. Claims, if it has the runs for "
+    "any, are under Claims of the papers."
+)
+CAPTION = (
+    "Claims that the grid has the runs for; FedAvg is BNC here, CFL is SCL. Ours: the number that the "
+    "claim is about, mean over seeds and comparisons, in brackets the least and the greatest mean of one; "
+    "claimed is where it should lie. In one scenario a claim holds if the 95 % interval (Student's t over "
+    "seeds) of the number lies within the claimed interval, and does not if it lies outside; otherwise, "
+    "and with one seed, it cannot be said. It holds if it does in all comparisons, and does not if it "
+    "fails in one."
+)
+
+
+def paper_sections(study: Study) -> list[Section]:
+    """Return the claims that a study has the runs for, and our numbers beside the printed ones, by paper.
+
+    Without any such numbers a section says so.
+    """
+    table = claims(study)
+    beside = [section for paper in PAPERS for section in _of_paper(paper, study)]
+    return [
+        *([Section("claims", table.title, items=(table,))] if table else []),
+        *(beside or [Section("published", "Beside the published numbers", NOTHING_PUBLISHED)]),
+    ]
+
+
+def _of_paper(paper: Paper, study: Study) -> Iterator[Section]:
+    for setting in study.settings if paper.by_setting else [()]:
+        if tables := paper.beside(of_setting(study, setting) if setting else study):
+            title = f"Beside the published numbers: {paper.title}"
+            yield titled(Section(f"published-{paper.name}", title, items=tables), setting)
+
+
+def claims(study: Study) -> Table | None:
+    """Return the table of the claims that a study has the runs for, None if there are none."""
+    rows = []
+    for claim in (claim for paper in PAPERS for claim in paper.claims):
+        checks = tuple(claim.checks(study))
+        if checks:
+            rows.append(Row(claim.text, _cells(claim, checks), claim.paper))
+    if not rows:
+        return None
+    columns = ("paper's evidence", "ours", "claimed", "verdict", "holds in", "seeds", "scenarios")
+    return Table(
+        "claims",
+        "Claims of the papers",
+        f"{CAPTION} The verdicts are of this grid's runs ({', '.join(study.datasets)}): they speak of the "
+        "paper where data, model and rounds are the paper's.",
+        tuple(map(Column, columns)),
+        tuple(rows),
+        corner="claim",
+        part="paper",
+    )
+
+
+def _cells(claim: Claim, checks: Sequence[Check]) -> tuple[Cell, ...]:
+    means = [check.mean for check in checks]
+    mean = sum(means) / len(means)
+    span = f" ({fixed(min(means), 3)} to {fixed(max(means), 3)})" if len(means) > 1 else ""
+    holding = sum(check.verdict == "holds" for check in checks)
+    found = verdict(checks)
+    seeds = min(len(check.values) for check in checks)
+    scenarios = len({check.scenario for check in checks})
+    return (
+        Cell(claim.evidence),
+        Cell(f"{claim.ours}: {fixed(mean, 3)}{span}", mean),
+        Cell(claim.claimed),
+        Cell(found, bold=found != "cannot be said"),
+        Cell(f"{holding}/{len(checks)}", holding / len(checks)),
+        Cell(str(seeds), float(seeds)),
+        Cell(str(scenarios), float(scenarios)),
+    )

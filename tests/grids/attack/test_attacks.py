@@ -1,0 +1,210 @@
+"""Attacks on small runs of digits: closed forms, and invariants of what can be learnt at all."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedgrid.algorithms.clustered.before_training.class_means import class_means
+from fedgrid.algorithms.clustered.before_training.quantiser import flipped, rounded, scaled
+from fedgrid.engine.federation.clients.process import fixed_numerics
+from fedgrid.engine.federation.encoders.encoder import Encoder, decode
+from fedgrid.engine.federation.models import flat_vectors
+from fedgrid.engine.federation.uplink.accountant import epsilon
+from fedgrid.engine.runtime.encoders import store
+from fedgrid.engine.runtime.run import checkpoint
+from fedgrid.engine.runtime.run.replay import Observed, SentUpdate, observe
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.attack.classes import by_partition, classes, most_common
+from fedgrid.grids.attack.inversion import invert
+from fedgrid.grids.attack.membership import auc, membership
+from fedgrid.grids.attack.reconstruction import Scale, mse, nearest
+from tests.helpers.small_runs import NOWHERE, config, play, rows
+
+LABELS = np.array([0, 0, 0, 1, 1, 2])
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory):
+    """Return a run whose model remembers its images, and what its server has seen."""
+    root = tmp_path_factory.mktemp("runs")
+    run = config("ocfl-kmeans", training={"rounds": 4, "local_epochs": 20, "batch_size": 8})
+    folder = play(run, root)
+    before, after = (checkpoint.load(folder, number) for number in (3, 4))
+    return run, root, observe(run, before, after, NOWHERE)
+
+
+def norms(run, root):
+    """Return client -> norm of its update in the last round, as recorded."""
+    return {row["client"]: row["update_norm"] for row in rows(run, root, "clients")}
+
+
+class TestObserved:
+    def test_the_updates_of_the_last_round_are_those_of_the_records(self, attacked):
+        run, root, observed = attacked
+        recorded = {
+            row["client"]: row["update_norm"] for row in rows(run, root, "clients") if row["round"] == 4
+        }
+        assert {client: sent.norm for client, sent in observed.sent.items()} == recorded
+
+    def test_a_run_of_one_round_starts_from_the_initial_model(self, tmp_path):
+        run = config("fedavg", training={"rounds": 1}, faults={"scale": {2: 10}})
+        folder = play(run, tmp_path)
+        observed = observe(run, None, checkpoint.load(folder, 1), NOWHERE)
+        assert {client: sent.norm for client, sent in observed.sent.items()} == norms(run, tmp_path)
+
+    def test_moved_clients_are_attacked_with_the_data_that_they_have_now(self, tmp_path):
+        run = config("oracle", training={"rounds": 2}, drift={0: {"round": 2, "to": 2}})
+        folder = play(run, tmp_path)
+        before, after = (checkpoint.load(folder, number) for number in (1, 2))
+        observed = observe(run, before, after, NOWHERE)
+        assert {client: sent.norm for client, sent in observed.sent.items()} == norms(run, tmp_path)
+        assert observed.held(0)[0] is observed.setup.clients[0].moved.train
+
+    def test_a_newcomer_of_the_last_round_is_met_again(self, tmp_path):
+        run = config("ladd", training={"rounds": 2}, joins={5: 2})
+        folder = play(run, tmp_path)
+        before, after = (checkpoint.load(folder, number) for number in (1, 2))
+        observed = observe(run, before, after, NOWHERE)
+        assert {client: sent.norm for client, sent in observed.sent.items()} == norms(run, tmp_path)
+
+    @pytest.mark.parametrize("noisy_encoder", [False, True])
+    def test_clients_that_cannot_pay_for_the_round_are_not_trained_again(self, noisy_encoder, tmp_path):
+        """Squared distances: an update 4, a message 4, one of the encoder's updates 100.
+
+        Either the messages of round 2 leave nothing for its updates, or the clients that have trained the
+        encoder cannot pay for round 1.
+        """
+        encoder = {"name": "dense", "federated": 1, "participation": 0.5, "clip": 1.0, "noise": 0.1}
+        limit = epsilon(8 if noisy_encoder else 14, 1e-5) * 1.001
+        run = config(
+            {
+                "name": "embeddings",
+                "encoder": encoder if noisy_encoder else "pixels",
+                "recluster_every": 1,
+                **{"quantise": False, "clip": 1.0, "noise": 0.5},
+            },
+            uplink=[{"clip": 1.0}, {"noise": 0.5}],
+            privacy={"epsilon": limit},
+            training={"rounds": 1 if noisy_encoder else 2},
+        )
+        folder = play(run, tmp_path)
+        before = None if noisy_encoder else checkpoint.load(folder, 1)
+        after = checkpoint.load(folder, run.training.rounds)
+        recorded = rows(run, tmp_path, "clients")[-6:]
+        sent = [row["client"] for row in recorded if row["part"] == "trained"]
+        assert len(sent) == (3 if noisy_encoder else 0)
+        [kept] = (tmp_path / store.FOLDER).glob(f"*/{store.FILE}")
+        encoder_used = store.load_encoder(Storage.of(tmp_path), kept.parent.name)
+        observed = observe(run, before, after, NOWHERE, encoder_used)
+        assert sorted(observed.sent) == sent
+
+    def test_clients_alone_are_those_whose_cluster_has_no_other(self, attacked):
+        observed = Observed(*attacked[:1], *([None] * 2), LABELS, (), LABELS, {})
+        assert observed.alone_K.tolist() == [False, False, False, False, False, True]
+
+
+class TestMembership:
+    def test_auc_is_the_probability_that_a_members_loss_is_smaller_ties_by_half(self):
+        """Pairs (member, other): 1 < 2, 1 < 3, 2 = 2, 2 < 3: 3.5 of 4."""
+        assert auc(np.array([1.0, 2.0]), np.array([2.0, 3.0])) == 3.5 / 4
+        assert auc(np.array([np.inf]), np.array([0.0])) == 0
+        assert auc(np.array([1.0]), np.array([])) is None
+
+    def test_models_that_remember_their_images_give_them_away(self, attacked):
+        found = membership(attacked[2])
+        for of in ("model", "update"):
+            assert np.mean([row["auc"] for row in found if row["of"] == of]) > 0.55
+
+    def test_a_model_drowned_in_noise_gives_nothing_away(self, attacked):
+        """The loss of a random model does not depend on membership: AUC 0.5, within 4 standard errors."""
+        run, _, observed = attacked
+        rng = np.random.default_rng(0)
+        noisy = {
+            client: SentUpdate(sent.start, rng.normal(0, 100, sent.update.shape).astype(np.float32), 0.0)
+            for client, sent in observed.sent.items()
+        }
+        drowned = Observed(
+            run, observed.setup, observed.layout, observed.labels_K, observed.models, observed.model_K, noisy
+        )
+        found = [row for row in membership(drowned) if row["of"] == "update"]
+        error = np.sqrt(
+            np.mean([1 / 12 * (1 / row["members"] + 1 / row["others"]) for row in found]) / len(found)
+        )
+        assert abs(np.mean([row["auc"] for row in found]) - 0.5) < 4 * error
+
+    def test_test_images_that_somebody_trains_on_are_no_others(self, tmp_path):
+        run = config("fedavg", training={"rounds": 1}, split={"test_leakage": "published"})
+        observed = observe(run, None, checkpoint.load(play(run, tmp_path), 1), NOWHERE)
+        trained = {image.tobytes() for client in range(6) for image in observed.held(client)[0].images}
+        [model, *updates] = membership(observed)
+        tests = [observed.held(client)[1].images for client in range(6)]
+        unseen = [sum(image.tobytes() not in trained for image in images) for images in tests]
+        assert [row["others"] for row in updates] == unseen
+        assert sum(unseen) < sum(map(len, tests))
+        assert model["members"] == len(trained)
+
+
+class TestClasses:
+    def test_the_guess_from_the_partition_is_that_of_the_other_members(self):
+        """Client 0: others of its cluster have 7 and 7; client 3: 2; client 5, alone: most of all have 7."""
+        majority_K = np.array([1, 7, 7, 3, 2, 7])
+        guesses = [by_partition(LABELS, majority_K, client) for client in (0, 3, 5)]
+        assert guesses == [7, 2, 7]
+        assert most_common([]) is None
+        assert most_common([4, 2]) == 2
+
+    def test_clients_of_one_class_in_clusters_of_their_class_are_all_guessed(self, attacked):
+        run, _, observed = attacked
+        found = classes(observed)
+        assert [row["client"] for row in found] == list(range(6))
+        for row in found:
+            counts_L = np.bincount(observed.held(row["client"])[0].labels, minlength=10)
+            assert counts_L[row["majority"]] == counts_L.max()
+            assert row["partition_right"] == (counts_L[row["partition"]] == counts_L.max())
+
+
+class TestReconstruction:
+    def test_one_image_and_one_step_are_inverted_to_the_image(self):
+        """The gradient of a softmax regression is an outer product with the image."""
+        module = nn.Sequential(nn.Flatten(), nn.Linear(16, 4))
+        image = np.random.default_rng(1).random((1, 1, 4, 4), np.float32)
+        start = np.random.default_rng(0).normal(0, 0.2, 68).astype(np.float32)
+        flat_vectors.write(module, start)
+        nn.functional.cross_entropy(module(torch.tensor(image)), torch.tensor([2])).backward()
+        update = -0.1 * np.concatenate([part.grad.numpy().ravel() for part in module.parameters()])
+        rng = np.random.default_rng(2)
+        arguments = module, start, update, np.array([2]), np.array([1.0]), (1, 4, 4)
+        with fixed_numerics(tf32=False):
+            found = invert(*arguments, 300, rng)
+            again = invert(*arguments, 300, np.random.default_rng(2))
+        assert mse(found, image) < 1e-3 < mse(np.random.default_rng(2).random(image.shape), image) / 50
+        assert found.tobytes() == again.tobytes()
+
+    def test_with_half_of_the_bits_flipped_a_message_is_no_better_than_a_random_vector(self):
+        """Codes are pixels. Mean errors of 400 messages of one class, within 4 standard errors."""
+        encoder = Encoder("pixels", (1, 4, 4), {})
+        rng = np.random.default_rng(0)
+        truth = rng.random((1, 4, 4))
+        scale = Scale(0.2, 0.8)
+        errors = {
+            name: [mse(decode(encoder, scale.codes(bits()[None]))[0], truth) for _ in range(400)]
+            for name, bits in {
+                "half": lambda: flipped(rounded(scaled(truth.ravel()), rng), 0.5, rng).astype(np.float64),
+                "none": lambda: rounded(scaled(truth.ravel()), rng).astype(np.float64),
+                "random": lambda: rng.integers(2, size=16).astype(np.float64),
+            }.items()
+        }
+        error = np.hypot(*(np.std(errors[name]) / 20 for name in ("half", "random")))
+        assert abs(np.mean(errors["half"]) - np.mean(errors["random"])) < 4 * error
+        assert np.mean(errors["none"]) < np.mean(errors["half"]) / 3
+
+    def test_bits_stand_for_the_mean_codes_above_and_below_the_middle(self):
+        """Class means 0, 1, 2 | 10, 8, 9; the middle is 5."""
+        codes = torch.tensor([[0.0, 1, 2], [10, 8, 9]])
+        scale = Scale.of(class_means(codes, torch.tensor([0, 2]), 3))
+        assert scale.codes(np.array([0.0, 1.0])).tolist() == [1, 9]
+
+    def test_the_nearest_image_is_the_one_with_the_least_error(self):
+        held = np.array([[[[0.0, 0.0]]], [[[1.0, 0.5]]]])
+        assert nearest(np.array([[[1.0, 1.0]]]), held) == (0.125, 1)
