@@ -12,7 +12,7 @@ CHECKOUT = Path(__file__).parents[1]
 PACKAGES = ("algorithms", "engine", "grids", "tracking")
 HOUSE = CHECKOUT / "fedgrid"
 """Beside the packages it has modules that all may import, such as `redaction`."""
-MODULES_A_ROOM = 14
+MODULES_A_ROOM = 12
 LINES_A_FILE = 300
 LINES_A_FUNCTION = 40
 """Of its body, without blank lines and comments."""

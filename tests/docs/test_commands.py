@@ -24,7 +24,7 @@ from tests.helpers.command_line import fedgrid, new_storage
 pytestmark = pytest.mark.slow
 
 ELSEWHERE = {
-    "analyse centralised epsilons": "grids/analyses/test_epsilons.py",
+    "analyse centralised epsilons": "grids/epsilons/test_analysis.py",
     "arena --check": "grids/arena/test_command.py",
     "convert": "engine/runtime/data/test_femnist.py",
     "doctor": "grids/upkeep/test_doctor.py",

@@ -15,7 +15,7 @@ from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import load
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare
-from fedgrid.grids.analyses.epsilons import epochs_of
+from fedgrid.grids.epsilons.analysis import epochs_of
 from tests.helpers.small_grid import NOWHERE
 from tests.helpers.small_runs import play
 

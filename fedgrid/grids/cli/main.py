@@ -22,7 +22,6 @@ from fedgrid.engine.federation.errors import ConfigError, DataError, FedgridErro
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.grids.cli.commands import (
     analyses,
-    archive,
     arena,
     launched,
     listings,
@@ -56,7 +55,6 @@ for group in (
     look,
     analyses,
     reports,
-    archive,
     submit,
     listings,
     tools,

@@ -16,12 +16,12 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses import chosen
 from fedgrid.grids.analyses.analysis import AnalysisSettings, Found, Job
 from fedgrid.grids.analyses.command import How, analyse
-from fedgrid.grids.analyses.epsilons import Epsilons
 from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.analyses.report import described
 from fedgrid.grids.attack.analysis import ATTACK
 from fedgrid.grids.attack.show import COLUMNS
 from fedgrid.grids.cli.actions.analyses import analysis_named
+from fedgrid.grids.epsilons.analysis import Epsilons
 from fedgrid.grids.explain.analysis import EXPLAIN
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.explained import GRID, RUNS, finished_grid

@@ -74,7 +74,7 @@ CENTRALISED_NUMBERS: Numbers = {
     "update_l2_state": lambda outcome: _l2(outcome, "state"),
     "weights_l1_change": _l1_change,
 }
-"""Of the split with one client; `grids.analyses.epsilon_rules` says what they are for."""
+"""Of the split with one client; `grids.epsilons.rules` says what they are for."""
 
 
 def values(outcome: RoundOutcome, numbers: Numbers) -> dict[str, Value]:

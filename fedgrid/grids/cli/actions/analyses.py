@@ -14,9 +14,9 @@ from fedgrid.engine.runtime.plugins.installed import installed
 from fedgrid.engine.runtime.plugins.plugin import load
 from fedgrid.engine.runtime.plugins.source import read_source
 from fedgrid.grids.analyses.analysis import Analysis
-from fedgrid.grids.analyses.epsilons import Epsilons
 from fedgrid.grids.archive.beside import beside
 from fedgrid.grids.attack.analysis import ATTACK
+from fedgrid.grids.epsilons.analysis import Epsilons
 from fedgrid.grids.explain.analysis import EXPLAIN
 from fedgrid.grids.presets.changes import Change
 

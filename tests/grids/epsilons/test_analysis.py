@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.analyses.epsilon_rules import propose
 from fedgrid.grids.archive.beside import beside
 from fedgrid.grids.archive.training_records import FILE, ArchivedTraining, SetScores, keep
+from fedgrid.grids.epsilons.rules import propose
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid, new_storage, strict_json

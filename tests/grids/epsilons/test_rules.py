@@ -3,7 +3,7 @@
 import pytest
 
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.grids.analyses.epsilon_rules import convergence, propose
+from fedgrid.grids.epsilons.rules import convergence, propose
 
 
 def test_epsilons_are_shares_of_the_largest_norm():

@@ -1,7 +1,7 @@
 """Proposes Sattler's epsilons from a centralised training: `fedgrid analyse centralised epsilons`.
 
 The records of such a run have the norm of each epoch's update (`federation.round.metrics`);
-`analyses.epsilon_rules` has the rules.
+`epsilons.rules` has the rules.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import CENTRALISED
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Found, Job, Summary
-from fedgrid.grids.analyses.epsilon_rules import EPSILON_2_FACTOR, SETTLED, Proposal, propose
+from fedgrid.grids.epsilons.rules import EPSILON_2_FACTOR, SETTLED, Proposal, propose
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking import figures
 from fedgrid.tracking.arrays import Array
