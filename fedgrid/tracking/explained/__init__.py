@@ -1,1 +1,1 @@
-"""Explanations of one's own runs: their summaries over images, table, sentence and figures."""
+"""Scores of explanations, published ones and of one's own runs: comparisons and box plots."""
