@@ -111,6 +111,8 @@ def _free(settings: Settings) -> dict[str, Any]:
 def _complete(name: str, default: Clusterer, given: object) -> object:
     if isinstance(given, Clusterer):
         given = given.model_dump()
+    if isinstance(given, str):
+        given = {"name": given}
     if not isinstance(given, Mapping):
         return given
     chosen = {**default.model_dump(), **given}

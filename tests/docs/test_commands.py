@@ -146,7 +146,7 @@ def test_command_of_a_how_to_runs(
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setattr(
-        dry_run, "fastest", lambda workloads, device: dict.fromkeys(workloads, Speed(0.1, 1e-4, 1e-4))
+        dry_run, "calibrate", lambda workloads, device: dict.fromkeys(workloads, Speed(0.1, 1e-4, 1e-4))
     )
     active.use()  # As in a new process.
     [run, *_] = sorted((folder / "runs").glob("digits-15-*-fedavg-s0-*"))

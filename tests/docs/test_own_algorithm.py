@@ -42,9 +42,10 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def test_every_example_is_shown() -> None:
-    """Here, or in the contract; as it is: test_examples.py."""
+    """Here, or in the contract or the page of trackers; as it is: test_examples.py."""
     there = {f"examples/{path.name}" for path in (DOCS / "examples").iterdir() if path.is_file()}
-    elsewhere = set(re.findall(r"file=(examples/\S+)", (DOCS / "contract.md").read_text()))
+    pages = "".join((DOCS / page).read_text() for page in ("contract.md", "trackers.md"))
+    elsewhere = set(re.findall(r"file=(examples/\S+)", pages))
     assert (set(FILES) | elsewhere, set(FILES) & elsewhere) == (there, set())
 
 
@@ -84,4 +85,4 @@ def test_notebook_example(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
     names: dict[str, Any] = {}
     exec(code, names)
     assert names["result"].config["algorithm"]["name"] == "long-short"
-    assert names["result"].rounds.num_rows == 3
+    assert names["result"].rounds == 3

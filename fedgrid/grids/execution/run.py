@@ -108,6 +108,8 @@ def launch_remaining(
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the grid as a whole cannot go on.
     """
+    if todo:
+        check_storage(grid.runs, storage)
     if not options.fresh:
         before = [*done, *todo]
         for note in check_origins(before, storage, options.data_dir, accept=options.accept_changes):
@@ -116,7 +118,6 @@ def launch_remaining(
     if not (todo or untold) and GridFolder(storage, grid.name).is_launched(grid):
         return LaunchResult()
     if todo:
-        check_storage(grid.runs, storage)
         with options.steps(console) as steps:
             check_data(todo, options.data_dir, steps)
         for line in idle_lines(todo):

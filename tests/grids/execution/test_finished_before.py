@@ -26,10 +26,10 @@ def launched(tmp_path, monkeypatch):
         monkeypatch.setattr(
             fedgrid.grids.execution.launch, "launch", lambda grid, *_: started.append(grid.name)
         )
-        log = SimpleNamespace(is_logged=lambda run: True)
+        trackers = SimpleNamespace(lacking=lambda runs: [])
         options = LaunchOptions(NOWHERE, in_process=True)
         grid, storage = Grid(name, RUNS, ""), Storage.of(tmp_path)
-        result = launch_remaining(grid, (), RUNS, storage, options, log, Console())
+        result = launch_remaining(grid, (), RUNS, storage, options, trackers, Console())
         return started, result
 
     GridFolder(Storage.of(tmp_path), "first").keep(RUNS, "")

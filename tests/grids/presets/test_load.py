@@ -201,7 +201,7 @@ def test_a_file_that_is_no_utf8_text_is_refused(tmp_path):
         ("training.rounds=many", "training.rounds = 'many': input should be a valid integer"),
         ("training=5", "training = 5: expected"),
         ("rounds=5", "unknown key 'rounds'; "),
-        ("algorithm.clusterer=kmeans", "algorithm ocfl-hdbscan: clusterer = 'kmeans': expected"),
+        ("algorithm.clusterer=kmeans", "ocfl-hdbscan clusters with 'hdbscan', not 'kmeans'"),
     ],
 )
 def test_an_invalid_set_is_refused(change, message):

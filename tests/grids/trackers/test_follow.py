@@ -32,7 +32,7 @@ PROMPT = Pauses(gather=0, retry=0.01, flush=60)
 
 
 def new_trackers(storage, warn=print, pauses=PROMPT):
-    return Trackers("mine", Storage(storage), warn, pauses=pauses)
+    return Trackers("mine", Storage(storage), warn, pauses=pauses, text="dataset: digits\n")
 
 
 @pytest.fixture(autouse=True)

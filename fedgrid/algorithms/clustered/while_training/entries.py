@@ -55,10 +55,12 @@ def _sattler(epsilons: SearchSpace, rounds: int) -> SearchSpace:
     return {**epsilons, "cooldown": clustering_rounds(rounds), "linkage": ["single", "complete"]}
 
 
-def _briggs(rounds: int) -> SearchSpace:
+def _briggs(linkages: SearchSpace, rounds: int) -> SearchSpace:
     when = clustering_rounds(rounds)
     return {
+        # The order of the keys is part of a search: its trials are drawn in it.
         "threshold": {"low": 0.05, "high": 1.0},
+        **linkages,
         "round": {**when, "low": when["low"] + 1, "high": when["high"] + 1},
     }
 
@@ -115,7 +117,7 @@ ENTRIES = (
         Briggs,
         BriggsSettings(),
         bibtex=briggs.BIBTEX,
-        search=lambda rounds: {**_briggs(rounds), "linkage": ["average", "complete", "single"]},
+        search=partial(_briggs, {"linkage": ["average", "complete", "single"]}),
         arena={"round": 6, "threshold": 0.4},
     ),
     _ocfl(
@@ -211,7 +213,7 @@ ENTRIES = (
         BriggsAsPublished,
         BriggsAsPublishedSettings(),
         bibtex=briggs.BIBTEX,
-        search=_briggs,
+        search=partial(_briggs, {}),
     ),
     _ocfl(
         "ocfl-affinity-as-published",

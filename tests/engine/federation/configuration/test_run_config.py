@@ -364,7 +364,7 @@ def test_a_configuration_cannot_be_changed():
         ),
         (
             {"algorithm": {"name": "ocfl-kmeans", "clusterer": "hdbscan"}},
-            "algorithm ocfl-kmeans: clusterer = 'hdbscan': expected KEY: VALUE with keys of name",
+            "algorithm ocfl-kmeans: ocfl-kmeans clusters with 'kmeans', not 'hdbscan': name its algorithm",
         ),
         (
             {"algorithm": {"name": "ocfl-kmeans", "clusterer": {"name": "hdbscan"}}},
