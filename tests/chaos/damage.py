@@ -192,7 +192,7 @@ def reported(storage: Path) -> dict[str, str] | str:
         study = load("small", str(storage))
     except FedgridError as error:
         return str(error)
-    return {result.run_id: repr(result.clustering) for result in study.finished}
+    return {result.run_id: repr(dict(result.scores)) for result in study.finished}
 
 
 def compared(storage: Path) -> list[str] | str:

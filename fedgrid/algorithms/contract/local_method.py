@@ -114,7 +114,7 @@ class PlainTraining(LocalMethod):
 
 
 LOCAL_METHODS: dict[str, type[LocalMethod]] = {}
-"""What `local` may name; `algorithms.local_entries` fills it."""
+"""What `local` may name; `averaging.entries` fills it."""
 
 
 def parse_local_method(given: object) -> object:
