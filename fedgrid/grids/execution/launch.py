@@ -204,7 +204,7 @@ def _between(view: Bars | Lines | JsonLines, steps: Steps) -> Iterator[None]:
     steps.pause()
     with view:
         yield
-    steps.say("Telling the trackers the rest")
+    steps.say("Waiting for the trackers")
 
 
 def _view(grid: Grid, options: LaunchOptions, console: Console) -> Bars | Lines | JsonLines:

@@ -66,11 +66,10 @@ class Sources:
 
         `names` are full, as `fedgrid.algorithms.averaging.fedopt`; those of other packages are left out.
         """
-        contents = {}
-        for name in self.closure(names):
-            if (module := self._module(name)) is not None:
-                contents[module.path] = module.code
-                contents |= {path: path.read_text(encoding="utf-8") for path in _data_beside(module.path)}
+        modules = filter(None, map(self._module, self.closure(names)))
+        contents = {module.path: module.code for module in modules}
+        for folder in {path.parent for path in contents}:
+            contents |= {path: path.read_text(encoding="utf-8") for path in _data_in(folder)}
         digest = sha256()
         for path in sorted(contents):
             digest.update(f"{path.relative_to(self._folder).as_posix()}\n{contents[path]}\n".encode())
@@ -128,6 +127,6 @@ def _is_text(node: ast.stmt) -> bool:
     )
 
 
-def _data_beside(path: Path) -> Iterator[Path]:
-    """Yield the files beside a module that are no modules."""
-    return (other for other in path.parent.iterdir() if other.is_file() and other.suffix != ".py")
+def _data_in(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder that are no modules."""
+    return (path for path in folder.iterdir() if path.is_file() and path.suffix != ".py")
