@@ -18,7 +18,7 @@ from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.encoders.reconstruction import Reconstruction
+from fedgrid.engine.federation.encoders.encoder import Reconstruction
 from fedgrid.engine.federation.models.initialisation import initial_vector
 from fedgrid.engine.federation.models.registry import AUTOENCODERS
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH

@@ -22,15 +22,14 @@ import torch
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.data.pixel_statistics import PixelStatistics
+from fedgrid.engine.federation.data.images import ImageSet, PixelStatistics
 from fedgrid.engine.federation.errors import FedgridError, RunError
 from fedgrid.engine.federation.models.initialisation import initial_vector
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.runtime.clients.gpu_errors import is_out_of_memory, telling
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.source import PluginSource
+from fedgrid.engine.runtime.plugins.plugin import PluginSource
 
 if TYPE_CHECKING:
     from threading import Barrier

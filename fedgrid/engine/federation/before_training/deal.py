@@ -58,7 +58,7 @@ def deal_again(
     (pool, _), scenario, split, seed = pair, config.split_scenario, config.split, config.seed
     images = Pool(positions_by_class(pool.labels, num_classes), pool.labels)
     kind = kind_of(split.kind)
-    assert isinstance(kind, Movable), "`problem_with` has seen that"
+    assert isinstance(kind, Movable), "`RunConfig` has seen that"
     moved = []
     for client, move in config.drift.items():
         rng = generator(seed, f"drift of {scenario.seed_text}", client=client)

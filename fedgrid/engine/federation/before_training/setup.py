@@ -7,13 +7,12 @@ import numpy as np
 from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.engine.federation.before_training.deal import deal, deal_again
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
+from fedgrid.engine.federation.configuration.faults import flipped, noisy
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data.images import HeldImages, Pair
-from fedgrid.engine.federation.data.pixel_statistics import statistics_for
+from fedgrid.engine.federation.data.images import HeldImages, Pair, PixelStatistics
 from fedgrid.engine.federation.dealing.kinds import transform_of
 from fedgrid.engine.federation.dealing.server_images import hold_out, server_parts, sets_of_groups
 from fedgrid.engine.federation.dealing.split import client_sets
-from fedgrid.engine.federation.disturbances.faults import flipped, noisy
 from fedgrid.engine.federation.seeds import generator
 
 Sets = tuple[HeldImages, HeldImages]
@@ -39,6 +38,7 @@ def setup_of(
     sets_K, new_sets = (client_sets(parts, pool_set, rest, transform) for parts in (splits, moved))
     server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, transform)
     sends = algorithm.traits.sends_updates
+    normalises = config.training.normalise == "dataset"
     setup = Setup(
         model=config.model,
         num_classes=num_classes,
@@ -48,7 +48,7 @@ def setup_of(
         server_set=server_set,
         server_parts=server_parts(len(server_set), config.clients),
         reference_set=reference_set,
-        normalised_by=statistics_for(config.training, pool_set),
+        normalised_by=PixelStatistics.of(pool_set.images) if normalises else None,
         uplink=config.uplink if sends else (),
         plugins=config.plugin_digests,
     )

@@ -5,12 +5,14 @@ Shapes: K clients of the federation, P entries of a state vector.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from operator import add
+from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from numpy.typing import NDArray
 
@@ -27,8 +29,7 @@ from fedgrid.engine.federation.clients.messages import (
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import Served
     from fedgrid.algorithms.updates.source import Vector
-    from fedgrid.engine.federation.clients.pool import Pool
-    from fedgrid.engine.federation.clients.stopwatch import Stopwatch
+    from fedgrid.engine.federation.clients.messages import Pool
 
 
 class ClientRound:
@@ -146,3 +147,58 @@ class ClientRound:
             read_only([reply.update, *reply.outputs.values(), *reply.memory.values()])
         self._replies |= {reply.report.client: reply for reply in replies}
         self.trained += [reply.report for reply in replies]
+
+
+class OtherBits(Exception):
+    """Clients have trained again and got other bits than those behind the cached results of the round."""
+
+
+RoundCache: TypeAlias = Callable[
+    ["Sequence[TrainTask]", "Sequence[Vector]", "Mapping[int, Memory]", "Pool", int, "Stopwatch"], ClientRound
+]
+"""Makes, of what `ClientRound` takes, a round's work at the clients of which other runs may have done some.
+
+Its methods raise `OtherBits` if clients that train again get other bits than those in the cache.
+"""
+
+
+class Stopwatch:
+    """The seconds of a round: training, waiting for another run, and the steps in which these happen."""
+
+    def __init__(self) -> None:
+        self._start = perf_counter()
+        self.training = 0.0
+        self.waiting = 0.0
+        self.steps: dict[str, float] = {}
+        """Name -> seconds, without training and waiting."""
+
+    @property
+    def worked(self) -> float:
+        """Seconds so far without waiting."""
+        return perf_counter() - self._start - self.waiting
+
+    @property
+    def own(self) -> float:
+        """Seconds so far without training and waiting."""
+        return self.worked - self.training
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Note the block under `steps`."""
+        before = self.own
+        yield
+        self.steps[name] = self.own - before
+
+    @contextmanager
+    def train(self) -> Iterator[None]:
+        """Count the block as training."""
+        start = perf_counter()
+        yield
+        self.training += perf_counter() - start
+
+    @contextmanager
+    def wait(self) -> Iterator[None]:
+        """Count the block as waiting."""
+        start = perf_counter()
+        yield
+        self.waiting += perf_counter() - start

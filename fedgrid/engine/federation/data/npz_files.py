@@ -21,16 +21,8 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import (
-    ClassLabels,
-    Groups,
-    Images,
-    ImageSet,
-    Pair,
-    check_is_file,
-    check_memory,
-)
-from fedgrid.engine.federation.data.readers import damaged
+from fedgrid.engine.federation.data.images import ClassLabels, Groups, Images, ImageSet, Pair
+from fedgrid.engine.federation.data.readers import check_is_file, check_memory, damaged
 from fedgrid.engine.federation.errors import DataError
 
 Shape = tuple[int, int, int]

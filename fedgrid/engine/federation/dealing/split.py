@@ -193,12 +193,6 @@ def positions_by_class(pool_labels: ClassLabels, num_classes: int) -> tuple[Posi
     return tuple(np.flatnonzero(pool_labels == label) for label in range(num_classes))
 
 
-def leakage(splits: Sequence[ClientSplit]) -> float:
-    """Return the share of a client's test images that any other client trains on, mean over clients."""
-    every_train = np.unique(np.concatenate([split.train for split in splits]))
-    return float(np.mean([np.isin(split.test, every_train).mean() for split in splits]))
-
-
 def server_subset(server: ImageSet, count: int | None, seed: int) -> ImageSet:
     """Return `count` images of the server's test set, drawn with the seed; None returns the whole set.
 

@@ -24,19 +24,19 @@ from fedgrid.engine.federation.clients.messages import (
     Described,
     EvaluateReport,
     EvaluateTask,
+    Machine,
     Memory,
     Reply,
     Setup,
     TrainTask,
 )
-from fedgrid.engine.federation.clients.pool import Machine
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.actor import Client, death_of
-from fedgrid.engine.runtime.clients.deadlines import Deadlines
 from fedgrid.engine.runtime.clients.machine import BFLOAT16, that_matter
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.storage.clock import Deadlines
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.encoders.encoder import Encoder
@@ -74,10 +74,6 @@ class RayPool:
         self._setup: Setup | None = None
         self._machines: dict[int, Machine] = {}
         self._shared: dict[int, tuple[Vector, Ref]] = {}
-
-    def pids(self) -> list[int]:
-        """Return the process ids of the actors."""
-        return list(ray.get([actor.pid.remote() for actor in self._actors], timeout=START_TIMEOUT))
 
     def machines(self) -> list[Machine]:
         """Return the machines of the actors; alike ones count once."""

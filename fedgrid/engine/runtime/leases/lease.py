@@ -20,12 +20,13 @@ from typing import Self, TextIO
 
 from fedgrid.engine.federation.errors import ConfigError, DeniedError, FedgridError, RunError
 from fedgrid.engine.federation.format import FORMAT
-from fedgrid.engine.runtime.leases.claims import NONE, Claims
 from fedgrid.engine.runtime.leases.driver import (
     CLAIMS,
     EXPIRES_AFTER,
     FOLDER,
+    NONE,
     SETTLED,
+    Claims,
     Driver,
     files,
     name_of,

@@ -19,9 +19,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute
-from fedgrid.engine.federation.clients.client_round import ClientRound
+from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits
 from fedgrid.engine.federation.clients.messages import EvaluateReport, Memory, TrainReport, TrainTask
-from fedgrid.engine.federation.round.cache import OtherBits
 from fedgrid.engine.runtime.round_cache.entry import CacheEntry
 from fedgrid.engine.runtime.round_cache.key import digest, of_task
 from fedgrid.engine.runtime.round_cache.packing import (
@@ -36,8 +35,8 @@ from fedgrid.engine.runtime.round_cache.packing import (
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import Served
     from fedgrid.algorithms.updates.source import Vector
-    from fedgrid.engine.federation.clients.pool import Pool
-    from fedgrid.engine.federation.clients.stopwatch import Stopwatch
+    from fedgrid.engine.federation.clients.client_round import Stopwatch
+    from fedgrid.engine.federation.clients.messages import Pool
     from fedgrid.engine.runtime.round_cache.session_cache import SessionCache
 
 FIRST_PAUSE, LAST_PAUSE = 0.01, 1.0

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
-from fedgrid.engine.federation.clients.messages import Setup
-from fedgrid.engine.federation.clients.pool import Machine
+from fedgrid.engine.federation.clients.messages import Machine, Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.round_cache.files import CacheFiles, CacheOptions
 from fedgrid.engine.runtime.round_cache.key import Digests, of_setup

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import ConfigError, FinalError
+from fedgrid.engine.federation.errors import ConfigError, FedgridError, FinalError, in_plugin
 from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.data import own_images
@@ -285,3 +285,11 @@ def _is(path: Path, data: bytes) -> bool:
             return read_file(path) == data
     except (FileNotFoundError, DamagedFile):
         return False
+
+
+def in_one_line(error: Exception) -> str:
+    """Return in one line why a run stopped; for an unexpected error it refers to the traceback in the log."""
+    cause = redacted(" ".join(str(error).split()))
+    if isinstance(error, FedgridError):
+        return cause
+    return f"{in_plugin(error)}{type(error).__name__}: {cause}; see log.txt in its folder"

@@ -20,7 +20,7 @@ from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.run.prepare import held_in, prepare
 
 
-class TestedModels(ClientWorker):
+class ServingWorker(ClientWorker):
     """The clients of a run, and the modules that they test."""
 
     def module(
@@ -72,7 +72,7 @@ class ServedModels:
         self.splits = held_in(config, data_dir, self.round_index)
         self.num_server_images = len(setup.server_set)
         self.shape = setup.shape
-        self.worker = TestedModels(setup, device)
+        self.worker = ServingWorker(setup, device)
         self._served = algorithm_of(config).served(after.state)
         self._memories: Mapping[int, Memory] = after.memories
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgrid.engine.federation.data import pixel_statistics
-from fedgrid.engine.federation.data.pixel_statistics import PixelStatistics
+from fedgrid.engine.federation.data import images as data_images
+from fedgrid.engine.federation.data.images import PixelStatistics
 from fedgrid.engine.runtime.data.datasets import load
 
 SHARED_DATA = Path(__file__).parents[4].parent / "shared" / "data"
@@ -26,7 +26,7 @@ def test_statistics_are_those_of_numpy_and_blocks_change_no_bit(monkeypatch):
     whole = PixelStatistics.of(images)
     assert whole.means == pytest.approx((images / 255).mean(axis=(0, 2, 3)))
     assert whole.deviations == pytest.approx((images / 255).std(axis=(0, 2, 3)))
-    monkeypatch.setattr(pixel_statistics, "BLOCK", 3)
+    monkeypatch.setattr(data_images, "BLOCK", 3)
     assert PixelStatistics.of(images[::-1]) == whole
 
 

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from fedgrid.engine.runtime.round_cache import speed
-from fedgrid.engine.runtime.round_cache.entry import CacheEntry
+from fedgrid.engine.runtime.round_cache import entry as cache_entry
+from fedgrid.engine.runtime.round_cache.entry import CacheEntry, StorageSpeed, measure
 from fedgrid.engine.runtime.round_cache.files import CacheFiles, CacheOptions, kept
-from fedgrid.engine.runtime.round_cache.speed import StorageSpeed, measure
 from fedgrid.engine.runtime.storage.storage import Storage
 
 SLOW = StorageSpeed(bytes_per_second=1000.0, round_trip=0.25)
@@ -29,7 +28,7 @@ def test_entry_is_written_from_the_cost_of_a_write_and_a_read_on(tmp_path, cost,
 def test_speed_is_of_a_large_file_less_an_empty_one(tmp_path, monkeypatch):
     """An empty file takes 0.5 s, one of 8 MiB 2.5 s: 4 MiB a second and a round trip of 0.5 s."""
     times = iter([10.0, 10.5, 20.0, 22.5])
-    monkeypatch.setattr(speed, "perf_counter", lambda: next(times))
+    monkeypatch.setattr(cache_entry, "perf_counter", lambda: next(times))
     assert measure(Storage.of(tmp_path), "cache") == StorageSpeed(4 << 20, 0.5)
 
 
