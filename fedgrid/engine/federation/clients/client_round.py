@@ -20,7 +20,9 @@ from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute, read_only
 from fedgrid.engine.federation.clients.messages import (
     EvaluateReport,
     EvaluateTask,
+    Memories,
     Memory,
+    Models,
     Reply,
     TrainReport,
     TrainTask,
@@ -28,7 +30,6 @@ from fedgrid.engine.federation.clients.messages import (
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import Served
-    from fedgrid.algorithms.updates.source import Vector
     from fedgrid.engine.federation.clients.messages import Pool
 
 
@@ -38,8 +39,8 @@ class ClientRound:
     def __init__(
         self,
         tasks: Sequence[TrainTask],
-        models: Sequence[Vector],
-        memories: Mapping[int, Memory],
+        models: Models,
+        memories: Memories,
         pool: Pool,
         round_index: int,
         watch: Stopwatch,
@@ -112,9 +113,7 @@ class ClientRound:
             if reply.memory and reply.report.usable
         }
 
-    def test(
-        self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]
-    ) -> list[EvaluateReport]:
+    def test(self, served: Served, memories: Memories, testing: Collection[int]) -> list[EvaluateReport]:
         """Return each client's report of served models on the server's images, `testing`'s on their own too.
 
         Each client tests all models on its part of those images; the parts are added up by client.
@@ -154,7 +153,7 @@ class OtherBits(Exception):
 
 
 RoundCache: TypeAlias = Callable[
-    ["Sequence[TrainTask]", "Sequence[Vector]", "Mapping[int, Memory]", "Pool", int, "Stopwatch"], ClientRound
+    ["Sequence[TrainTask]", "Models", "Memories", "Pool", int, "Stopwatch"], ClientRound
 ]
 """Makes, of what `ClientRound` takes, a round's work at the clients of which other runs may have done some.
 

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 Memory = Mapping[str, NDArray[Any]]
 """What a client is handed again in its next round, by name: the optimizer's state, a rule's arrays."""
+Memories = Mapping[int, Memory]
+"""By client."""
+Models = Sequence[Vector]
+"""Each of shape (P,)."""
 
 
 @dataclass(frozen=True)
@@ -224,12 +228,10 @@ class Pool(Protocol):
     ) -> list[Described]:
         """Return what each of `clients` says about its training images, or about their codes."""
 
-    def train(
-        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
-    ) -> list[Reply]:
+    def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
         """Train the clients of `tasks`, each from one of `models`; `memories` are by client."""
 
     def evaluate(
-        self, tasks: Sequence[EvaluateTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+        self, tasks: Sequence[EvaluateTask], models: Models, memories: Memories
     ) -> list[EvaluateReport]:
         """Test `models` at the clients of `tasks`."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.partition.scenarios import Rngs
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
@@ -23,13 +24,7 @@ Cuts: TypeAlias = list[tuple[Positions, Positions]]
 """For each client, the images it trains on and those it is scored on."""
 
 
-def cut_each(
-    held_K: Sequence[Positions],
-    rngs_K: Sequence[np.random.Generator],
-    split: Split,
-    seed: int,
-    scenario: str,
-) -> Cuts:
+def cut_each(held_K: Sequence[Positions], rngs_K: Rngs, split: Split, seed: int, scenario: str) -> Cuts:
     """Cut each client's images: `test_share` of them, rounded up, are its test set.
 
     With `scored_on='validation'` the test set stays unused and the training images are cut again, by the same
@@ -94,7 +89,7 @@ def _uncut(held_K: Sequence[Positions]) -> Cuts:
     return [(held, held[:0]) for held in held_K]
 
 
-def _by_client(held_K: Sequence[Positions], rngs_K: Sequence[np.random.Generator], split: Split) -> Cuts:
+def _by_client(held_K: Sequence[Positions], rngs_K: Rngs, split: Split) -> Cuts:
     return [cut(rng, held, split.test_share) for rng, held in zip(rngs_K, held_K, strict=True)]
 
 

@@ -32,7 +32,14 @@ from fedgrid.engine.federation.dealing import kinds
 from fedgrid.engine.federation.dealing.holdouts import Cuts, cut_each, cut_for_all
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.natural import NATURAL
-from fedgrid.engine.federation.partition.scenarios import Facts, GroupTransform, Pool, Scenario, scenario_of
+from fedgrid.engine.federation.partition.scenarios import (
+    Facts,
+    GroupTransform,
+    Pool,
+    Rngs,
+    Scenario,
+    scenario_of,
+)
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
@@ -117,12 +124,7 @@ def mean_share_kept(quantity: float) -> float:
 
 
 def cut(
-    scenario: Scenario,
-    held_K: Sequence[Positions],
-    rngs_K: Sequence[np.random.Generator],
-    pool: Pool,
-    split: Split,
-    seed: int,
+    scenario: Scenario, held_K: Sequence[Positions], rngs_K: Rngs, pool: Pool, split: Split, seed: int
 ) -> Cuts:
     """Cut the images that clients hold into training and test images, as the scenario's kind wants it."""
     if split.test_leakage == "none" and kinds.kind_of(scenario.split).IMAGES_ARE_SHARED:
@@ -158,10 +160,7 @@ def with_official_tests(
 
 
 def client_sets(
-    parts_K: Sequence[ClientSplit],
-    pool: ImageSet,
-    official: ImageSet,
-    transform: GroupTransform | None,
+    parts_K: Sequence[ClientSplit], pool: ImageSet, official: ImageSet, transform: GroupTransform | None
 ) -> list[tuple[HeldImages, HeldImages]]:
     """Return each client's training and test images, as `transform` makes them for its hidden group.
 

@@ -137,11 +137,12 @@ class Federation:
             threads=threads,
             weights=config.weights,
             changes=Changes.of(setup.clients),
-            accountant=Accountant.of(
+            accountant=Accountant(
                 config.privacy,
                 config.uplink,
-                algorithm,
                 config.root_seed,
+                algorithm.traits.sends_updates,
+                algorithm.message(),
                 _encoder_updates(algorithm, participation),
             ),
             encoder=encoder,

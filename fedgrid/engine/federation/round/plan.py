@@ -129,12 +129,7 @@ def _revealed(federation: Federation, state: State, round_index: int) -> State:
 
 
 def _meet(
-    federation: Federation,
-    state: State,
-    attendance: Attendance,
-    ledger: Ledger,
-    pool: Pool,
-    round_index: int,
+    federation: Federation, state: State, attendance: Attendance, ledger: Ledger, pool: Pool, round_index: int
 ) -> tuple[State, Meeting]:
     """Return the state that has heard the messages of newcomers, or of all that are met again."""
     algorithm, message = federation.algorithm, federation.algorithm.message()

@@ -21,7 +21,7 @@ from fedgrid.engine.federation.clients.messages import (
     EvaluateReport,
     EvaluateTask,
     Machine,
-    Memory,
+    Memories,
     Setup,
     TrainTask,
 )
@@ -128,7 +128,7 @@ class Client:
         self,
         tasks: Sequence[TrainTask],
         payloads: Sequence[Mapping[str, int]],
-        memories: Mapping[int, Memory],
+        memories: Memories,
         num_models: int,
         *arrays: Vector,
     ) -> tuple[Any, ...]:
@@ -153,7 +153,7 @@ class Client:
         return [reply.report for reply in replies], kept, *sent
 
     def evaluate(
-        self, tasks: Sequence[EvaluateTask], memories: Mapping[int, Memory], *models: Vector
+        self, tasks: Sequence[EvaluateTask], memories: Memories, *models: Vector
     ) -> list[EvaluateReport]:
         """Test the models at this actor's clients."""
         return self._prepared().evaluate(tasks, models, memories)

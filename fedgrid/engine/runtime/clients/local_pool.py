@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.orders import Message
-from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.messages import (
     Described,
     EvaluateReport,
     EvaluateTask,
     Machine,
-    Memory,
+    Memories,
+    Models,
     Pool,
     Reply,
     Setup,
@@ -57,14 +57,12 @@ class InProcessPool:
         """Return what each of `clients` says about its training images, or about their codes."""
         return self.worker.describe(clients, message, encoder)
 
-    def train(
-        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
-    ) -> list[Reply]:
+    def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
         """Train the clients of `tasks`, each from one of `models`."""
         return self.worker.train(tasks, models, memories)
 
     def evaluate(
-        self, tasks: Sequence[EvaluateTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+        self, tasks: Sequence[EvaluateTask], models: Models, memories: Memories
     ) -> list[EvaluateReport]:
         """Test `models` at the clients of `tasks`."""
         return self.worker.evaluate(tasks, models, memories)
@@ -91,14 +89,12 @@ class LazyPool:
         """Return what each of `clients` says about its training images, or about their codes."""
         return self._prepared().describe(clients, message, encoder)
 
-    def train(
-        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
-    ) -> list[Reply]:
+    def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
         """Train the clients of `tasks`, each from one of `models`."""
         return self._prepared().train(tasks, models, memories)
 
     def evaluate(
-        self, tasks: Sequence[EvaluateTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+        self, tasks: Sequence[EvaluateTask], models: Models, memories: Memories
     ) -> list[EvaluateReport]:
         """Test `models` at the clients of `tasks`."""
         return self._prepared().evaluate(tasks, models, memories)

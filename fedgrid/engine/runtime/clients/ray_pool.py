@@ -25,7 +25,8 @@ from fedgrid.engine.federation.clients.messages import (
     EvaluateReport,
     EvaluateTask,
     Machine,
-    Memory,
+    Memories,
+    Models,
     Reply,
     Setup,
     TrainTask,
@@ -117,9 +118,7 @@ class RayPool:
         }
         return [described[client] for client in clients]
 
-    def train(
-        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
-    ) -> list[Reply]:
+    def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
         """Train every task's client in its actor; arrays come back as views of the object store."""
         shares = self._by_actor(tasks, lambda task: task.client)
         arrays = {id(array): array for task in tasks for array in task.order.payload.values()}
@@ -154,7 +153,7 @@ class RayPool:
         return [replies[task.client] for task in tasks]
 
     def evaluate(
-        self, tasks: Sequence[EvaluateTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+        self, tasks: Sequence[EvaluateTask], models: Models, memories: Memories
     ) -> list[EvaluateReport]:
         """Test the models at every task's client, in its actor."""
         shares = self._by_actor(tasks, lambda task: task.client)
@@ -259,7 +258,7 @@ class RayPool:
             shares.setdefault(self._home[client_of(item)], []).append(item)
         return shares
 
-    def _share(self, arrays: Sequence[Vector]) -> list[Ref]:
+    def _share(self, arrays: Models) -> list[Ref]:
         """Put every distinct array into the object store once, and keep it there while it is in use."""
         self._shared = {id(array): self._shared.get(id(array)) or (array, ray.put(array)) for array in arrays}
         return [self._shared[id(array)][1] for array in arrays]

@@ -191,10 +191,10 @@ def checked_plugin(source: PluginSource, lists: Mapping[str, Sequence[Any]]) -> 
         raise ConfigError(
             f"plugin {source.name} lists nothing; define at least one of {', '.join(KINDS)} = [...]"
         )
-    for kind, name in plugin.names:
+    for registry, name in plugin.names:
         if not PLAIN_NAME.fullmatch(name):
             raise ConfigError(
-                f"plugin {source.name}: {kind} {name!r}: expected small letters, digits, - and _ in its "
+                f"plugin {source.name}: {registry} {name!r}: expected small letters, digits, - and _ in its "
                 "name, 64 of them at most"
             )
     for entry in lists["ALGORITHMS"]:

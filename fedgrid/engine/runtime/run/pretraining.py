@@ -13,9 +13,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from fedgrid.engine.federation.before_training.encoder_training import EncoderTraining, encoder_training_of
-from fedgrid.engine.federation.clients.messages import Setup
-from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.encoders.encoder import Encoder
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.format import FORMAT
@@ -24,7 +21,6 @@ from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.round_cache.key import digest, of_setup
 from fedgrid.engine.runtime.round_cache.lock import RoundLock
-from fedgrid.engine.runtime.run import pretraining
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage import sealed_arrays
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes
@@ -34,8 +30,9 @@ from fedgrid.engine.runtime.storage.storage import Storage
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm
-    from fedgrid.engine.federation.clients.messages import Machine, Pool
+    from fedgrid.engine.federation.clients.messages import Machine, Pool, Setup
     from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.federation.data.images import ImageSet
 
 FOLDER, FILE = "encoders", "encoder.safetensors"
 KEPT = ("kind", "shape", "bytes_down", "bytes_up", "losses", "batch_statistics")
@@ -191,7 +188,7 @@ def encoder_of(config: RunConfig, storage: Storage) -> Encoder | None:
         return None
     parts = parts_of(folder_of(storage.root, config) / MADE_WITH)
     encoder_id = str(parts[0].made_with.get(ENCODER, "")) if parts else ""
-    encoder = pretraining.load_encoder(storage, encoder_id) if encoder_id else None
+    encoder = load_encoder(storage, encoder_id) if encoder_id else None
     if encoder is None:
         raise RunError(f"{config.name}: its encoder {encoder_id} is no longer in {storage}")
     return encoder
