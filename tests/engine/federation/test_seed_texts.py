@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation import seeds
-from fedgrid.engine.federation.before_training.deal import deal_again
+from fedgrid.engine.federation.before_training.setup import deal_again
 from fedgrid.engine.federation.configuration.run_config import Move
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.dealing.kinds import kind_of

@@ -18,7 +18,7 @@ from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings, kind
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, Reply, Setup, TrainTask
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.dealing.server_images import hold_out
+from fedgrid.engine.federation.dealing.holdouts import hold_out
 from fedgrid.engine.federation.encoders.encoder import (
     LOSSES,
     NUM_CLASSES,
@@ -164,7 +164,6 @@ def encoder_training_of(
 def _public_images(
     settings: EncoderSettings, reference: ImageSet | None, load_pool: Callable[[str], ImageSet]
 ) -> ImageSet | None:
-    """Return the images that the server trains on, None if it does not."""
     if settings.public is None or settings.name == "pixels":
         return None
     if settings.public == REFERENCE:
@@ -193,7 +192,6 @@ def _moved(vector: Vector, replies: Sequence[Reply], when: str) -> Vector:
 
 
 def _by_epoch(reply: Reply, epochs: int) -> tuple[float, ...]:
-    """Return the mean loss of each epoch's batches; NaN of a client that has trained on none."""
     losses: Any = np.asarray(reply.outputs[LOSSES], np.float64)
     if not len(losses):
         return (nan,) * epochs

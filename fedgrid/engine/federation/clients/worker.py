@@ -169,7 +169,6 @@ class ClientWorker:
         )
 
     def _reply(self, turn: Turn, result: local.LocalResult, train_seconds: float) -> Reply:
-        """Return what a client sends after its training."""
         started, task, order, on_server = perf_counter(), turn.task, turn.task.order, turn.on_server
         if self._stacks is not None:  # Else the model is in the workspace.
             self._flat.write(result.model)
@@ -214,14 +213,12 @@ class ClientWorker:
         return generator(self._setup.seed, purpose, client=task.client, round_index=task.round_index)
 
     def _infer(self, model: Vector) -> np.ndarray:
-        """Return the predictions of a model on the server's reference images."""
         reference = self._holdings.reference
         assert reference is not None, "there are no reference images: set split.reference_images"
         self._flat.write(model)
         return evaluation.predict(self._flat.module, reference.images)
 
     def _test_own(self, task: EvaluateTask, tested: dict[int, Counts]) -> Counts:
-        """Test the loaded model on the client's own test set; `tested` has what it gave on each set."""
         at = task.client, task.round_index
         number = self._holdings.test_number(*at)
         if number not in tested:

@@ -192,22 +192,6 @@ def positions_by_class(pool_labels: ClassLabels, num_classes: int) -> tuple[Posi
     return tuple(np.flatnonzero(pool_labels == label) for label in range(num_classes))
 
 
-def server_subset(server: ImageSet, count: int | None, seed: int) -> ImageSet:
-    """Return `count` images of the server's test set, drawn with the seed; None returns the whole set.
-
-    Raises:
-        ConfigError: `count` is more than there are.
-    """
-    if count is None:
-        return server
-    if count > len(server):
-        raise ConfigError(
-            f"split.server_images {count} is more than the {len(server)} images of the server's test set; "
-            f"take at most {len(server)}, or leave it out for all"
-        )
-    return server.take(generator(seed, "server images").permutation(len(server))[:count])
-
-
 def require_images(parts_K: Sequence[ClientSplit], split: Split) -> None:
     """Check that every client has images of both kinds, unless it is tested on official images.
 

@@ -179,7 +179,6 @@ def draw(
 
 @contextmanager
 def _about(prefix: str, *key: str) -> Iterator[None]:
-    """Add to a ConfigError in the block which key it is about."""
     try:
         yield
     except ConfigError as error:

@@ -178,7 +178,6 @@ def _layout(
 
 
 def _encoder_updates(algorithm: Algorithm, participation: Participation) -> Mapping[int, int]:
-    """Return how many updates of its encoder each client has sent before round 1."""
     message = algorithm.message()
     if message is None or message.encoder is None:
         return {}

@@ -85,7 +85,6 @@ def _work(
     cache: RoundCache | None,
     watch: Stopwatch,
 ) -> ClientRound:
-    """Return the round's work at the clients that are reached."""
     evaluate = federation.evaluates(plan.round_index)
     on_server = evaluate and federation.evaluation.local_server
     untrained = on_server and plan.round_index == 0
@@ -104,11 +103,7 @@ def _updates(
     *,
     noisy: bool = True,
 ) -> Updates:
-    """Return the view of the usable updates, with the noise that the server adds to their means.
-
-    Raises:
-        FinalError: clients replied, and none has a usable update.
-    """
+    """Return the view of the usable updates, with the noise that the server adds to their means."""
     usable = [report for report in reports if report.usable]
     if reports and not usable:
         clients = ", ".join(str(report.client) for report in reports)

@@ -180,7 +180,6 @@ def _parts(plan: Plan, reports: Sequence[TrainReport]) -> dict[int, str]:
 
 
 def _traffic(federation: Federation, plan: Plan, reports: Sequence[TrainReport]) -> tuple[int, int]:
-    """Return the bytes of a round, down and up, with those of newcomers' messages."""
     by_client = {
         order.client: federation.algorithm.traffic(order, federation.layout) for order in plan.orders
     }

@@ -191,7 +191,6 @@ def _orders(
     training: LocalTraining,
     device: torch.device,
 ) -> dict[int, _Order]:
-    """Return each client's order of an epoch, by slot, without what is left out of it."""
     orders = {}
     for slot, member in members.items():
         count = len(member.labels)

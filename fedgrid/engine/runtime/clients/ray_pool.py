@@ -252,7 +252,6 @@ class RayPool:
         return [self._actors[index].prepare.remote(self._setup, self._plugins, *self._images, *data)]
 
     def _by_actor(self, items: Sequence[T], client_of: Callable[[T], int]) -> dict[int, list[T]]:
-        """Return actor -> the items of its clients."""
         shares: dict[int, list[T]] = {}
         for item in items:
             shares.setdefault(self._home[client_of(item)], []).append(item)

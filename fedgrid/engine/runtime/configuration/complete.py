@@ -52,7 +52,6 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
 
 
 def _with_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) -> dict[str, Any]:
-    """Return values with the defaults of what they name."""
     algorithm = named_by_content(_algorithm(values["algorithm"]), data_dir)
     model = str(values.get("model", dataset.model))
     if model not in MODELS:
@@ -103,12 +102,7 @@ def _split(given: object, dataset: Dataset) -> object:
 
 
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
-    """Check what parts of a configuration say of one another.
-
-    Raises:
-        ConfigError: the images do not fit the model, the algorithm's settings the federation, its encoder
-            the images, or the noise the rest.
-    """
+    """Check what parts of a configuration say of one another."""
     check_size(config.model, dataset.shape)
     config.training.check_size(dataset.shape)
     name, settings = name_and_settings(config.algorithm)
@@ -133,11 +127,7 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
 def _check_encoder(
     settings: EncoderSettings | None, dataset: str, has_reference_images: bool, data_dir: Path
 ) -> None:
-    """Check that the encoder that a run names fits its images.
-
-    Raises:
-        ConfigError: its public set is unknown, has images of another shape, or is the run's own data set.
-    """
+    """Check that the encoder that a run names fits its images."""
     if settings is None:
         return
     if settings.noise and kind_of_encoder(settings, find(dataset, data_dir).shape) == "convolutional":

@@ -158,7 +158,6 @@ def _sizes(facts: Callable[[Path], Sizes], path: Path, stamp: tuple[int, int]) -
 
 
 def _place_and_size(name: str) -> tuple[Path, Size | None]:
-    """Return where the user's own images are, and the size to which they are scaled."""
     given, size = place_and_size(names.without_digest(name).partition(":")[2])
     if names.is_name(name):
         return own_images.place(name), size

@@ -154,11 +154,7 @@ def references(digest: str) -> list[str]:
 
 
 def _plugin(digest: str) -> Plugin:
-    """Return a plugin, loaded now if it was not.
-
-    Raises:
-        ConfigError: if its source is not known here, or it cannot be loaded.
-    """
+    """Return a plugin, loaded now if it was not."""
     for plugin in installed():
         _loaded.setdefault(plugin.source.digest, plugin)
         _sources.setdefault(plugin.source.digest, plugin.source)
@@ -196,7 +192,6 @@ def _checked(plugin: Plugin) -> Plugin:
 
 
 def _register(plugins: Sequence[Plugin]) -> None:
-    """Make these the plugins in the registries, and no others."""
     for plugin in _active:
         for kind, name in plugin.names:
             _REGISTRIES[kind].pop(name, None)

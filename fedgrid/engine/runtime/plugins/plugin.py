@@ -233,7 +233,6 @@ def _listed(module: ModuleType, name: str, source: PluginSource) -> list[Any]:
 
 
 def _line(error: BaseException, name: str) -> str:
-    """Return the line of the plugin's file that an error comes from, as `, line 12`; empty if unknown."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]

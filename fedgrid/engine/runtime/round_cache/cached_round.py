@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import Served
     from fedgrid.engine.federation.clients.client_round import Stopwatch
     from fedgrid.engine.federation.clients.messages import Pool
-    from fedgrid.engine.runtime.round_cache.session_cache import SessionCache
+    from fedgrid.engine.runtime.round_cache.key import SessionCache
 
 FIRST_PAUSE, LAST_PAUSE = 0.01, 1.0
 """Seconds between two lookups while another run holds the round's lock; doubled each time."""

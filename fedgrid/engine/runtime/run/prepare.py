@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.engine.federation.before_training.deal import deal, deal_again
-from fedgrid.engine.federation.before_training.setup import setup_of
+from fedgrid.engine.federation.before_training.setup import deal, deal_again, setup_of
 from fedgrid.engine.federation.clients.messages import Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import Pair

@@ -134,7 +134,6 @@ def observe(
 
 
 def _sent(federation: Federation, setup: Setup, before: RunState) -> dict[int, SentUpdate]:
-    """Train the clients of the round again; return by client what they sent."""
     pool = InProcessPool()
     pool.prepare(setup)
     plan = plan_round(federation, before, pool)

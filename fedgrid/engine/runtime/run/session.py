@@ -17,7 +17,7 @@ from fedgrid.engine.runtime.clients.machine import slow_precision, that_matter
 from fedgrid.engine.runtime.integrity.made_with import made_with
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of, own_numbers
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
-from fedgrid.engine.runtime.round_cache.session_cache import SessionCache, open_cache
+from fedgrid.engine.runtime.round_cache.key import SessionCache, open_cache
 from fedgrid.engine.runtime.run.prepare import images_of, prepare
 from fedgrid.engine.runtime.run.pretraining import ENCODER, Pretraining, pretraining_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder
@@ -154,11 +154,7 @@ class Session:
         machines: Sequence[Machine],
         rounds_done: int,
     ) -> Pretraining | None:
-        """Note what the next rounds are made with; return the training of the run's encoder, if it has one.
-
-        Raises:
-            ConfigError: the rounds so far were made with something else, and that is not accepted.
-        """
+        """Note what the next rounds are made with; return the training of the run's encoder, None without."""
         algorithm = algorithm_of(config)
         (_, official), images = images_of(config.dataset, self._data_dir)
         pretraining = pretraining_of(config, algorithm, setup, machines, official, self._data_dir)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.dealing.server_images import server_sets
+from fedgrid.engine.federation.dealing.holdouts import server_sets
 from fedgrid.engine.federation.dealing.split import server_subset
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.settings import Split

@@ -6,14 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.dealing.holdouts import share_of
+from fedgrid.engine.federation.dealing.holdouts import server_subset, share_of
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.dealing.split import (
     ClientSplit,
     kept,
     mean_share_kept,
     positions_by_class,
-    server_subset,
     split_pool,
 )
 from fedgrid.engine.federation.errors import ConfigError
