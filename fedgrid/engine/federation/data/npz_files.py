@@ -178,7 +178,7 @@ def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
 
 
 def _groups(path: Path, file: NpzFile) -> list[Groups] | None:
-    """Return the group of each image, from 0, for the parts of the pool and the test part; None without any."""
+    """Return each image's group, from 0, for the parts of the pool and the test part; None without any."""
     parts = (*_pool_parts(file), "test")
     keys = [f"{part}_group" for part in parts]
     if not any(key in file for key in keys):
