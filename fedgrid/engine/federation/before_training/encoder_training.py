@@ -157,19 +157,10 @@ def encoder_training_of(
     # As the server has them: it does not know how the hidden groups' images differ.
     _, reference = hold_out(official, config.split.reference_images, config.root_seed)
     present = [client for client in range(config.clients) if config.joins.get(client, 1) == 1]
-    public = _public_images(message.encoder, reference, load_pool)
-    return EncoderTraining(message.encoder, setup, present, public)
-
-
-def _public_images(
-    settings: EncoderSettings, reference: ImageSet | None, load_pool: Callable[[str], ImageSet]
-) -> ImageSet | None:
-    if settings.public is None or settings.name == "pixels":
-        return None
-    if settings.public == REFERENCE:
-        assert reference is not None, "refused by `check`"
-        return reference
-    return load_pool(settings.public)
+    settings, public = message.encoder, None
+    if settings.public is not None and settings.name != "pixels":
+        public = reference if settings.public == REFERENCE else load_pool(settings.public)
+    return EncoderTraining(settings, setup, present, public)
 
 
 def _unlabelled(images: np.ndarray) -> ImageSet:

@@ -56,8 +56,9 @@ def download(title: str, fetch: Fetch, files: tuple[str, ...], data_dir: Path) -
                 os.replace(Path(folder) / name, data_dir / name)
     # torchvision raises RuntimeError for a wrong checksum and if no mirror answers.
     except (OSError, RuntimeError, EOFError, HTTPException) as error:
+        cause = " ".join(str(error).split()) or type(error).__name__
         raise DataError(
-            f"{title} could not be downloaded into {data_dir} ({_one_line(error)}); "
+            f"{title} could not be downloaded into {data_dir} ({cause}); "
             "check the network and the data folder and try again, or put these files there: "
             f"{', '.join(files)}"
         ) from error
@@ -73,7 +74,3 @@ def _bounded_and_off_stdout() -> Iterator[None]:
             yield
     finally:
         socket.setdefaulttimeout(before)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -12,7 +12,6 @@ import numpy as np
 from fedgrid.engine.federation.data.images import Positions
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.federation.partition import label_skew, majority, natural, ocfl
-from fedgrid.engine.federation.partition.groups import check_sizes
 from fedgrid.engine.federation.partition.scenarios import (
     CENTRALISED,
     PUBLISHED_SPLITS,
@@ -23,6 +22,7 @@ from fedgrid.engine.federation.partition.scenarios import (
     Rngs,
     Scenario,
     Transform,
+    check_sizes,
 )
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.partition.shifted import (

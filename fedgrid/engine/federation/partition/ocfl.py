@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.images import Positions
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.groups import class_sets, cluster_sizes, group_of_each
 from fedgrid.engine.federation.partition.scenarios import (
     EQUAL_SIZES_AS_PUBLISHED,
     PUBLISHED_NUM_CLUSTERS,
@@ -31,6 +30,9 @@ from fedgrid.engine.federation.partition.scenarios import (
     Rngs,
     Scenario,
     Transform,
+    class_sets,
+    cluster_sizes,
+    group_of_each,
     published_shares,
 )
 from fedgrid.engine.federation.partition.settings import Split

@@ -6,7 +6,7 @@ changes or deletes what the other changes, or deletes what the other needs.
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -73,7 +73,7 @@ class Claims:
             ("needs", self.deletes, everything),
         ):
             if found := [words for key, words in mine.items() if key in theirs]:
-                return f"{verb} {_words(found)}"
+                return f"{verb} {found[0]}" + (f" and {len(found) - 1} more" if len(found) > 1 else "")
         return None
 
 
@@ -199,7 +199,3 @@ def check_driver(storage: Storage, token: str, clock: Clock = CLOCK) -> None:
         share_with_group(storage.root)
     except OSError as error:
         raise RunError(str(error)) from error
-
-
-def _words(found: Sequence[str]) -> str:
-    return found[0] + (f" and {len(found) - 1} more" if len(found) > 1 else "")

@@ -198,7 +198,9 @@ def checked_plugin(source: PluginSource, lists: Mapping[str, Sequence[Any]]) -> 
                 "name, 64 of them at most"
             )
     for entry in lists["ALGORITHMS"]:
-        if not _is_title(entry.title):
+        title = entry.title
+        is_title = isinstance(title, str) and 0 < len(title.strip()) <= TITLE_LENGTH and title.isprintable()
+        if not is_title:
             raise ConfigError(
                 f"plugin {source.name}: algorithm {entry.name!r} has the title {entry.title!r}; "
                 f"expected 1 to {TITLE_LENGTH} printable characters on one line"
@@ -210,10 +212,6 @@ def checked_plugin(source: PluginSource, lists: Mapping[str, Sequence[Any]]) -> 
                     "expected small letters, digits and _, and no column that records have"
                 )
     return plugin
-
-
-def _is_title(title: object) -> bool:
-    return isinstance(title, str) and 0 < len(title.strip()) <= TITLE_LENGTH and title.isprintable()
 
 
 def names_within(settings: object) -> Iterator[str]:

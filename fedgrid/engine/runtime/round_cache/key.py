@@ -15,14 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from fedgrid.engine.federation.clients.messages import Machine, Memory, Setup, TrainTask
-from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.clients.messages import Memory, Setup, TrainTask
 from fedgrid.engine.federation.data.images import ImageView
 from fedgrid.engine.federation.errors import PLUGIN_MODULE
 from fedgrid.engine.runtime.integrity.code import SOURCES
 from fedgrid.engine.runtime.integrity.made_with import code_of, modules_of
-from fedgrid.engine.runtime.round_cache.files import CacheFiles, CacheOptions
-from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.engine.runtime.round_cache.files import CacheFiles
 
 PLAIN = frozenset({type(None), bool, int, float, str, slice})
 """Types whose values are identified by `repr`."""
@@ -140,17 +138,3 @@ class SessionCache:
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
-
-
-def open_cache(
-    config: RunConfig,
-    storage: Storage,
-    options: CacheOptions,
-    setup: Setup,
-    machine: Machine,
-    writer: Executor,
-) -> SessionCache:
-    """Return a run's view of its storage's cache, with room on the disk as `options` ask for it."""
-    files = CacheFiles(storage, config.shared_prefix, config.run_id, options)
-    files.free_disk()
-    return SessionCache(files, of_setup(setup, machine), writer)

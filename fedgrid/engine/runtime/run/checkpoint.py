@@ -31,10 +31,10 @@ from fedgrid.engine.runtime.storage.format import (
 
 KEEP = 2
 """Number of stored states. If the newest is damaged, the run continues from the one before."""
-
-
 NAME = re.compile(r"state-(\d+|client-\d+-\d+)\.safetensors")
 """What a checkpoint's checksums may name."""
+MEMORY = re.compile(r"state-client-(\d+)-(\d+)\.safetensors")
+"""Those of them with a client's memory: the client, and the round that last changed it."""
 
 
 def names(rounds_done: int) -> tuple[str, str]:
@@ -91,10 +91,12 @@ def load(folder: Path, rounds_done: int) -> RunState | None:
         if any(checksum(folder / name) != digest for name, digest in checksums.items()):
             return None
         tensors = dict(sorted(_load(folder / state_name).items()))
-        memory_rounds = dict(_memory_place(name) for name in checksums if name != state_name)
-        memories = {
-            client: _load(folder / _memory_name(client, number)) for client, number in memory_rounds.items()
-        }
+        memories, memory_rounds = {}, {}
+        for name in checksums:
+            if memory := MEMORY.fullmatch(name):
+                client = int(memory[1])
+                memory_rounds[client] = int(memory[2])
+                memories[client] = _load(folder / name)
     except (FileNotFoundError, DamagedFile):
         return None
     state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
@@ -143,11 +145,6 @@ def _load(path: Path) -> dict[str, np.ndarray]:
 
 def _memory_name(client: int, number: int) -> str:
     return f"state-client-{client:06d}-{number:06d}.safetensors"
-
-
-def _memory_place(name: str) -> tuple[int, int]:
-    client, number = name.removeprefix("state-client-").removesuffix(".safetensors").split("-")
-    return int(client), int(number)
 
 
 def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:

@@ -158,7 +158,8 @@ class RunFolder:
         self._records.add(run_state.rounds_done, rows)
         with disk_errors(self.path):
             if run_state.rounds_done > self.rounds_done:
-                self._write(run_state)
+                self._push(*checkpoint.save(self.path, run_state, self._records.newest()))
+                self._drop_before(run_state)
             self.log(*(f"warning: {warning}" for warning in record.warnings))
 
     def finish(self) -> None:
@@ -243,10 +244,6 @@ class RunFolder:
             self.log(f"warning: {error}")
             self._set_aside([DONE, TIMES_CHECKSUM])
             return {}
-
-    def _write(self, run_state: RunState) -> None:
-        self._push(*checkpoint.save(self.path, run_state, self._records.newest()))
-        self._drop_before(run_state)
 
     def _drop_before(self, run_state: RunState) -> None:
         """Delete the states that are too old to be kept; a killed process may have left one."""

@@ -16,7 +16,7 @@ from fedgrid.engine.federation.dealing.split import (
     split_pool,
 )
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.groups import class_sets, cluster_sizes
+from fedgrid.engine.federation.partition.scenarios import class_sets, cluster_sizes
 from fedgrid.engine.federation.partition.settings import Split
 from tests.helpers.leakage import leakage
 
