@@ -19,8 +19,7 @@ from fedgrid.algorithms.clustering.temperature import temperature
 from fedgrid.algorithms.updates.layout import Layout
 from fedgrid.algorithms.updates.source import Matrix, Vector
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.federation.models.flat_vectors import layout_of
-from fedgrid.engine.federation.models.initialisation import blank
+from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
 
 CLIENTS = 30
 THREADS = 2

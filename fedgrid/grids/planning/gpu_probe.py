@@ -24,7 +24,7 @@ from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask,
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet, PixelStatistics
 from fedgrid.engine.federation.errors import FedgridError, RunError
-from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.runtime.clients.gpu_errors import is_out_of_memory, telling

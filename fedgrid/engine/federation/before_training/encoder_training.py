@@ -29,7 +29,7 @@ from fedgrid.engine.federation.encoders.encoder import (
     principal,
 )
 from fedgrid.engine.federation.errors import FinalError
-from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.round.participation import encoder_clients
 from fedgrid.engine.federation.seeds import root_seed
 from fedgrid.engine.federation.training.settings import LocalTraining

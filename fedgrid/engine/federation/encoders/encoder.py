@@ -19,8 +19,7 @@ from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRu
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.autoencoders import Autoencoder
-from fedgrid.engine.federation.models.flat_vectors import layout_of
-from fedgrid.engine.federation.models.initialisation import blank
+from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH, to_inputs
 
 Shape = tuple[int, int, int]

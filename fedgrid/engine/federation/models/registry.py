@@ -31,7 +31,7 @@ class ModelEntry:
     source: str
     """Where the architecture comes from."""
     build: Build
-    """Returns a new module; its weights are set by `federation.models.initialisation`."""
+    """Returns a new module; its weights are set by `federation.models.flat_vectors`."""
     minimum_side: int = 1
     """Least height and width of an image, in pixels."""
     parameters: Mapping[str, int] = field(default_factory=dict)

@@ -3,8 +3,8 @@
 Sources: the authors' dataset blueprints. They hold class counts but no shares. The shares in
 `published_shares.csv` are estimates, to three decimals: u different images of N result from about
 -N ln(1 - u/N) draws. A class with few images can therefore have the share 0.000. The papers print class sets
-and sizes of their groups (clusters) as lists, for three groups and 8, 9 or 10 classes; the rules here give the
-same lists, and extend them to any number of groups, classes and clients.
+and sizes of their groups (clusters) as lists, for three groups and 8, 9 or 10 classes; the rules here give
+the same lists, and extend them to any number of groups, classes and clients.
 
 Shapes: K clients, C clusters, L classes.
 """

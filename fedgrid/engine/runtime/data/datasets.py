@@ -22,8 +22,8 @@ from fedgrid.engine.federation.data.names import Size, mark, place_and_size
 from fedgrid.engine.federation.data.registry import DATASETS, MNIST_TRAINING
 from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.storage import remembered
-from fedgrid.engine.runtime.storage.user_paths import absolute, cache
+from fedgrid.engine.runtime.storage import user_files
+from fedgrid.engine.runtime.storage.user_files import absolute, cache
 
 OWN_FORMATS = {
     "folder": (image_folders, "image folder: train/<class>/* and test/<class>/*, or <group>/<class>/*"),
@@ -191,7 +191,7 @@ def load_known(name: str, data_dir: Path) -> tuple[Pair, str]:
     found = digest_of(pair)
     dataset = find(name, data_dir)
     if before == fingerprint(dataset, data_dir):
-        remembered.remember_digest(_key(dataset, data_dir), before, found)
+        user_files.remember_digest(_key(dataset, data_dir), before, found)
     return pair, found
 
 
@@ -202,7 +202,7 @@ def digest_of_dataset(name: str, data_dir: Path) -> str:
         ConfigError, DataError: as `datasets.load`.
     """
     dataset = find(name, data_dir)
-    known = remembered.recall_digest(_key(dataset, data_dir), fingerprint(dataset, data_dir))
+    known = user_files.recall_digest(_key(dataset, data_dir), fingerprint(dataset, data_dir))
     return known or load_known(name, data_dir)[1]
 
 
@@ -210,7 +210,7 @@ def fingerprint(dataset: Dataset, data_dir: Path) -> str:
     """Return a digest of names, sizes, times and inodes of a data set's files; their content is not read."""
     if not (dataset.files or dataset.location):
         return version("scikit-learn")
-    return remembered.fingerprint(_files(dataset, data_dir))
+    return user_files.fingerprint(_files(dataset, data_dir))
 
 
 def _files(dataset: Dataset, data_dir: Path) -> Iterator[Path]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from fedgrid.engine.federation.data.readers import check_is_file
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
-from fedgrid.engine.runtime.storage.remembered import fingerprint, recall_digest, remember_digest
+from fedgrid.engine.runtime.storage.user_files import fingerprint, recall_digest, remember_digest
 
 PLACES = "images.json"
 """File beside configurations, with the places of the images that they name."""

@@ -269,9 +269,14 @@ class CachedRound(ClientRound):
 
     def _cost_of_training(self) -> float:
         """Return the seconds that training all clients takes, by those that were trained here."""
-        if self.trained:
-            return _busiest(self.trained) * self.num_reached / len(self.trained)
-        return sum(entry.cost for entry in self._hits.values())
+        if not self.trained:
+            return sum(entry.cost for entry in self._hits.values())
+        seconds: dict[str, float] = {}
+        for report in self.trained:
+            process = report.peak_memory.process
+            seconds[process] = seconds.get(process, 0.0) + report.seconds
+        # Of the process that trained longest; starting it is not part of the round.
+        return max(seconds.values()) * self.num_reached / len(self.trained)
 
     def _task_keys(self) -> dict[int, str]:
         """Return, by client, the digest of its training; note those of its models."""
@@ -290,12 +295,3 @@ class CachedRound(ClientRound):
     def _numbered(self, key: str) -> str:
         """Return the first parts of the names of a round's entries."""
         return f"{self._round_index + 1:06d}-{key[:24]}"
-
-
-def _busiest(reports: Sequence[TrainReport]) -> float:
-    """Return the seconds of the process that trained longest; starting it is not part of the round."""
-    seconds: dict[str, float] = {}
-    for report in reports:
-        process = report.peak_memory.process
-        seconds[process] = seconds.get(process, 0.0) + report.seconds
-    return max(seconds.values())

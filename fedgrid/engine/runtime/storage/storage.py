@@ -31,7 +31,7 @@ from fedgrid.engine.runtime.storage.remote import (
     size_of,
     uploading,
 )
-from fedgrid.engine.runtime.storage.user_paths import absolute, cache_folder
+from fedgrid.engine.runtime.storage.user_files import absolute, cache_folder
 from fedgrid.redaction import redacted
 from fedgrid.regular_files import LARGEST_STATE, check_below, open_file
 
