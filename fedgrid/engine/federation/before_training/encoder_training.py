@@ -144,12 +144,8 @@ def encoder_training_of(
 ) -> EncoderTraining | None:
     """Return the training of the encoder that an algorithm's message asks for, None if it asks for none.
 
-    Args:
-        config: the run's.
-        algorithm: the run's.
-        setup: the run's.
-        official: the run's official test set, of which the server's reference images are.
-        load_pool: returns the pool of another data set by its name.
+    `official` is the run's official test set, of which the server's reference images are; `load_pool` returns
+    the pool of another data set by its name.
     """
     message = algorithm.message()
     if message is None or message.encoder is None:

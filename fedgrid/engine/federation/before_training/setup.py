@@ -96,11 +96,7 @@ def setup_of(
 ) -> tuple[Setup, np.ndarray]:
     """Deal out the images of a run; return what clients need and their true clusters, shape (K,).
 
-    Args:
-        config: the run's.
-        algorithm: the run's.
-        images: its data set's pool and official test set.
-        num_classes: of the data set.
+    `images` are its data set's pool and official test set.
     """
     pool_set, official = images
     splits = deal(config, images, num_classes)

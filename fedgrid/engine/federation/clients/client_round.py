@@ -47,13 +47,8 @@ class ClientRound:
     ) -> None:
         """Prepare a round; nothing is trained before it is asked for.
 
-        Args:
-            tasks: of the clients that are reached.
-            models: the orders' candidates are positions among these; each float32, shape (P,).
-            memories: client -> what its last training left.
-            pool: where the clients are.
-            round_index: from 0.
-            watch: counts the time that training and waiting take.
+        The candidates of an order are positions among `models`, each float32, shape (P,). `memories` are what
+        the clients' last training left; `watch` counts the time that training and waiting take.
         """
         for arrays in [*memories.values(), *(task.order.payload for task in tasks)]:
             read_only(arrays.values())

@@ -57,14 +57,9 @@ class SplitKind(Protocol):
         """
 
     def deal(self, scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
-        """Return each client's hidden group, from 0, and the positions of its images, ascending.
+        """Return each client's hidden group and images, by settings that `check` accepts.
 
-        Args:
-            scenario: one that `check` accepts.
-            pool: the images to deal out.
-            split: settings.
-            seed: the run's seed.
-            rngs_K: a generator per client; the cut into training and test images continues with it.
+        The cut of a client's images into training and test images continues with its generator.
 
         Raises:
             ConfigError: the pool has too few images.

@@ -75,8 +75,8 @@ def split_pool(
 
     Args:
         pool_labels: int64, shape (N,), 0..L-1, every class present.
-        dataset: name of the data set; with the other choices it names the scenario, and different
-            scenarios draw independently. The path of a user's own images has no effect.
+        dataset: its name; with the other choices it names the scenario, and different scenarios draw
+            independently. The path of a user's own images has no effect.
         num_classes: L.
         num_clients: K.
         split: settings.

@@ -194,12 +194,8 @@ def initial_vector(
 ) -> Vector:
     """Return the initial state of a run: float32, shape (P,); a function of its arguments alone.
 
-    Args:
-        name: a key of `federation.models.registry.MODELS`.
-        shape: (channels, height, width) of an image.
-        num_classes: number of classes.
-        seed: the run's seed.
-        number: 0 is the model that every algorithm starts from; others are independent draws.
+    `shape` is (channels, height, width) of an image. Number 0 is the model that every algorithm starts from;
+    others are independent draws.
 
     Raises:
         ConfigError: as `federation.models.registry.build`.

@@ -85,10 +85,7 @@ def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -
 def groups_of_classes(dataset: str, num_classes: int, first_group: Sequence[int] | None) -> tuple[int, ...]:
     """Return the hidden group, 0 or 1, of each class, shape (L,).
 
-    Args:
-        dataset: name of the data set.
-        num_classes: L.
-        first_group: the classes of group 0; None takes those of `FIRST_GROUP`.
+    `first_group` are the classes of group 0; None takes those of `FIRST_GROUP`.
 
     Raises:
         ConfigError: a group without classes, or a label that is no class.

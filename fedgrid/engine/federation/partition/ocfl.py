@@ -121,11 +121,8 @@ def sizes_of(scenario: Scenario, num_clusters: int) -> tuple[int, ...]:
 def class_shares(scenario: Scenario, counts_L: Sequence[int], split: Split, seed: int) -> tuple[Shares, ...]:
     """Return each group's class shares, in the order of its class set; each sums to one.
 
-    Args:
-        scenario: a scenario with overlapping or non-overlapping groups.
-        counts_L: images of each class in the pool; the shares of a balanced group are proportional to them.
-        split: settings.
-        seed: the run's seed.
+    `counts_L` are the images of each class in the pool: the shares of a balanced group are proportional to
+    them.
 
     Raises:
         ConfigError: no published shares for this scenario and number of groups.

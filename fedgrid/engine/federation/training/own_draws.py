@@ -30,9 +30,8 @@ def seeded(device: torch.device, rng: np.random.Generator) -> Iterator[None]:
 def draws(module: nn.Module, shape: tuple[int, int, int]) -> bool:
     """Return whether a module on the CPU draws random numbers as it trains, after trying it.
 
-    Args:
-        module: left in training mode; its buffers may change.
-        shape: (channels, height, width) of an image.
+    `shape` is (channels, height, width) of an image. The module is left in training mode; its buffers may
+    change.
     """
     with seeded(torch.device("cpu"), np.random.default_rng(0)):
         before = torch.default_generator.get_state()

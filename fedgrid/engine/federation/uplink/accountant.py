@@ -76,15 +76,10 @@ class Accountant:
     def charges(
         self, messages: Mapping[int, Payload], round_index: int, again: Collection[int] = ()
     ) -> dict[int, float]:
-        """Return, by client, the squared distance of what it has sent before a round trains.
+        """Return, by client, the squared distance of what it has sent before a round (from 0) trains.
 
         That is its message, unless the server is trusted, and before the first round its updates of the
-        encoder, of which all clients get the mean.
-
-        Args:
-            messages: what each client says.
-            round_index: from 0.
-            again: the clients that had sent one before.
+        encoder, of which all clients get the mean. The clients of `again` had sent a message before.
         """
         squares: dict[int, float] = {}
         if self.message is not None and not self.privacy.central_noise:

@@ -61,14 +61,7 @@ class Ledger:
 
 
 def ledger_of(accountant: Accountant, spent_K: Spent | None, num_clients: int, round_index: int) -> Ledger:
-    """Return the ledger of a round.
-
-    Args:
-        accountant: the run's.
-        spent_K: what was spent before the round; None before the first.
-        num_clients: K.
-        round_index: from 0.
-    """
+    """Return the ledger of a round, from 0; `spent_K` is what was spent before it, None before the first."""
     if not accountant.is_private:
         return Ledger()
     return PrivacyLedger(accountant, spent_K, num_clients, round_index)

@@ -26,11 +26,8 @@ _known: dict[str, Path] = {}
 def name(kind: str, place: Path, size: str, files: Sequence[Path]) -> str:
     """Return what a run calls the images at a place, and know where they are from now on.
 
-    Args:
-        kind: `folder` or `npz`.
-        place: of the folder or file, absolute.
-        size: to which a folder is scaled, as in `#64x64`; empty if it is not.
-        files: those of the folder that are images, or the file itself.
+    `kind` is `folder` or `npz`, `place` an absolute path, `size` that to which a folder is scaled, as in
+    `#64x64`, `files` those of the folder that are images, or the file itself.
 
     Raises:
         DataError: one of them cannot be read.

@@ -172,8 +172,7 @@ def check(path: Path, listed: Mapping[str, str]) -> None:
 def damage(folder: Path, config: RunConfig, *, everything: bool) -> str | None:
     """Return in one line what is wrong with a finished run's files, None if nothing is.
 
-    Args:
-        everything: whether all files must be there; else those that are there are checked.
+    Unless `everything` must be there, those files are checked that are.
 
     Raises:
         NewerFormat: a newer fedgrid wrote them.

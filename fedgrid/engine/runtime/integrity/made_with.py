@@ -46,10 +46,8 @@ Parts = tuple[Part, ...]
 def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str, str]] = ({},)) -> MadeWith:
     """Return the images, code, versions and machine that a round computed here would have.
 
-    Args:
-        algorithm: the run's.
-        images: digest of its data set.
-        machines: those that train, each kind once; without them only what this process knows.
+    `images` is the digest of the run's data set. `machines` are those that train, each kind once; without
+    them only what this process knows.
     """
     names = sorted({name for machine in machines for name in machine})
     of_machines = {
@@ -66,12 +64,8 @@ def changes(
 ) -> tuple[Parts, list[str]]:
     """Return the parts of a run that goes on with `now`, and what to note in its log.
 
-    Args:
-        run: its name, for messages.
-        before: the parts so far; empty if they are not known.
-        now: what the next round is made with.
-        rounds_done: the number of rounds that are made.
-        accept: whether changes other than of the images are accepted.
+    `before` are the parts of the rounds so far, empty if they are not known. With `accept`, changes other
+    than of the images are accepted.
 
     Raises:
         DataError: the images have changed.

@@ -150,10 +150,8 @@ class Observer:
     def is_gone(self, path: Path, holder: Mapping[str, object], content: object) -> bool | None:
         """Return whether a file's holder is gone; None if that needs a later look.
 
-        Args:
-            holder: what the file says about it, empty if that is damaged. With `RENEWED`, a holder on this
-                machine is judged at once.
-            content: whatever changes with each renewal.
+        `holder` is what the file says about it, empty if that is damaged; with `RENEWED`, one on this machine
+        is judged at once. `content` is whatever changes with each renewal.
         """
         if has_ended(holder):
             return True

@@ -64,12 +64,9 @@ class Lease:
         notify: Callable[[str], None] = lambda _: None,
         clock: Clock = CLOCK,
     ) -> None:
-        """Prepare a lease for the grid `what`; nothing is written yet.
+        """Prepare a lease for the grid `what` and further claims; nothing is written yet.
 
-        Args:
-            claims: what it is for, beside the grid of that name.
-            notify: gets a line if taking the lease takes up to a minute, as the last holder may be alive.
-            clock: measures that minute.
+        `notify` gets a line if taking the lease takes up to a minute, as the last holder may be alive.
         """
         self.lost = Event()
         """Set once another driver has taken the storage over: this one must stop."""

@@ -47,13 +47,10 @@ class Digests:
 
 
 def of_task(task: TrainTask, models: Sequence[str], payload: Mapping[str, str], memory: Memory | None) -> str:
-    """Return the digest of a client's training.
+    """Return the digest of a client's training: every field of its task and its order, and what it remembers.
 
-    Args:
-        task: every field counts. Candidates count by their models, whose positions another run may not share.
-        models: a digest a model.
-        payload: the digest of each of the order's arrays.
-        memory: what the client remembers.
+    Candidates count by the digests of their models, whose positions another run may not share; `payload` has
+    the digests of the order's arrays.
     """
     order = _fields(task.order) | {
         "candidates": [models[candidate] for candidate in task.order.candidates],

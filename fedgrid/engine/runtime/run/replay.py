@@ -107,15 +107,10 @@ def observe(
     data_dir: Path,
     encoder: Encoder | None = None,
 ) -> Observed:
-    """Return what the server of a run has seen in one of its rounds.
+    """Return what the server of a run has seen in one of its rounds, between two states.
 
-    Args:
-        config: the run.
-        before: its state before the round; None if that is the first round, or not known: then nobody knows
-            what was sent either.
-        after: its state after the round.
-        data_dir: the folder of the images.
-        encoder: what its clients' messages are made with, if they are.
+    `before` is None if the round is the first one, or if that state is not known: then nobody knows what was
+    sent either. `encoder` is what its clients' messages are made with, if they are.
 
     Raises:
         DataError: the images are missing.

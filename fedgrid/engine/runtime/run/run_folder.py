@@ -125,10 +125,7 @@ class RunFolder:
     def note_made_with(self, now: MadeWith, rounds_done: int, *, accept: bool = False) -> None:
         """Note what the rounds to come are made with; to be called after `open`.
 
-        Args:
-            now: the images, the code and the machines of this session.
-            rounds_done: the number of rounds that are made.
-            accept: whether other code, versions or machines than before are accepted, and noted.
+        With `accept`, other code, versions or machines than before are accepted, and noted.
 
         Raises:
             DataError: the rounds so far were made with other images.
