@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.engine.federation.data import downloads, image_folders, names, npz_files
+from fedgrid.engine.federation.data import image_folders, names, npz_files, readers
 from fedgrid.engine.federation.data.dataset import Dataset, Sizes, check_images
 from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.names import Size, mark, place_and_size
@@ -109,7 +109,7 @@ def load(name: str, data_dir: Path, download: bool = True) -> Pair:
             "or set FEDGRID_DATA or --data-dir to its folder"
         )
     if missing and dataset.fetch:
-        downloads.download(dataset.title, dataset.fetch, dataset.files, data_dir)
+        readers.download(dataset.title, dataset.fetch, dataset.files, data_dir)
     pool, server = dataset.read(data_dir / dataset.location)
     if len(pool) != dataset.pool_size:
         raise DataError(
