@@ -99,7 +99,11 @@ class ClientWorker:
                 for task in tasks:
                     parts[task.client].append(self._test(self._server_parts[task.client]))
                     if task.own == position and task.adaptation is None:
-                        own[task.client] = self._test_own(task, tested)
+                        at = task.client, task.round_index
+                        number = self._holdings.test_number(*at)
+                        if number not in tested:
+                            tested[number] = self._test(self._holdings.test(*at))
+                        own[task.client] = tested[number]
             for task in tasks:
                 if task.adaptation is not None and task.own is not None:
                     with of_client(task.client, task.round_index):
@@ -217,13 +221,6 @@ class ClientWorker:
         assert reference is not None, "there are no reference images: set split.reference_images"
         self._flat.write(model)
         return evaluation.predict(self._flat.module, reference.images)
-
-    def _test_own(self, task: EvaluateTask, tested: dict[int, Counts]) -> Counts:
-        at = task.client, task.round_index
-        number = self._holdings.test_number(*at)
-        if number not in tested:
-            tested[number] = self._test(self._holdings.test(*at))
-        return tested[number]
 
     def _test_adapted(self, task: EvaluateTask, models: Models, memory: Memory) -> Counts:
         """Adapt the client's model on its training images, then test it on its test set."""

@@ -1,7 +1,7 @@
 """The published data sets' files: readers, each of which returns (pool, server's test set), and downloads.
 
-The data folder never holds incomplete files. A reader raises a DataError for a file that is missing or damaged. `datasets.load` checks that the images are
-the expected ones.
+The data folder never holds incomplete files. A reader raises a DataError for a file that is missing or
+damaged. `datasets.load` checks that the images are the expected ones.
 
 Shapes: N images.
 """

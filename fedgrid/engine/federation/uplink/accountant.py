@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.orders import Message, Order, Payload
-from fedgrid.engine.federation.uplink.privacy import CentralNoise, Privacy, is_private
+from fedgrid.engine.federation.uplink.privacy import CentralNoise, Privacy
 from fedgrid.engine.federation.uplink.replies import covered
 from fedgrid.engine.federation.uplink.steps import UplinkStep, clip_of, noise_of
 
@@ -62,11 +62,6 @@ class Accountant:
         if not self.privacy.central_noise or clip is None:
             return None
         return CentralNoise(self.privacy.central_noise, clip, self.seed, round_index)
-
-    @property
-    def is_private(self) -> bool:
-        """Whether there is noise anywhere, so that epsilons are recorded."""
-        return is_private(self.uplink, self.privacy)
 
     @property
     def scale(self) -> float:

@@ -56,23 +56,19 @@ def _with_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
     model = str(values.get("model", dataset.model))
     if model not in MODELS:
         raise unknown("model", model, MODELS)
+    if not isinstance(training := values.get("training", {}), Mapping):
+        raise ConfigError(
+            f"training = {training!r}: expected keys such as rounds, batch_size, learning_rate", ("training",)
+        )
     return {
         **values,
         "dataset": dataset.name,
-        "training": _training(values.get("training", {}), dataset),
+        "training": {**dataset.training.model_dump(), **training},
         "model": model,
         "algorithm": algorithm,
         "split": _split(values["split"], dataset),
         PLUGINS: active.plugin_digests(algorithm, model),
     }
-
-
-def _training(given: object, dataset: Dataset) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise ConfigError(
-            f"training = {given!r}: expected keys such as rounds, batch_size, learning_rate", ("training",)
-        )
-    return {**dataset.training.model_dump(), **given}
 
 
 def _algorithm(given: object) -> dict[str, Any]:

@@ -96,19 +96,16 @@ class Lease:
                 share_with_group(root)
                 root.mkdir(parents=True, exist_ok=True)
                 (root / FOLDER).mkdir(exist_ok=True)
-                self._take()
+                try:
+                    while not self._settled():
+                        pass
+                except BaseException:
+                    self._withdraw()
+                    raise
         except DeniedError as error:
             raise ConfigError(f"--storage {error}") from error
         self._file.start_renewing(self.renew)
         return self
-
-    def _take(self) -> None:
-        try:
-            while not self._settled():
-                pass
-        except BaseException:
-            self._withdraw()
-            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
