@@ -96,9 +96,9 @@ class ClientRound:
         replies = [self._replies[client] for client in clients]
         return [reply.update if output == UPDATE else reply.outputs[output] for reply in replies]
 
-    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Compute statistics."""
-        return compute(list(wanted))
+        return compute(list(clients_of))
 
     def memories(self) -> dict[int, Memory]:
         """Return what clients with a usable update are to remember; `reports` comes first."""

@@ -118,10 +118,10 @@ class Codec:
 
     def _by_own_statistics(self, inputs: Tensor) -> Tensor:
         assert self._module is not None
-        kept = flat_vectors.read_vector(self._module)
+        state = flat_vectors.read_vector(self._module)
         codes = self._module.train().encode(inputs)
         self._module.eval()
-        flat_vectors.write(self._module, kept)
+        flat_vectors.write(self._module, state)
         return codes
 
 

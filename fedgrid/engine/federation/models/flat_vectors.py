@@ -182,9 +182,9 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
         elif any(True for _ in layer.parameters(recurse=False)) or any(
             True for _ in layer.buffers(recurse=False)
         ):
-            known = ", ".join(sorted(kind.__name__ for kind in KNOWN))
+            kinds = ", ".join(sorted(kind.__name__ for kind in KNOWN))
             raise ConfigError(
-                f"no initialisation for a layer of type '{type(layer).__name__}'; known: {known};"
+                f"no initialisation for a layer of type '{type(layer).__name__}'; known: {kinds};"
                 " add its default to engine/federation/models/flat_vectors.py"
             )
 

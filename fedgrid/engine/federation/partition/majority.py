@@ -107,9 +107,9 @@ def counts(images: int, num_clients: int, num_classes: int, majority: float) -> 
     ring of classes. So each class gets as many of them as any other from every L clients.
     """
     own = round(Fraction(repr(majority)) * images)
-    each, over = divmod(images - own, num_classes - 1)
+    share, over = divmod(images - own, num_classes - 1)
     steps_KL = (np.arange(num_classes) - np.arange(num_clients)[:, None]) % num_classes
-    return np.where(steps_KL == 0, own, each + (steps_KL <= over))
+    return np.where(steps_KL == 0, own, share + (steps_KL <= over))
 
 
 def images_per_client(available_L: Sequence[int], num_clients: int, split: Split) -> int:
@@ -151,11 +151,11 @@ def with_class_numbers(split: dict[str, Any], dataset: str, names: Sequence[str]
         return split
     for name in first:
         if isinstance(name, str) and name not in names:
-            known = (
+            classes = (
                 f"its classes: {', '.join(names)}" if names else "its classes have numbers only, as in [0, 1]"
             )
             raise ConfigError(
-                f"split.first_group: {dataset} has no class '{name}'; {hint(name, names)}{known}",
+                f"split.first_group: {dataset} has no class '{name}'; {hint(name, names)}{classes}",
                 ("split", "first_group"),
             )
     numbers = [names.index(name) if isinstance(name, str) else name for name in first]

@@ -225,8 +225,8 @@ class Local:
 
     def optimizer_memory(self) -> Memory:
         """Return the optimizer's state, if it is kept and there is any."""
-        kept = self._optimizer.memory() if self._training.keep_optimizer_state else None
-        return {} if kept is None else {OPTIMIZER: kept}
+        memory = self._optimizer.memory() if self._training.keep_optimizer_state else None
+        return {} if memory is None else {OPTIMIZER: memory}
 
 
 def _with_own_entries(start: Vector, rule: LocalRule, memory: Memory) -> Vector:

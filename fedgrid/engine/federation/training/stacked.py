@@ -152,7 +152,7 @@ def train_together(
             targets.append(labels[:, batch])
     states_SP = stack.read()
     losses_SE, accuracies_SE = _running(logits, targets, used_S, training)
-    kept = optimizer.memory() if training.keep_optimizer_state else None
+    optimizer_memory = optimizer.memory() if training.keep_optimizer_state else None
     return {
         slot: LocalResult(
             model=states_SP[slot].copy(),
@@ -160,7 +160,7 @@ def train_together(
             accuracies=tuple(accuracies_SE[slot]),
             steps=training.local_epochs * -(-used[slot] // size),
             outputs=NOTHING,
-            memory=NOTHING if kept is None else {OPTIMIZER: kept[slot].copy()},
+            memory=NOTHING if optimizer_memory is None else {OPTIMIZER: optimizer_memory[slot].copy()},
         )
         for slot in members
     }
@@ -261,14 +261,15 @@ def _running(
         return nothing, nothing
     # By epoch and slot, an epoch's batches in a row: (E, S, T B).
     outputs, targets = (
-        torch.stack(list(each)).view(num_epochs, -1, *each[0].shape).transpose(1, 2).flatten(2, 3)
-        for each in (logits, labels)
+        torch.stack(list(batches)).view(num_epochs, -1, *batches[0].shape).transpose(1, 2).flatten(2, 3)
+        for batches in (logits, labels)
     )
     losses = functional.cross_entropy(outputs.flatten(0, 2).double(), targets.flatten(), reduction="none")
     hits = outputs.argmax(dim=3) == targets
     counted = torch.arange(targets.shape[2], device=used_S.device) < used_S[:, None]
     sums = [
-        torch.where(counted, each.view_as(targets).double(), 0).sum(2) / used_S for each in (losses, hits)
+        torch.where(counted, batches.view_as(targets).double(), 0).sum(2) / used_S
+        for batches in (losses, hits)
     ]
     means = torch.stack(sums).transpose(1, 2).tolist()
     return means[0], means[1]

@@ -139,13 +139,13 @@ class Client:
             for task, places in zip(tasks, payloads, strict=True)
         ]
         replies = self._prepared().train(tasks, arrays[:num_models], memories)
-        kept = {reply.report.client: reply.memory for reply in replies if reply.memory}
+        remembered = {reply.report.client: reply.memory for reply in replies if reply.memory}
         sent = [
             np.asarray(array)
             for task, reply in zip(tasks, replies, strict=True)
             for array in (reply.update, *(reply.outputs[name] for name in task.order.outputs))
         ]
-        return [reply.report for reply in replies], kept, *sent
+        return [reply.report for reply in replies], remembered, *sent
 
     def evaluate(
         self, tasks: Sequence[EvaluateTask], memories: Memories, *models: Vector

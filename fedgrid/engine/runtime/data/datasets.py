@@ -188,11 +188,11 @@ def load_known(name: str, data_dir: Path) -> tuple[Pair, str]:
     """
     before = fingerprint(find(name, data_dir), data_dir)
     pair = load(name, data_dir)
-    found = digest_of(pair)
+    digest = digest_of(pair)
     dataset = find(name, data_dir)
     if before == fingerprint(dataset, data_dir):
-        user_files.remember_digest(_key(dataset, data_dir), before, found)
-    return pair, found
+        user_files.remember_digest(_key(dataset, data_dir), before, digest)
+    return pair, digest
 
 
 def digest_of_dataset(name: str, data_dir: Path) -> str:
@@ -202,8 +202,8 @@ def digest_of_dataset(name: str, data_dir: Path) -> str:
         ConfigError, DataError: as `datasets.load`.
     """
     dataset = find(name, data_dir)
-    known = user_files.recall_digest(_key(dataset, data_dir), fingerprint(dataset, data_dir))
-    return known or load_known(name, data_dir)[1]
+    digest = user_files.recall_digest(_key(dataset, data_dir), fingerprint(dataset, data_dir))
+    return digest or load_known(name, data_dir)[1]
 
 
 def fingerprint(dataset: Dataset, data_dir: Path) -> str:

@@ -96,14 +96,14 @@ def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[
 def _files(source: Path) -> list[Path]:
     """Return the files to read, of one kind."""
     if source.is_file():
-        found = [source]
+        files = [source]
     else:
         patterns = (("*.json",), ("train/*.json", "test/*.json"), ("*.parquet",))
-        each = ([path for pattern in group for path in sorted(source.glob(pattern))] for group in patterns)
-        found = next(filter(None, each), [])
-    if not found or any(file.suffix not in (".json", ".parquet") for file in found):
+        kinds = ([path for pattern in group for path in sorted(source.glob(pattern))] for group in patterns)
+        files = next(filter(None, kinds), [])
+    if not files or any(file.suffix not in (".json", ".parquet") for file in files):
         raise DataError(f"{source} has no images of FEMNIST; {EXPECTED}")
-    return found
+    return files
 
 
 def _of_leaf(file: Path) -> Iterator[Part]:
@@ -128,7 +128,7 @@ def _of_parquet(file: Path) -> Iterator[Part]:
     damage = (OSError, ValueError, KeyError, TypeError, SyntaxError, pa.ArrowException)
     try:
         table = pq.ParquetFile(file)
-        names = [_column(table.schema_arrow.names, each) for each in (WRITER, LABEL, ("image",))]
+        names = [_column(table.schema_arrow.names, accepted) for accepted in (WRITER, LABEL, ("image",))]
         for batch in table.iter_batches(columns=names):
             for writer, label, image in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
                 yield _checked(str(writer), _image(image)[None], [label])

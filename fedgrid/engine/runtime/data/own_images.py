@@ -32,9 +32,9 @@ def name(kind: str, place: Path, size: str, files: Sequence[Path]) -> str:
     Raises:
         DataError: one of them cannot be read.
     """
-    found = f"{kind}:{place.name}{size}@{digest_of(place, files)}"
-    _known[found] = place
-    return found
+    dataset = f"{kind}:{place.name}{size}@{digest_of(place, files)}"
+    _known[dataset] = place
+    return dataset
 
 
 def place(dataset: str) -> Path:
@@ -64,8 +64,8 @@ def places(datasets: Iterable[str]) -> Places:
 
 def sealed(datasets: Iterable[str]) -> str:
     """Return the content of `images.json` beside runs with these data sets, empty if it needs none."""
-    found = places(datasets)
-    return seal({"images": found}) if found else ""
+    images = places(datasets)
+    return seal({"images": images}) if images else ""
 
 
 def know_from(folder: Path) -> None:
@@ -75,12 +75,12 @@ def know_from(folder: Path) -> None:
         DamagedFile: the file is not what was written.
     """
     if (folder / PLACES).exists():
-        found = unseal(folder / PLACES).get("images")
-        if not isinstance(found, dict) or not all(
-            isinstance(text, str) for text in (*found, *found.values())
+        images = unseal(folder / PLACES).get("images")
+        if not isinstance(images, dict) or not all(
+            isinstance(text, str) for text in (*images, *images.values())
         ):
             raise DamagedFile(folder / PLACES, "it does not list images")
-        know(found)
+        know(images)
 
 
 def digest_of(place: Path, files: Sequence[Path]) -> str:
@@ -90,14 +90,14 @@ def digest_of(place: Path, files: Sequence[Path]) -> str:
         DataError: one of them cannot be read.
     """
     key, now = f"content of {place}", fingerprint(files)
-    known = recall_digest(key, now)
-    if known is None:
+    content = recall_digest(key, now)
+    if content is None:
         digest = sha256()
         for file in sorted(files):
             digest.update(f"{file.relative_to(place).as_posix()} {_content(file)}\n".encode())
-        known = digest.hexdigest()[:12]
-        remember_digest(key, now, known)
-    return known
+        content = digest.hexdigest()[:12]
+        remember_digest(key, now, content)
+    return content
 
 
 def _content(file: Path) -> str:

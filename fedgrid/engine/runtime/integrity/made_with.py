@@ -81,8 +81,8 @@ def changes(
         check_images(run, before[-1].made_with, now)
     if not accept:
         raise ConfigError(f"{what}: {ACCEPT}")
-    kept = tuple(part for part in before if part.from_round <= rounds_done)
-    return (*kept, Part(rounds_done + 1, now)), [f"{what}: accepted"]
+    earlier = tuple(part for part in before if part.from_round <= rounds_done)
+    return (*earlier, Part(rounds_done + 1, now)), [f"{what}: accepted"]
 
 
 def check_images(run: str, before: MadeWith, now: MadeWith) -> None:
@@ -145,13 +145,13 @@ def _is_part(value: object) -> bool:
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of Python, without its last number, and of `PACKAGES`, those that are here."""
-    found = {PYTHON: ".".join(python_version_tuple()[:2])}
+    numbers = {PYTHON: ".".join(python_version_tuple()[:2])}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            numbers[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "none"
-    return found
+            numbers[name] = "none"
+    return numbers
 
 
 @cache

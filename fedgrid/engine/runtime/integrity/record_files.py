@@ -145,8 +145,8 @@ def name_of(table: str, start: int = 1) -> str:
 
 def segments(folder: Path) -> list[str]:
     """Return the names of all segments in a run's folder, the latest rounds first."""
-    found = (match for path in folder.glob("*-*.parquet") if (match := SEGMENT.fullmatch(path.name)))
-    return [match[0] for match in sorted(found, key=lambda match: (-int(match[2]), match[1]))]
+    matches = (match for path in folder.glob("*-*.parquet") if (match := SEGMENT.fullmatch(path.name)))
+    return [match[0] for match in sorted(matches, key=lambda match: (-int(match[2]), match[1]))]
 
 
 def read_records(folder: Path, table: str, schema: pa.Schema) -> pa.Table:
@@ -160,11 +160,11 @@ def read_records(folder: Path, table: str, schema: pa.Schema) -> pa.Table:
     for start in _starts(folder, table)[1:]:
         with suppress(FileNotFoundError):  # It has been joined.
             later[start] = _read(folder / name_of(table, start), schema)
-    found = [_read(folder / name_of(table), schema)]
+    tables = [_read(folder / name_of(table), schema)]
     for start, rows in later.items():
-        if start <= (last := _last_round(found[-1])) + 1 and len(new := _after(rows, last)):
-            found.append(new)
-    return pa.concat_tables(found)
+        if start <= (last := _last_round(tables[-1])) + 1 and len(new := _after(rows, last)):
+            tables.append(new)
+    return pa.concat_tables(tables)
 
 
 def _read(path: Path, schema: pa.Schema) -> pa.Table:
@@ -191,8 +191,8 @@ def write_joined(folder: Path, target: Path, schemas: Mapping[str, pa.Schema]) -
 
 def _starts(folder: Path, table: str) -> list[int]:
     """Return the first rounds of a table's files, ascending, whether or not there is one of round 1."""
-    found = (SEGMENT.fullmatch(path.name) for path in folder.glob(f"{table}-*.parquet"))
-    return [1, *sorted(int(match[2]) for match in found if match)]
+    matches = (SEGMENT.fullmatch(path.name) for path in folder.glob(f"{table}-*.parquet"))
+    return [1, *sorted(int(match[2]) for match in matches if match)]
 
 
 def _tables(folder: Path, table: str, schema: pa.Schema) -> Iterator[pa.Table]:

@@ -43,14 +43,14 @@ class Claims:
     deletes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of_json(cls, found: Any) -> Self:
+    def of_json(cls, keys: Any) -> Self:
         """Return the claims of another driver, whose words are not known.
 
         Raises:
             ValueError: this is not what `as_json` returns.
         """
         try:
-            kinds = [{str(key): str(key) for key in found[kind]} for kind in ("changes", "needs", "deletes")]
+            kinds = [{str(key): str(key) for key in keys[kind]} for kind in ("changes", "needs", "deletes")]
         except (KeyError, TypeError) as error:
             raise ValueError("no claims") from error
         return cls(*kinds)
@@ -72,8 +72,8 @@ class Claims:
             ("deletes", {**self.changes, **self.needs}, other.deletes),
             ("needs", self.deletes, everything),
         ):
-            if found := [words for key, words in mine.items() if key in theirs]:
-                return f"{verb} {found[0]}" + (f" and {len(found) - 1} more" if len(found) > 1 else "")
+            if common := [words for key, words in mine.items() if key in theirs]:
+                return f"{verb} {common[0]}" + (f" and {len(common) - 1} more" if len(common) > 1 else "")
         return None
 
 

@@ -224,12 +224,12 @@ def read_holder(text: str) -> dict[str, Any]:
         ValueError: it is damaged, or not completely written yet.
     """
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ValueError("not a JSON object")
-    return found
+    return content
 
 
 def _seconds(text: object) -> float | None:

@@ -98,9 +98,9 @@ def activate(digests: Sequence[str]) -> None:
     """
     if set(digests) <= _digests(_active):
         return
-    wanted = [_plugin(digest) for digest in digests]
-    names = {name for plugin in wanted for name in plugin.names}
-    _register((*(plugin for plugin in _active if names.isdisjoint(plugin.names)), *wanted))
+    plugins = [_plugin(digest) for digest in digests]
+    names = {name for plugin in plugins for name in plugin.names}
+    _register((*(plugin for plugin in _active if names.isdisjoint(plugin.names)), *plugins))
 
 
 def files() -> list[PluginSource]:

@@ -49,10 +49,10 @@ def save(folder: Path, run_state: RunState, tables: Mapping[str, pa.Table]) -> l
     """
     memories = {_memory_name(client, number): client for client, number in run_state.memory_rounds.items()}
     # Files that a stored state names are there: `RunFolder` drops the states after the one it loads.
-    known = {
+    stored = {
         name: line for number in stored_rounds(folder) for name, line in _checksums(folder, number).items()
     }
-    new = [name for name in memories if name not in known]
+    new = [name for name in memories if name not in stored]
     state_name, checksum_name = names(run_state.rounds_done)
     written = [*tables, *new, state_name, checksum_name]
     with replacing(*(folder / name for name in written)) as temporaries:
@@ -63,7 +63,7 @@ def save(folder: Path, run_state: RunState, tables: Mapping[str, pa.Table]) -> l
             _save(_contiguous(run_state.memories[memories[name]]), paths[name])
         _save(_tensors(run_state), paths[state_name])
         checksums = {name: checksum(paths[name]) for name in (state_name, *new)}
-        lines = {name: checksums.get(name) or known[name] for name in (state_name, *sorted(memories))}
+        lines = {name: checksums.get(name) or stored[name] for name in (state_name, *sorted(memories))}
         paths[checksum_name].write_text("".join(f"{digest}  {name}\n" for name, digest in lines.items()))
     flush(folder)
     return written
@@ -109,8 +109,8 @@ def drop(folder: Path, until: int) -> list[str]:
     Returns their names; some of the files may be gone already, or left by a crash of an earlier call.
     """
     old = [number for number in stored_rounds(folder) if number <= until]
-    found = [path.name for path in folder.glob("state-*.safetensors") if NAME.fullmatch(path.name)]
-    left = [name for name in found if int(name.removesuffix(".safetensors").rpartition("-")[2]) <= until]
+    states = [path.name for path in folder.glob("state-*.safetensors") if NAME.fullmatch(path.name)]
+    left = [name for name in states if int(name.removesuffix(".safetensors").rpartition("-")[2]) <= until]
     needed = _needed(folder, old)
     gone = dict.fromkeys(name for name in (*files_of(folder, old), *sorted(left)) if name not in needed)
     # The checksums first: without them what is left is no state.

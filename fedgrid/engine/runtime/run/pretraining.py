@@ -73,13 +73,13 @@ class Pretraining:
         encoder_id = self.id
         lock = RoundLock(storage.root / FOLDER / f"{encoder_id}.lock")
         try:
-            while (kept := self._kept(storage, encoder_id, log)) is None and not lock.take():
+            while (stored := self._kept(storage, encoder_id, log)) is None and not lock.take():
                 CLOCK.pause(LOOK_EVERY)
-            if kept is None:  # Another run may have finished it between the look and the lock.
-                kept = self._kept(storage, encoder_id, log)
-            if kept is not None:
-                log(f"encoder {encoder_id} is here: {_described(kept)}")
-                return kept
+            if stored is None:  # Another run may have finished it between the look and the lock.
+                stored = self._kept(storage, encoder_id, log)
+            if stored is not None:
+                log(f"encoder {encoder_id} is here: {_described(stored)}")
+                return stored
             started = monotonic()
             settings = self.training.settings
             log(f"encoder {encoder_id} is trained: {settings.words or 'nothing to train'}")

@@ -97,7 +97,7 @@ class Observed:
         pool = InProcessPool()
         pool.prepare(self.setup)
         described = pool.describe(range(self.config.clients), message, encoder)
-        return {client: each.payload for client, each in enumerate(described)}
+        return {client: message_of.payload for client, message_of in enumerate(described)}
 
 
 def observe(
