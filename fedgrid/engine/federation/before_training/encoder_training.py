@@ -81,7 +81,7 @@ class EncoderTraining:
     def _on_public(self, pool: Pool, vector: Vector, public: ImageSet) -> tuple[Vector, tuple[float, ...]]:
         pool.prepare(self.public_setup(public))
         [reply] = pool.train([_task(0, 0)], [vector], {})
-        return _moved(vector, [reply], "the public set"), _by_epoch(reply, self.settings.epochs)
+        return _move(vector, [reply], "the public set"), _losses_by_epoch(reply, self.settings.epochs)
 
     def _among_clients(self, pool: Pool, vector: Vector) -> tuple[Vector, tuple[float, ...], int]:
         """Return the model after the federated rounds, their losses, and the bytes of one direction."""
@@ -91,8 +91,8 @@ class EncoderTraining:
             clients = encoder_clients(self.settings, self.setup.seed, self.present, index)
             num_bytes += len(clients) * vector.nbytes
             replies = pool.train([_task(client, index) for client in clients], [vector], {})
-            vector = _moved(vector, replies, f"round {index + 1} of the encoder")
-            last = [_by_epoch(reply, self.settings.local_epochs)[-1] for reply in replies]
+            vector = _move(vector, replies, f"round {index + 1} of the encoder")
+            last = [_losses_by_epoch(reply, self.settings.local_epochs)[-1] for reply in replies]
             losses.append(float(np.mean(last)))
         return vector, tuple(losses), num_bytes
 
@@ -118,7 +118,7 @@ class EncoderTraining:
         self, held: Sequence[tuple[int, np.ndarray]], epochs: int, seed: int, none: np.ndarray
     ) -> Setup:
         """Return a setup in which clients hold images without classes, and the server has none."""
-        empty = _unlabelled(none)
+        empty = _strip_labels(none)
         return Setup(
             model=model_of(kind_of(self.settings, self.setup.shape)),
             num_classes=NUM_CLASSES,
@@ -129,7 +129,7 @@ class EncoderTraining:
                 learning_rate=self.settings.learning_rate,
             ),
             seed=seed,
-            clients=tuple(ClientData(client, _unlabelled(images), empty) for client, images in held),
+            clients=tuple(ClientData(client, _strip_labels(images), empty) for client, images in held),
             server_set=empty,
             server_parts={client: slice(0, 0) for client, _ in held},
         )
@@ -159,7 +159,7 @@ def encoder_training_of(
     return EncoderTraining(settings, setup, present, public)
 
 
-def _unlabelled(images: np.ndarray) -> ImageSet:
+def _strip_labels(images: np.ndarray) -> ImageSet:
     return ImageSet(images, np.zeros(len(images), np.int64))
 
 
@@ -167,7 +167,7 @@ def _task(client: int, round_index: int) -> TrainTask:
     return TrainTask(Order(client, (0,), rule=Reconstruction()), round_index, evaluate=False)
 
 
-def _moved(vector: Vector, replies: Sequence[Reply], when: str) -> Vector:
+def _move(vector: Vector, replies: Sequence[Reply], when: str) -> Vector:
     """Return the model moved by the mean of the usable updates."""
     usable = [reply.update for reply in replies if reply.report.usable]
     if not usable:
@@ -178,7 +178,7 @@ def _moved(vector: Vector, replies: Sequence[Reply], when: str) -> Vector:
     return np.asarray(vector + total / len(usable), np.float32)
 
 
-def _by_epoch(reply: Reply, epochs: int) -> tuple[float, ...]:
+def _losses_by_epoch(reply: Reply, epochs: int) -> tuple[float, ...]:
     losses: Any = np.asarray(reply.outputs[LOSSES], np.float64)
     if not len(losses):
         return (nan,) * epochs

@@ -70,7 +70,7 @@ class ClientWorker:
         untrained: dict[int, Counts] = {}
         replies: dict[tuple[int, int], Reply] = {}
         alone, num_slots = self._stacks is None, self._setup.training.stacked
-        with self._fixed():
+        with self._fix_numerics():
             for group in [[task] for task in tasks] if alone else tasks_by_stack(tasks, num_slots):
                 with of_client(group[0].client, group[0].round_index):
                     turns = [self._begin(task, models, memories, untrained) for task in group]
@@ -91,8 +91,8 @@ class ClientWorker:
         own: dict[int, Counts] = {}
         parts: dict[int, list[Counts]] = {task.client: [] for task in tasks}
         chosen: dict[int, int] = {}
-        with self._fixed():
-            tasks = [self._placed(task, models, chosen) for task in tasks]
+        with self._fix_numerics():
+            tasks = [self._choose_model(task, models, chosen) for task in tasks]
             for position, model in enumerate(models):
                 self._flat.write(model)
                 tested: dict[int, Counts] = {}
@@ -125,7 +125,7 @@ class ClientWorker:
             when = {"round_index": message.round_index} if message.draws_anew else {}
             rng, started = generator(self._setup.seed, "message", client=client, **when), perf_counter()
             by = f"{type(message).__name__}.describe"
-            with self._fixed(), of_client(client, None), held.only_read(by):
+            with self._fix_numerics(), of_client(client, None), held.only_read(by):
                 images = codec.encode_classes(held.images, held.labels) if codec else held.images
                 payload = message.describe(images, held.labels, self._setup.num_classes, rng)
             described.append(Described(payload, perf_counter() - started))
@@ -241,7 +241,7 @@ class ClientWorker:
         )
         return self._test(self._holdings.test(task.client, task.round_index))
 
-    def _placed(self, task: EvaluateTask, models: Models, chosen: dict[int, int]) -> EvaluateTask:
+    def _choose_model(self, task: EvaluateTask, models: Models, chosen: dict[int, int]) -> EvaluateTask:
         """Return a task in which the client has chosen its own model, if it is to; note which in `chosen`."""
         if task.own is None or task.choose_on is None:
             return task
@@ -263,7 +263,7 @@ class ClientWorker:
         held = self._holdings.chosen_on(task.client, task.round_index, on)
         return evaluation.best(candidates, lambda place: self._test_of(models[place], held), by)
 
-    def _fixed(self) -> AbstractContextManager[None]:
+    def _fix_numerics(self) -> AbstractContextManager[None]:
         return fixed_numerics(self._setup.training.tf32)
 
     def _test_of(self, model: Vector, held: DeviceSet) -> Counts:

@@ -78,7 +78,7 @@ def files(folder: Path) -> list[Path]:
     return [path for part in _files(folder) for files in part for path in files]
 
 
-def mixed(folder: Path) -> str | None:
+def describe_mixture(folder: Path) -> str | None:
     """Return in one line that some images are grey and are read as colour; None if all are of one kind.
 
     Reads no more than the beginning of each file.

@@ -138,7 +138,7 @@ def images_per_client(available_L: Sequence[int], num_clients: int, split: Split
     return split.draws or most
 
 
-def with_class_numbers(split: dict[str, Any], dataset: str, names: Sequence[str]) -> dict[str, Any]:
+def number_classes(split: dict[str, Any], dataset: str, names: Sequence[str]) -> dict[str, Any]:
     """Return the section `split` with classes by number that are given by name: `first_group: [cat, dog]`.
 
     `names` are those of the data set's classes, in their order; empty if they have numbers only.

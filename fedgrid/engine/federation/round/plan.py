@@ -111,7 +111,7 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
     round_index = run_state.rounds_done
     attendance = federation.participation.attendance(round_index)
     ledger = ledger_of(federation.accountant, run_state.spent_K, len(federation.truth_K), round_index)
-    state = _revealed(federation, frozen(run_state.state), round_index)
+    state = _reveal(federation, frozen(run_state.state), round_index)
     state, meeting = _meet(federation, state, attendance, ledger, pool, round_index)
     ledger.charge(meeting.messages, meeting.again)
     algorithm, presence = federation.algorithm, attendance.presence
@@ -121,7 +121,7 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
     return Plan(round_index, attendance, state, meeting, ordered, ledger.affordable(ordered), ledger)
 
 
-def _revealed(federation: Federation, state: State, round_index: int) -> State:
+def _reveal(federation: Federation, state: State, round_index: int) -> State:
     """Return the state of an algorithm that is told the hidden groups, once clients have moved."""
     if not federation.changes.begins(round_index):
         return state

@@ -59,16 +59,16 @@ def gather(pixels: Tensor, order: Tensor, moves: Moves | None) -> Tensor:
         return pixels.index_select(0, order)
     offsets_B2, flips_B = moves.offsets_B2, moves.flips_B
     _, height, width, channels = pixels.shape
-    rows_BH = _reflected(torch.arange(height, device=order.device) + offsets_B2[:, :1], height)
+    rows_BH = _reflect(torch.arange(height, device=order.device) + offsets_B2[:, :1], height)
     columns_W = torch.arange(width, device=order.device)
     columns_BW = torch.where(flips_B[:, None] == 1, columns_W.flip(0), columns_W)
-    columns_BW = _reflected(columns_BW + offsets_B2[:, 1:], width)
+    columns_BW = _reflect(columns_BW + offsets_B2[:, 1:], width)
     where = ((order[:, None] * height + rows_BH) * width)[:, :, None] + columns_BW[:, None, :]
     shown = pixels.view(-1, channels).index_select(0, where.flatten())
     return shown.view(len(order), height, width, channels)
 
 
-def _reflected(positions: Tensor, size: int) -> Tensor:
+def _reflect(positions: Tensor, size: int) -> Tensor:
     """Return positions up to `size - 1` beyond either end, mirrored at the first and the last pixel."""
     last = size - 1
     return last - (last - positions.abs()).abs()

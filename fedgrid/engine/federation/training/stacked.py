@@ -26,7 +26,7 @@ from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.training.batches import Moves, blocks, draw_moves, gather
 from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.federation.training.local import NOTHING, OPTIMIZER, LocalResult, Memory, smallest_batch
-from fedgrid.engine.federation.training.masked_norm import MaskedNorm, with_masked_norms
+from fedgrid.engine.federation.training.masked_norm import MaskedNorm, mask_norms
 from fedgrid.engine.federation.training.optimizers import STACKED_OPTIMIZERS, StackedOptimizer
 from fedgrid.engine.federation.training.settings import LocalTraining
 
@@ -52,7 +52,7 @@ class Stack:
 
     def __init__(self, module: nn.Module, num_slots: int) -> None:
         """Make room for `num_slots` models of the module's kind; the module itself is given away."""
-        self.module = with_masked_norms(module).train()
+        self.module = mask_norms(module).train()
         self._norms = [layer for layer in self.module.modules() if isinstance(layer, MaskedNorm)]
         named, buffers = dict(module.named_parameters()), dict(module.named_buffers())
         sizes = [tensor.numel() for tensor in named.values()]
@@ -151,7 +151,7 @@ def train_together(
             )
             targets.append(labels[:, batch])
     states_SP = stack.read()
-    losses_SE, accuracies_SE = _running(logits, targets, used_S, training)
+    losses_SE, accuracies_SE = _running_means(logits, targets, used_S, training)
     optimizer_memory = optimizer.memory() if training.keep_optimizer_state else None
     return {
         slot: LocalResult(
@@ -251,7 +251,7 @@ def _step(
     return logits.detach()
 
 
-def _running(
+def _running_means(
     logits: Sequence[Tensor], labels: Sequence[Tensor], used_S: Tensor, training: LocalTraining
 ) -> tuple[list[list[float]], list[list[float]]]:
     """Return mean cross-entropy and accuracy of each slot's epochs, shapes (S, E), read back in one go."""
@@ -268,8 +268,7 @@ def _running(
     hits = outputs.argmax(dim=3) == targets
     counted = torch.arange(targets.shape[2], device=used_S.device) < used_S[:, None]
     sums = [
-        torch.where(counted, batches.view_as(targets).double(), 0).sum(2) / used_S
-        for batches in (losses, hits)
+        torch.where(counted, values.view_as(targets).double(), 0).sum(2) / used_S for values in (losses, hits)
     ]
     means = torch.stack(sums).transpose(1, 2).tolist()
     return means[0], means[1]

@@ -78,7 +78,7 @@ def _kernels() -> str:
     return (", ".join(has) or EMULATED) if capabilities else UNKNOWN
 
 
-def that_matter(machines: Sequence[Machine], precision: str) -> list[Machine]:
+def relevant_machines(machines: Sequence[Machine], precision: str) -> list[Machine]:
     """Return the machines by what a run of this precision depends on; alike ones count once."""
     relevant = [
         {name: value for name, value in machine.items() if precision == BFLOAT16 or name != BFLOAT16}

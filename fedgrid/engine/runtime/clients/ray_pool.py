@@ -34,7 +34,7 @@ from fedgrid.engine.federation.clients.messages import (
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.actor import Client, death_of
-from fedgrid.engine.runtime.clients.machine import BFLOAT16, that_matter
+from fedgrid.engine.runtime.clients.machine import BFLOAT16, relevant_machines
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.clock import Deadlines
@@ -228,7 +228,7 @@ class RayPool:
         before = self._machines[index]
         precision = BFLOAT16 if self._setup is None else self._setup.training.precision
         self._machines[index] = machine
-        if len(that_matter([before, machine], precision)) > 1:
+        if len(relevant_machines([before, machine], precision)) > 1:
             was, now = (sorted(one.items() - other.items()) for one, other in permutations((before, machine)))
             raise RunError(
                 f"{hosted}, {when}: its actor died, and its replacement is on another kind of machine "

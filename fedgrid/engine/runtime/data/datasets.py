@@ -45,7 +45,7 @@ def find(name: str, data_dir: Path) -> Dataset:
         ConfigError, DataError: the name is unknown, PATH cannot be read.
     """
     if name in DATASETS:
-        return _measured(DATASETS[name], data_dir)
+        return _measure(DATASETS[name], data_dir)
     kind, _, given_path = name.partition(":")
     if kind not in OWN_FORMATS or not given_path:
         raise unknown("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
@@ -80,14 +80,14 @@ def find(name: str, data_dir: Path) -> Dataset:
     )
 
 
-def named_by_content(value: Any, data_dir: Path) -> Any:
+def name_by_content(value: Any, data_dir: Path) -> Any:
     """Return a value with the user's own images in it, such as an encoder's public set, named by content.
 
     Raises:
         ConfigError, DataError: as `find`.
     """
     if isinstance(value, Mapping):
-        return {key: named_by_content(inner, data_dir) for key, inner in value.items()}
+        return {key: name_by_content(inner, data_dir) for key, inner in value.items()}
     is_own = isinstance(value, str) and value.partition(":")[0] in OWN_FORMATS and ":" in value
     return find(value, data_dir).name if is_own else value
 
@@ -141,7 +141,7 @@ def default_data_dir() -> Path:
     return cache(instead="FEDGRID_DATA") / "data"
 
 
-def _measured(dataset: Dataset, data_dir: Path) -> Dataset:
+def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
     """Return a data set with the sizes of its file, if these vary and the file is here."""
     if dataset.facts is None or _missing(dataset, data_dir):
         return dataset

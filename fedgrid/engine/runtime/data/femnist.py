@@ -59,8 +59,8 @@ def convert(source: Path, target: Path) -> Converted:
         StorageError: the target cannot be written.
     """
     by_writer: dict[str, list[Part]] = defaultdict(list)
-    for file in _files(source):
-        for part in _of_parquet(file) if file.suffix == ".parquet" else _of_leaf(file):
+    for path in _files(source):
+        for part in _of_parquet(path) if path.suffix == ".parquet" else _of_leaf(path):
             by_writer[part[0]].append(part)
     arrays = _split(by_writer, source)
     with disk_errors(target.parent):

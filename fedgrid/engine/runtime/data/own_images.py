@@ -62,7 +62,7 @@ def places(datasets: Iterable[str]) -> Places:
     return {dataset: str(_known[dataset]) for dataset in sorted(set(datasets)) if dataset in _known}
 
 
-def sealed(datasets: Iterable[str]) -> str:
+def seal_places(datasets: Iterable[str]) -> str:
     """Return the content of `images.json` beside runs with these data sets, empty if it needs none."""
     images = places(datasets)
     return seal({"images": images}) if images else ""

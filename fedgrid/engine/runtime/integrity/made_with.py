@@ -110,7 +110,7 @@ def differing(before: MadeWith, now: MadeWith) -> list[str]:
     ]
 
 
-def sealed(parts: Parts) -> str:
+def seal_parts(parts: Parts) -> str:
     """Return the text of `made_with.json`."""
     return seal({"parts": [{"from_round": part.from_round, **part.made_with} for part in parts]}, indent=2)
 

@@ -26,7 +26,7 @@ RENEWED = "renewed"
 """Key of a file's content: the reading of its machine's monotonic clock at the last renewal, as text."""
 
 
-def stamped(content: Mapping[str, Any], clock: Clock) -> str:
+def stamp_text(content: Mapping[str, Any], clock: Clock) -> str:
     """Return the text of a file with `RENEWED`; the time in it is always as long."""
     return json.dumps({**content, RENEWED: f"{clock.now():020.6f}"}) + "\n"
 
@@ -38,7 +38,7 @@ def renew_stamp(file: TextIO, clock: Clock) -> None:
         OSError, ValueError: it cannot be read or written, or is damaged.
     """
     file.seek(0)
-    os.pwrite(file.fileno(), stamped(read_holder(file.read()), clock).encode(), 0)
+    os.pwrite(file.fileno(), stamp_text(read_holder(file.read()), clock).encode(), 0)
     os.fsync(file.fileno())
 
 

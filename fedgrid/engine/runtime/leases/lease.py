@@ -36,7 +36,7 @@ from fedgrid.engine.runtime.leases.held_file import (
     HeldFile,
     Observer,
     renew_stamp,
-    stamped,
+    stamp_text,
 )
 from fedgrid.engine.runtime.leases.processes import user_name
 from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group, write_text
@@ -97,7 +97,7 @@ class Lease:
                 root.mkdir(parents=True, exist_ok=True)
                 (root / FOLDER).mkdir(exist_ok=True)
                 try:
-                    while not self._settled():
+                    while not self._try_to_settle():
                         pass
                 except BaseException:
                     self._withdraw()
@@ -181,7 +181,7 @@ class Lease:
     def _write(self, *, settled: bool) -> None:
         about = {"user": user_name(), "what": self._what, "since": self._since, VERSION: FORMAT}
         claims = {SETTLED: settled, CLAIMS: self._claims.as_json()}
-        content = stamped({**self._file.holder(), **about, **claims}, self._clock)
+        content = stamp_text({**self._file.holder(), **about, **claims}, self._clock)
         with self._writing:
             write_text(self._file.path, content)
             self._storage.push(self._name)
@@ -192,7 +192,7 @@ class Lease:
             if self._file.delete():
                 self._storage.remove(self._name)
 
-    def _settled(self) -> bool:
+    def _try_to_settle(self) -> bool:
         """Try to take the lease; return False if that must be tried again."""
         begun = self._clock.now()
         self._write(settled=False)

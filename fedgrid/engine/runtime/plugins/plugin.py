@@ -173,10 +173,10 @@ def load(source: PluginSource) -> Plugin:
             cause = f"{type(error).__name__}: {error}"
             raise ConfigError(f"plugin {source.name}{_line(error, source.name)}: {cause}") from error
     module = sys.modules[name]
-    return checked_plugin(source, {key: _listed(module, key, source) for key in KINDS})
+    return check_plugin(source, {key: _read_list(module, key, source) for key in KINDS})
 
 
-def checked_plugin(source: PluginSource, lists: Mapping[str, Sequence[Any]]) -> Plugin:
+def check_plugin(source: PluginSource, lists: Mapping[str, Sequence[Any]]) -> Plugin:
     """Return a plugin of what a file or a package lists.
 
     Raises:
@@ -223,7 +223,7 @@ def names_within(settings: object) -> Iterator[str]:
             yield from names_within(value)
 
 
-def _listed(module: ModuleType, name: str, source: PluginSource) -> list[Any]:
+def _read_list(module: ModuleType, name: str, source: PluginSource) -> list[Any]:
     given = getattr(module, name, [])
     if not isinstance(given, list | tuple):
         raise ConfigError(f"plugin {source.name}: {name} is of type {type(given).__name__}; expected a list")

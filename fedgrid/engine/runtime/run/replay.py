@@ -122,13 +122,13 @@ def observe(
         before = federation.begin(fresh_models(setup))
     sent = {}
     if federation.algorithm.traits.sends_updates and before is not None:
-        sent = _sent(federation, setup, before)
+        sent = _train_again(federation, setup, before)
     served = federation.algorithm.served(after.state)
     labels_K, at = after.state.labels_K, after.rounds_done - 1
     return Observed(config, setup, federation.layout, labels_K, served.models, served.model_K, sent, at)
 
 
-def _sent(federation: Federation, setup: Setup, before: RunState) -> dict[int, SentUpdate]:
+def _train_again(federation: Federation, setup: Setup, before: RunState) -> dict[int, SentUpdate]:
     pool = InProcessPool()
     pool.prepare(setup)
     plan = plan_round(federation, before, pool)

@@ -19,7 +19,7 @@ from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.integrity import files
 from fedgrid.engine.runtime.integrity.files import CONFIG, DONE, OF_ROUNDS, TIMES, TIMES_CHECKSUM
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, seal_parts
 from fedgrid.engine.runtime.integrity.record_files import RecordFiles, segments
 from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.engine.runtime.run import checkpoint
@@ -107,13 +107,13 @@ class RunFolder:
         with disk_errors(self.path):
             self._storage.pull(self.path.name, skip=(ASIDE,))
             self.check_config()
-            listed = self._listed()
+            listed = self._read_mark()
             run_state = self._newest(listed)
             self.path.mkdir(parents=True, exist_ok=True)
             delete_partial(self.path)
             if not (self.path / CONFIG).exists():
                 self._mark(CONFIG, self._config_text())
-            if images := own_images.sealed(self.config.own_images):
+            if images := own_images.seal_places(self.config.own_images):
                 self._mark(own_images.PLACES, images)
             self._unmark(FAILED)
             if run_state is None or run_state.rounds_done < self.config.training.rounds:
@@ -142,7 +142,7 @@ class RunFolder:
             parts, notes = changes(self.config.name, before, now, rounds_done, accept=accept)
             self.log(*(f"warning: {note}" for note in notes))
             if parts != before:
-                self._mark(MADE_WITH, sealed(parts))
+                self._mark(MADE_WITH, seal_parts(parts))
 
     def save(self, record: RoundRecord, run_state: RunState) -> None:
         """Store one more round: its records first, then the state, which makes the round valid.
@@ -233,7 +233,7 @@ class RunFolder:
         self._records.begin(1)
         return None
 
-    def _listed(self) -> dict[str, str]:
+    def _read_mark(self) -> dict[str, str]:
         """Return the checksums of a finished run's files, empty of another run; sets a damaged mark aside."""
         try:
             return files.checksums(self.path, self.config) if self.is_done else {}

@@ -13,7 +13,7 @@ from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.federation.round.federation import Federation, fresh_models
 from fedgrid.engine.federation.round.next_round import next_round
 from fedgrid.engine.runtime.clients.local_pool import LazyPool
-from fedgrid.engine.runtime.clients.machine import slow_precision, that_matter
+from fedgrid.engine.runtime.clients.machine import relevant_machines, slow_precision
 from fedgrid.engine.runtime.integrity.made_with import made_with
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of, own_numbers
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
@@ -167,7 +167,7 @@ class Session:
 
     def _machines(self, config: RunConfig) -> Sequence[Machine]:
         """Return the machines that the clients train on: one kind, unless several are accepted."""
-        machines = that_matter(self._pool.machines(), config.training.precision)
+        machines = relevant_machines(self._pool.machines(), config.training.precision)
         if len(machines) > 1 and not self._accept:
             kinds = " and ".join(", ".join(machine.values()) for machine in machines)
             raise ConfigError(

@@ -103,7 +103,7 @@ class Storage:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle no mirror: another machine has another user and cache folder for it."""
-        return _received, (self.uri or str(self.root), self.patience.give_up_after)
+        return _unpickle, (self.uri or str(self.root), self.patience.give_up_after)
 
     def __str__(self) -> str:
         return redacted(self.uri) if self.uri else str(self.root)
@@ -296,5 +296,5 @@ class Storage:
             result.result()
 
 
-def _received(text: str, give_up_after: float) -> Storage:
+def _unpickle(text: str, give_up_after: float) -> Storage:
     return replace(Storage.named(text), patience=Patience(give_up_after))
