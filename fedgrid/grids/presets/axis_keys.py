@@ -103,6 +103,11 @@ def value_of(config: RunConfig, key: str) -> Any:
     return to_jsonable_python(found[0]) if found else None
 
 
+def json_values(config: RunConfig, keys: Iterable[str]) -> dict[str, Any]:
+    """Return a run's values of those keys that it has, as they would stand in JSON."""
+    return {key: to_jsonable_python(found[0]) for key in keys if (found := _found(config, key))}
+
+
 def default_of(config: RunConfig, key: str) -> Any:
     """Return the default of a key that is no algorithm's: that of the kind of split, or of the schema."""
     section, _, name = key.partition(".")

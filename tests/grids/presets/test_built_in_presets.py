@@ -12,7 +12,7 @@ from fedgrid.engine.federation.uplink.steps import clip_of, noise_of
 from fedgrid.engine.runtime.data.datasets import load
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid, preset_names
-from fedgrid.grids.results.study import describe
+from fedgrid.grids.results.runs import describe
 from fedgrid.tracking.papers.flis import numbers
 from fedgrid.tracking.papers.flis.tables import scenario_of
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.grids.results.model_sizes import model_bytes
+from fedgrid.grids.results.study import model_bytes
 
 
 def test_the_size_of_digitnet_is_four_bytes_a_parameter():

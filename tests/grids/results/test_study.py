@@ -10,7 +10,8 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished
-from fedgrid.grids.results.study import describe, load
+from fedgrid.grids.results.runs import describe
+from fedgrid.grids.results.study import load
 from fedgrid.tracking.report.contents import report_page
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, config_of, record
