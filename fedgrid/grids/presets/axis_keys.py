@@ -5,7 +5,7 @@ field there is an axis at once. Everything else that knows axes (presets, filter
 tables and figures of a report) takes them from here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -116,6 +116,26 @@ def default_of(config: RunConfig, key: str) -> Any:
         return to_jsonable_python(defaults[name])
     fields = type(getattr(config, section)).model_fields if name else RunConfig.model_fields
     return to_jsonable_python(fields[name or section].get_default(call_default_factory=True))
+
+
+def variant_settings(configs: Sequence[RunConfig], prefix: str = SETTING) -> tuple[str, ...]:
+    """Return the keys with this prefix in which runs of one name differ, as `algorithm.threshold`."""
+    groups: dict[str, list[RunConfig]] = {}
+    for config in configs:
+        groups.setdefault(config.name, []).append(config)
+    keys = [key for key in axis_keys(configs) if key.startswith(prefix)]
+    differing: dict[str, None] = {}
+    for group in groups.values():
+        if len(group) > 1:
+            several = (key for key in keys if len({value_text(run, key) for run in group}) > 1)
+            differing |= dict.fromkeys(several)
+    return tuple(key for key in keys if key in differing)
+
+
+def variant_of(config: RunConfig, settings: Sequence[str]) -> str:
+    """Return a run's values of these settings, as in `round 6, threshold 0.4`; empty if it has none."""
+    values = {key.removeprefix(SETTING): value_text(config, key) for key in settings}
+    return ", ".join(f"{key} {value}" for key, value in values.items() if value not in (None, "null"))
 
 
 def _found(config: RunConfig, key: str) -> tuple[Any] | None:

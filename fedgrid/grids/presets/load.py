@@ -15,7 +15,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import SCENARIOS
 from fedgrid.grids.presets.asks import digest_of
 from fedgrid.grids.presets.axes import Axes, choose, extend, filter_of, items, keep
-from fedgrid.grids.presets.axis_keys import AXES, SPLIT, axis_keys
+from fedgrid.grids.presets.axis_keys import AXES, SPLIT, axis_keys, variant_settings
 from fedgrid.grids.presets.changes import Change
 from fedgrid.grids.presets.expand import Description, expand
 from fedgrid.grids.presets.grid import OPTIONS, STACKED, Asks, Grid
@@ -29,7 +29,6 @@ from fedgrid.grids.presets.preset_files import (
     preset_names,
     read_preset,
 )
-from fedgrid.grids.presets.variants import variant_settings
 from fedgrid.grids.presets.yaml_file import YamlFile, at
 
 __all__ = ["Grid", "Preset", "RunConfig", "is_scenario", "load_grid", "load_preset", "scenario_values"]

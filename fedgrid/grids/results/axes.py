@@ -9,8 +9,7 @@ from math import prod
 
 from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_text
-from fedgrid.grids.presets.variants import variant_settings
+from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_text, variant_settings
 
 Values = Mapping[str, str | None]
 """Axis -> value as text."""
