@@ -31,7 +31,8 @@ def grid_facts(name: str, storage: Storage) -> dict[str, Any]:
         RunError: if the storage cannot be read.
     """
     folder = GridFolder(storage, name)
-    runs = folder.runs()
+    stored = folder.read()
+    runs = stored.runs
     now = status(name, storage)
     with trusting_times(storage):
         rows = read_runs(runs, storage)
@@ -40,7 +41,7 @@ def grid_facts(name: str, storage: Storage) -> dict[str, Any]:
     values = {key: [value_text(run, key) for run in runs] for key in keys}
     return {
         "grid": name,
-        "source": folder.source(),
+        "source": stored.source,
         "folder": f"{storage}/{folder.path.relative_to(storage.root)}",
         **{key: now[key] for key in ("driver", *COUNTS, STOPPED, SUPERSEDED, "failures")},
         "axes": {key: [one for one in dict.fromkeys(values[key]) if one is not None] for key in keys},

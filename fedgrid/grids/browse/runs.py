@@ -46,9 +46,9 @@ def show_runs(
     if as_csv and as_json:
         raise ConfigError("choose one of --csv and --json")
     storage.pull_marks()
-    folder = GridFolder(storage, grid)
-    current, old = folder.divided()
-    every = read_rows((*current, *old) if superseded else current, storage, old)
+    stored = GridFolder(storage, grid).read()
+    old = stored.superseded
+    every = read_rows((*stored.runs, *old) if superseded else stored.runs, storage, old)
     conditions = [condition for text in where for condition in _conditions(text)]
     shown = _columns(columns, every)
     check_columns([condition.column for condition in conditions], every, "--where")

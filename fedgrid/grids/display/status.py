@@ -133,7 +133,8 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     """Return the state of a grid: counts, runs under way, failures with their causes, pace."""
     storage.pull_marks()
     grid = GridFolder(storage, name)
-    runs, superseded = grid.divided()
+    stored = grid.read()
+    runs = stored.runs
     driver = driver_of(storage, name)
     is_running = driver is not None and driver.what == name
     progress: Mapping[str, Any] = (grid.read_progress() or {}) if is_running else {}
@@ -161,7 +162,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
         "waiting": len(runs) - done - len(under_way) - len(failures) - len(stopped),
         STOPPED: len(stopped),
         "failed": len(failures),
-        SUPERSEDED: len(superseded),
+        SUPERSEDED: len(stored.superseded),
         "rounds_per_second": progress.get("rounds_per_second"),
         "seconds_left": progress.get("seconds_left"),
         "runs": under_way,

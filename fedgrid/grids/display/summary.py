@@ -79,7 +79,7 @@ def show(
         say()
     say(_counts(grid, len(done), len(failures), tally))
     folder = GridFolder(storage, grid.name)
-    if folder.is_there and (old := folder.superseded()):
+    if folder.is_there and (old := folder.read().superseded):
         say(superseded_line(grid.name, len(old), storage))
     say(f"Written to {storage} (a folder a run: config.json, *.parquet)")
     for line in where:

@@ -53,8 +53,9 @@ def load(
     """
     store = Storage.of(storage) if isinstance(storage, str) else storage
     store.pull_marks()
-    current, old = GridFolder(store, grid).divided()
-    configs = (*current, *old) if superseded else current
+    stored = GridFolder(store, grid).read()
+    old = stored.superseded
+    configs = (*stored.runs, *old) if superseded else stored.runs
     runs: list[Run] = []
     for config, run in zip(configs, describe(configs, store, old), strict=True):
         seen(len(runs), len(configs))
