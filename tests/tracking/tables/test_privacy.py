@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.exposure.privacy import last_sent, over_epsilon
 from fedgrid.tracking.report.contents import report_page
+from fedgrid.tracking.tables.cost import last_sent, over_epsilon
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 
 NAN = float("nan")
