@@ -16,7 +16,7 @@ from fedgrid.grids.archive.beside import beside
 from fedgrid.grids.attack.analysis import ATTACK
 from fedgrid.grids.epsilons.analysis import Epsilons
 from fedgrid.grids.explain.analysis import EXPLAIN
-from fedgrid.grids.presets.changes import Change
+from fedgrid.grids.presets.axes import Change
 
 WITH_COMMANDS = EXPLAIN, ATTACK
 BUILT_IN: Mapping[str, Analysis] = {each.name: each for each in (*WITH_COMMANDS, Epsilons(beside))}
