@@ -42,12 +42,12 @@ class ModelEntry:
 
 
 def _network(function: str) -> Build:
-    """Return a function of `networks` or `autoencoders`, which import torch, at its first call."""
+    """Return a function of `networks`, which imports torch, at its first call."""
 
     def build(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-        from fedgrid.engine.federation.models import autoencoders, networks
+        from fedgrid.engine.federation.models import networks
 
-        make: Build = getattr(networks, function, None) or getattr(autoencoders, function)
+        make: Build = getattr(networks, function)
         return make(channels, height, width, num_classes)
 
     return build

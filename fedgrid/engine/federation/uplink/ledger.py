@@ -64,10 +64,10 @@ def ledger_of(accountant: Accountant, spent_K: Spent | None, num_clients: int, r
     """Return the ledger of a round, from 0; `spent_K` is what was spent before it, None before the first."""
     if not is_private(accountant.uplink, accountant.privacy):
         return Ledger()
-    return PrivacyLedger(accountant, spent_K, num_clients, round_index)
+    return _PrivacyLedger(accountant, spent_K, num_clients, round_index)
 
 
-class PrivacyLedger(Ledger):
+class _PrivacyLedger(Ledger):
     """Of a round of a run with noise."""
 
     def __init__(
@@ -81,7 +81,6 @@ class PrivacyLedger(Ledger):
         self.noise = accountant.central_noise(round_index)
 
     def can_pay(self, clients: Sequence[int]) -> Sequence[int]:
-        """Return those of `clients` that can pay for one more message."""
         budget, message = self._privacy.epsilon, self._accountant.message
         if budget is None or message is None:
             return clients
@@ -89,12 +88,10 @@ class PrivacyLedger(Ledger):
         return [client for client in clients if self._epsilon_after(client, cost) <= budget]
 
     def charge(self, messages: Mapping[int, Payload], again: Collection[int]) -> None:
-        """Charge what clients have sent before the round trains."""
         self._charges = self._accountant.charges(messages, self._round_index, again)
         self._add(self._charges)
 
     def affordable(self, orders: Sequence[Order]) -> Sequence[Order]:
-        """Return the orders that leave their client within its budget."""
         budget = self._privacy.epsilon
         if budget is None:
             return orders
@@ -111,7 +108,6 @@ class PrivacyLedger(Ledger):
         return within
 
     def settle(self, orders: Sequence[Order], replied: Iterable[int]) -> tuple[str, ...]:
-        """Charge the round's updates, once the server has aggregated them; return warnings."""
         distances = self._accountant.distances(orders, replied) if self.noise is None else self.noise.spent()
         scale = self._accountant.scale
         self._add({client: (scale * distance) ** 2 for client, distance in distances.items()})
