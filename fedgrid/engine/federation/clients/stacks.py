@@ -59,7 +59,6 @@ class Turn:
     start: Vector
     """The model that it trains, shape (P,); only read."""
     held: DeviceSet
-    """What it trains on."""
     chosen: int
     """Position of the model that it trains."""
     on_server: Counts | None

@@ -32,9 +32,7 @@ class Dataset:
     download_mb: int
     """Size of the download in megabytes; 0 if nothing is downloaded."""
     model: str
-    """Default model."""
     training: Training
-    """Default training settings."""
     read: Callable[[Path], Pair] = field(repr=False, compare=False)
     """Reads `location`; returns (pool, server's test set)."""
     location: str = ""

@@ -26,7 +26,6 @@ from fedgrid.engine.federation.errors import DataError
 LAYOUT = "an image folder has train/<class>/* and test/<class>/*"
 GROUPED = "with groups it has train/<group>/<class>/* and test/<group>/<class>/*"
 GROUP = -3
-"""Place of the group in an image's path."""
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 """PIL reads more of them, some by starting other programs and some with decoders that nobody maintains."""
 MOST_PIXELS = 4096 * 4096
@@ -37,7 +36,6 @@ GREY_MODES = ("1", "L", "LA")
 COLOUR_MODES = ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 
 Files = list[list[Path]]
-"""Paths of the images of each class."""
 
 
 def read_images(folder: Path, size: Size | None = None) -> Pair:

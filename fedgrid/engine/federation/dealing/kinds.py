@@ -103,7 +103,6 @@ KINDS: dict[str, SplitKind] = {
     "natural": natural,
     CENTRALISED: ONE_CLIENT,
 }
-"""Kinds of split by name."""
 ALSO_CALLED = {
     "overlapping": "overlapping-balanced",
     "nonoverlapping": "nonoverlapping-balanced",

@@ -29,7 +29,6 @@ class ModelEntry:
     description: str
     """One line."""
     source: str
-    """Where the architecture comes from."""
     build: Build
     """Returns a new module; its weights are set by `federation.models.flat_vectors`."""
     minimum_side: int = 1

@@ -32,7 +32,6 @@ class Changes:
 
     moved: Mapping[int, Moved] = field(default_factory=dict)
     faults: Mapping[int, str] = field(default_factory=dict)
-    """Attacker -> what it does."""
 
     @classmethod
     def of(cls, clients: Sequence[ClientData]) -> "Changes":

@@ -77,7 +77,6 @@ def _reflect(positions: Tensor, size: int) -> Tensor:
 BLOCK = 4 << 20
 """Bytes of a block that has more than one batch."""
 FLOAT = 4
-"""Bytes of a float32."""
 
 
 def blocks(num_images: int, batch_size: int, batch_bytes: int) -> Iterator[slice]:

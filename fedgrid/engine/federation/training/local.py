@@ -46,9 +46,7 @@ class LocalResult:
     accuracies: tuple[float, ...]
     """Share of images classified rightly in each epoch, as the model changed; NaN likewise."""
     steps: int
-    """Optimizer steps."""
     outputs: Memory
-    """What the rule has for the server."""
     memory: Memory
     """For the client's next round: what the rule remembers; personal entries under `personal`, in the order
     of their ranges; if it is kept, the optimizer's state under `optimizer`: shape (W,) of SGD with momentum,

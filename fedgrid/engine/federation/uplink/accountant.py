@@ -50,7 +50,6 @@ class Accountant:
     seed: int = 0
     """Of the run."""
     sends: bool = True
-    """Whether clients send anything."""
     message: Message | None = None
     """What clients say about their data before their first round."""
     encoder_updates: Mapping[int, int] = field(default_factory=dict)

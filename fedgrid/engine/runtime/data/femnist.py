@@ -41,9 +41,7 @@ class Converted:
 
     writers: int
     pool: int
-    """Images in the pool."""
     test: int
-    """Images in the server's test set."""
 
 
 def convert(source: Path, target: Path) -> Converted:

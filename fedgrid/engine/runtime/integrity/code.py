@@ -103,7 +103,6 @@ class Sources:
 
 
 HERE = __name__.partition(".")[0]
-"""Name of the package."""
 SOURCES = Sources(Path(__file__).parents[3])
 """Of the package that runs."""
 

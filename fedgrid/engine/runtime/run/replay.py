@@ -44,7 +44,6 @@ class SentUpdate:
     update: Vector
     """What it sent, after all steps of the uplink, shape (P,)."""
     norm: float
-    """Euclidean norm of the update."""
 
     @property
     def model(self) -> Vector:
