@@ -25,7 +25,6 @@ from fedgrid.engine.federation.errors import DataError
 
 LAYOUT = "an image folder has train/<class>/* and test/<class>/*"
 GROUPED = "with groups it has train/<group>/<class>/* and test/<group>/<class>/*"
-GROUP = -3
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 """PIL reads more of them, some by starting other programs and some with decoders that nobody maintains."""
 MOST_PIXELS = 4096 * 4096
@@ -48,7 +47,7 @@ def read_images(folder: Path, size: Size | None = None) -> Pair:
         return pool, server
     numbers = {name: number for number, name in enumerate(names)}
     of_train, of_test = (
-        np.array([numbers[path.parts[GROUP]] for files in part for path in files], np.int64)
+        np.array([numbers[path.parts[-3]] for files in part for path in files], np.int64)
         for part in (train, test)
     )
     return replace(pool, groups=of_train), replace(server, groups=of_test)

@@ -25,8 +25,6 @@ from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.storage.atomic import disk_errors, replacing
 
 SIDE, NUM_CLASSES = 28, 62
-TEST_EVERY = 10
-"""Images of a writer for one in the server's test set."""
 WRITER, LABEL = ("writer", "writer_id"), ("label", "character")
 """Names that the columns of a Parquet file may have."""
 EXPECTED = "expected a folder with LEAF's *.json or train/*.json and test/*.json, or *.parquet"
@@ -75,7 +73,7 @@ def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[
     for number, writer in enumerate(sorted(by_writer)):
         images = np.concatenate([part[1] for part in by_writer[writer]])
         labels = np.concatenate([np.array(part[2], np.int64) for part in by_writer[writer]])
-        is_test = np.arange(1, len(labels) + 1) % TEST_EVERY == 0
+        is_test = np.arange(1, len(labels) + 1) % 10 == 0
         for name, where in (("train", ~is_test), ("test", is_test)):
             arrays[f"{name}_images"].append(images[where])
             arrays[f"{name}_labels"].append(labels[where])

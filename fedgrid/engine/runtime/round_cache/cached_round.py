@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.clients.messages import Pool
     from fedgrid.engine.runtime.round_cache.key import SessionCache
 
-FIRST_PAUSE, LAST_PAUSE = 0.01, 1.0
-"""Seconds between two lookups while another run holds the round's lock; doubled each time."""
 REPORTS = "reports"
 SMALL = 1 << 20
 """Bytes of an update up to which replies are entries, where clients train from several models."""
@@ -188,11 +186,11 @@ class CachedRound(ClientRound):
     def _lock_or_wait(self, missing: list[str]) -> list[str]:
         """Return what is missing once this run holds the lock; nothing, if another run has computed it."""
         if not self._lock.take():
-            pause = FIRST_PAUSE
+            pause = 0.01
             with self._watch.wait():
                 while missing and not self._lock.take():
                     time.sleep(pause)
-                    pause = min(2 * pause, LAST_PAUSE)
+                    pause = min(2 * pause, 1.0)
                     missing = self._look_up(missing)
         return self._look_up(missing)
 

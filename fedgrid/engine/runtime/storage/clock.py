@@ -9,8 +9,6 @@ from typing import TypeVar
 from fedgrid.engine.federation.errors import is_denied
 
 T = TypeVar("T")
-FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
-"""Seconds between two attempts; doubled each time."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +23,11 @@ CLOCK = Clock()
 
 
 def backoff(attempt: int) -> float:
-    """Return the seconds to wait after failed attempt 1, 2, 3 ...: at most 1, 2, 4 ..., at least half of it.
+    """Return the seconds to wait after failed attempt 1, 2, 3 ...: at most 1, 2, 4 ... 60, and at least half.
 
     They are random so that many processes that failed together do not try again together.
     """
-    return SystemRandom().uniform(0.5, 1.0) * min(LAST_PAUSE, FIRST_PAUSE * 2.0 ** (attempt - 1))
+    return SystemRandom().uniform(0.5, 1.0) * min(60.0, 2.0 ** (attempt - 1))
 
 
 @dataclass(frozen=True)
