@@ -240,7 +240,7 @@ class Lease:
         if other.claims is None:
             return (
                 "is of another version, which uses the storage exclusively"
-                if other.found
+                if other.about
                 else "may change any run"
             )
         return self._claims.clash(other.claims)
@@ -253,7 +253,7 @@ class Lease:
                 self._storage.remove(gone.name)
 
     def _refusal(self, other: Driver, clash: str) -> ConfigError:
-        is_mine = other.found.get("user") == user_name()
+        is_mine = other.about.get("user") == user_name()
         stop = f", `{command(self._storage, 'stop', other.what)}`" if is_mine else ""
         reason = "" if other.what == self._what else f", {clash}"
         return ConfigError(
