@@ -274,8 +274,7 @@ def split(tree):
         before=True,
     )
     kinds = "fedgrid/engine/federation/dealing/kinds.py"
-    tree.insert(kinds, '    "dimmed": DIMMED,\n', '    "darker": DARKER,\n')
-    tree.insert(kinds, "shifted import (\n", "    DARKER,\n")
+    tree.insert(kinds, '    "dimmed": shifted.DIMMED,\n', '    "darker": shifted.DARKER,\n')
 
 
 def number(tree):

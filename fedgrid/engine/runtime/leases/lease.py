@@ -32,12 +32,7 @@ from fedgrid.engine.runtime.leases.driver import (
     files,
     name_of,
 )
-from fedgrid.engine.runtime.leases.held_file import (
-    HeldFile,
-    Observer,
-    renew_stamp,
-    stamp_text,
-)
+from fedgrid.engine.runtime.leases.held_file import HeldFile, Observer, renew_stamp, stamp_text
 from fedgrid.engine.runtime.leases.processes import user_name
 from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group, write_text
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, Patience

@@ -22,12 +22,7 @@ from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.integrity.files import checksum, read_checksums, stamped
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
-from fedgrid.engine.runtime.storage.format import (
-    METADATA,
-    DamagedFile,
-    check_format,
-    read_errors,
-)
+from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, check_format, read_errors
 
 KEEP = 2
 """Number of stored states. If the newest is damaged, the run continues from the one before."""
