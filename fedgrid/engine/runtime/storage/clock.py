@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import TypeVar
 
@@ -70,25 +70,21 @@ LEAST = 1800.0
 TIMES_SLOWEST = 20.0
 
 
+@dataclass
 class Deadlines:
     """The deadlines of answers by their kind, for a pool of clients `train`, `evaluate` ..."""
 
-    def __init__(
-        self,
-        now: Callable[[], float],
-        first: float = FIRST,
-        least: float = LEAST,
-        times_slowest: float = TIMES_SLOWEST,
-    ) -> None:
-        """Measure with `now`, in seconds; `first` and `least` are seconds, too."""
-        self.now = now
-        self._first, self._least, self._times_slowest = first, least, times_slowest
-        self._slowest: dict[str, float] = {}
+    now: Callable[[], float]
+    """In seconds."""
+    first: float = FIRST
+    least: float = LEAST
+    times_slowest: float = TIMES_SLOWEST
+    _slowest: dict[str, float] = field(default_factory=dict)
 
     def of(self, kind: str) -> float:
         """Return the seconds that answers of a kind may take."""
         slowest = self._slowest.get(kind)
-        return self._first if slowest is None else max(self._least, self._times_slowest * slowest)
+        return self.first if slowest is None else max(self.least, self.times_slowest * slowest)
 
     def note(self, kind: str, seconds: float) -> None:
         """Note how long one has taken."""
