@@ -19,7 +19,7 @@ from fedgrid.engine.federation.round.participation import Participation, updates
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training.settings import Evaluation
-from fedgrid.engine.federation.uplink.accountant import Accountant
+from fedgrid.engine.federation.uplink.ledger import Accountant
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.encoders.encoder import Encoder

@@ -24,9 +24,8 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.training.batches import batches, draw_moves
 from fedgrid.engine.federation.training.evaluation import predict, set_mode, to_inputs
-from fedgrid.engine.federation.training.masked_norm import MaskedNorm
+from fedgrid.engine.federation.training.layers import MaskedNorm, seeded
 from fedgrid.engine.federation.training.optimizers import OPTIMIZERS
-from fedgrid.engine.federation.training.own_draws import seeded
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 Memory = Mapping[str, NDArray[Any]]

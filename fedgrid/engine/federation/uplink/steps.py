@@ -69,7 +69,7 @@ class Noise(UplinkStep):
     """Adds independent Gaussian noise to each parameter: the Gaussian mechanism, at the client.
 
     Source: McMahan, Ramage, Talwar, Zhang, Learning Differentially Private Recurrent Language Models, ICLR
-    2018, arXiv:1710.06963, Algorithm 1, whose noise the server adds to a sum. What it costs: `accountant`.
+    2018, arXiv:1710.06963, Algorithm 1, whose noise the server adds to a sum. What it costs: `ledger`.
     """
 
     noise: Annotated[float, Field(ge=0)]

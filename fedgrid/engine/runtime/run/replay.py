@@ -21,7 +21,7 @@ from fedgrid.algorithms.updates.layout import Layout
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.messages import Setup, TrainTask
 from fedgrid.engine.federation.clients.process import fixed_numerics
-from fedgrid.engine.federation.clients.stacks import module_of
+from fedgrid.engine.federation.clients.workspace import module_of
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import HeldImages
 from fedgrid.engine.federation.encoders.encoder import Encoder
