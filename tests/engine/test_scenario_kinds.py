@@ -97,7 +97,7 @@ def test_clients_with_the_same_official_tests_hold_them_once(monkeypatch):
     put, of = [], workspace.DeviceSet.of
     monkeypatch.setattr(workspace.DeviceSet, "of", lambda held, device: put.append(held) or of(held, device))
     there = pickle.loads(pickle.dumps(setup))
-    stacks.Holdings(there, "meta")
+    workspace.Holdings(there, "meta")
     assert [len(held) for held in put].count(355) == 4
 
 
