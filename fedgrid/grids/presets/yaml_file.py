@@ -124,8 +124,8 @@ def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
             raise ConfigError(f"{source} has more than {MOST_PARTS} keys and values, aliases written out")
         return loader.construct_document(node), node
     except _MisleadingNumber as error:
-        line = f"line {error.problem_mark.line + 1}: " if "\n" in str(error.problem_mark.buffer) else ""
-        raise ConfigError(f"{source}: {line}{error.problem}") from error
+        line = f"line {error.line}: " if isinstance(content, bytes) else ""
+        raise ConfigError(f"{source}: {line}{error}") from error
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         problem = " ".join(part for part in (error.context, error.problem) if part)
@@ -176,8 +176,12 @@ def _inside(node: yaml.Node | None, step: Step) -> tuple[yaml.Mark, yaml.Node] |
     return None
 
 
-class _MisleadingNumber(yaml.MarkedYAMLError):
+class _MisleadingNumber(ValueError):
     """A number that YAML 1.1 does not read as people do: `1:10` is 70, `010` is 8."""
+
+    def __init__(self, problem: str, line: int) -> None:
+        super().__init__(problem)
+        self.line = line
 
 
 class _Loader(yaml.SafeLoader):
@@ -229,7 +233,7 @@ class _Loader(yaml.SafeLoader):
             problem = f"{node.value} is {value} in YAML (base 8): write {int(text)} or {value}, or quote it"
         else:
             return value
-        raise _MisleadingNumber(problem=problem, problem_mark=node.start_mark)
+        raise _MisleadingNumber(problem, node.start_mark.line + 1)
 
 
 for _tag in ("int", "float"):
