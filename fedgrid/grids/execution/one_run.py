@@ -17,7 +17,8 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.planning.checks import check_origins
 from fedgrid.grids.results.outcome import is_finished
-from fedgrid.grids.results.study import describe, load, result_of
+from fedgrid.grids.results.runs import describe
+from fedgrid.grids.results.study import load, result_of
 
 if TYPE_CHECKING:
     from fedgrid.tracking.scoring.run import Run

@@ -9,8 +9,7 @@ from math import prod
 
 from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_text
-from fedgrid.grids.presets.variants import variant_settings
+from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_text, variant_settings
 
 Values = Mapping[str, str | None]
 """Axis -> value as text."""
@@ -77,12 +76,6 @@ def name_of(config: RunConfig, axes: Sequence[str]) -> str:
     """Return a run's name with its values of the grid's further `axes`, which tell runs of a name apart."""
     words = ", ".join(f"{axis.removeprefix(SETTING)} {value}" for axis, value in pairs_of(config, axes))
     return f"{config.name} ({words})" if words else config.name
-
-
-def setting_of(config: RunConfig, axes: Sequence[str]) -> str:
-    """Return what sets a run's scenario apart, empty if nothing does: `, split.majority 0.5`."""
-    pairs = pairs_of(config, [axis for axis in axes if not axis.startswith(SETTING)])
-    return "".join(f", {axis} {value}" for axis, value in pairs)
 
 
 def _differing(configs: Sequence[RunConfig]) -> set[str]:
