@@ -83,6 +83,8 @@ def facts(path: Path) -> tuple[int, Shape, int, int | None]:
     if len(every) == 0 or outside.any():
         found = f"label {every[outside][0]}" if len(every) else "no label"
         raise DataError(f"{path}: {found} found; number the classes 0, 1, 2, ... and give each some images")
+    if every.max() == 0:
+        raise DataError(f"{path} has one class; number the classes 0, 1, 2, ... and give each some images")
     num_groups = None if groups is None else 1 + max(int(part.max()) for part in groups)
     return int(every.max()) + 1, shape, sum(len(part) for part in labels[:-1]), num_groups
 
