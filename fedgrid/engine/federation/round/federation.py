@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.base import Algorithm, Fresh, Labels, State
 from fedgrid.algorithms.contract.checks import checked_state
-from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.before_training.encoder_clients import updates_sent
 from fedgrid.engine.federation.clients.messages import Setup
 from fedgrid.engine.federation.configuration.columns import columns_of
