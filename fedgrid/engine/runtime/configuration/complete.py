@@ -9,8 +9,7 @@ from pydantic import ValidationError
 from fedgrid.algorithms.contract.base import Conditions
 from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings
 from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
-from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, nameless
-from fedgrid.algorithms.written import name_and_settings, written
+from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_and_settings, nameless, written
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.dealing.kinds import kind_of
