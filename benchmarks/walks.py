@@ -59,7 +59,7 @@ WHOLE = {"RunConfig", "Federation", "Grid", "Preset", "Session", "Opened", "Stud
 """Names of classes, in this code or earlier, that hold all of a run, or of many."""
 SEEN_AS = {
     *("LocalResult", "Sent", "SentReply", "Reply", "TrainReport", "Updates", "Products", "Diagnostics"),
-    *("RoundOutcome", "RoundRecord", "Records", "Clustering", "PublishedClustering"),
+    *("RoundRecord", "Records", "Clustering", "PublishedClustering"),
 }
 """Names of classes that hold an update, or what was made of it: for the hops."""
 OF_AN_UPDATE = {

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.held_file import link
-from fedgrid.engine.runtime.storage.user_paths import cache_folder
+from fedgrid.engine.runtime.storage.user_files import cache_folder
 from fedgrid.grids.display.plain import warn
 from fedgrid.tracking.mlflow.own_artifacts import keep_inside
 from fedgrid.tracking.mlflow.own_files import own_file
