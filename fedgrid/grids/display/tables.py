@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fedgrid.grids.display.blueprint import Blueprint
-from fedgrid.grids.results.axes import further_axes, setting_of, titles, values_of
+from fedgrid.grids.presets.axis_keys import values_of
+from fedgrid.grids.results.axes import further_axes, setting_of, titles
 from fedgrid.grids.results.outcome import Outcome
 from fedgrid.tracking.tables.cells import spread_over_seeds
 from fedgrid.tracking.tables.table import NONE

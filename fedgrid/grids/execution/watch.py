@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.progress import Bars, JsonLines, Lines
     from fedgrid.grids.display.tally import Tally
+    from fedgrid.grids.following.follow import Trackers
     from fedgrid.grids.results.grid_folder import GridFolder
     from fedgrid.grids.results.outcome import Outcome
     from fedgrid.grids.round_cache.retention import Retention
-    from fedgrid.grids.trackers.follow import Trackers
 
 TICK_SECONDS = 1.0
 """How often the driver checks whether it should stop, and updates the screen."""

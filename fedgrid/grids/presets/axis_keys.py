@@ -5,9 +5,9 @@ field there is an axis at once. Everything else that knows axes (presets, filter
 tables and figures of a report) takes them from here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
@@ -35,6 +35,8 @@ KIND = f"{SPLIT}.kind"
 """The key of a split that is the axis `SPLIT`."""
 SETTING = f"{ALGORITHM}."
 """Prefix of the axes that are settings of an algorithm."""
+Values: TypeAlias = Mapping[str, str | None]
+"""Axis -> value as text."""
 
 
 def axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
@@ -130,6 +132,16 @@ def has(values: Any, path: Iterable[str]) -> bool:
             return False
         values = values[key]
     return True
+
+
+def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
+    """Return a run's values of some axes."""
+    return {axis: value_text(config, axis) for axis in axes}
+
+
+def pairs_of(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return axis and value of the axes that a run has, as `tracking.scoring.study.Run.axes` holds them."""
+    return tuple((axis, value) for axis, value in values_of(config, axes).items() if value is not None)
 
 
 def _walk(values: Any, key: str) -> tuple[Any] | None:

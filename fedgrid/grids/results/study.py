@@ -16,10 +16,10 @@ from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.presets.axis_keys import SPLIT, axis_keys
+from fedgrid.grids.presets.axis_keys import SPLIT, axis_keys, pairs_of
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.asked import SUPERSEDED, superseded_words
-from fedgrid.grids.results.axes import further_axes, name_of, naming_keys, pairs_of, titles
+from fedgrid.grids.results.axes import further_axes, name_of, naming_keys, titles
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.model_sizes import model_bytes
 from fedgrid.grids.results.origin_notes import origin_notes

@@ -14,18 +14,19 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.summary import print_finished
 from fedgrid.grids.execution.run import launch_remaining
+from fedgrid.grids.following.follow import Trackers
 from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.search import files
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.show import show
-from fedgrid.grids.trackers.follow import Trackers
-from fedgrid.grids.trackers.mlflow_tracker import MARK, MlflowTracker
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MARK, PARENT, MlflowTracker
+from fedgrid.grids.trackers.mlflow.store import tracking_uri
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.redaction import redacted
 from fedgrid.regular_files import read_file
-from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -137,15 +138,13 @@ def _log(search: Search, trials: list[Trial], written: list[Path], grid: Tracked
     numbers = {run_id: trial.number for trial in reversed(trials) for run_id in trial.run_ids}
     try:
         tracker = MlflowTracker(grid)
-        if entry := tracker.entry(None):
+        if PARENT in tracker.runs:
             for path in written:
                 tracker.artifact(None, path)
-            tracker.folder(folder / files.FIGURES, files.FIGURES)
-            tracker.experiment.set_tags(entry, tags)
-            tracker.experiment.log_totals(entry, scores)
-            for run_id in numbers.keys() & tracker.experiment.entries.keys():
-                trial = {"trial": str(numbers[run_id])}
-                tracker.experiment.set_tags(tracker.experiment.entries[run_id], trial)
+            tracker.upload(folder / files.FIGURES, files.FIGURES)
+            tracker.log(PARENT, scores, tags)
+            for run_id in numbers.keys() & tracker.runs.keys():
+                tracker.log(run_id, {}, {"trial": str(numbers[run_id])})
             write_text(folder / MARK, mark)
-    except TrackingError as error:
+    except TrackerFailed as error:
         warn(f"{error}; the same command logs the result of the search to MLflow later")

@@ -23,12 +23,12 @@ from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.analyses.report import described, found_of
 from fedgrid.grids.explain.analysis import EXPLAIN, styles
 from fedgrid.grids.explain.asked import Asked, jobs_of
+from fedgrid.grids.following.teller import News, Teller
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker
-from fedgrid.grids.trackers.teller import News, Teller
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS
-from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.explained import GRID, RUNS, explanations
 from tests.helpers.small_grid import NOWHERE

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from fedgrid.tracking.mlflow import own_user, ui
+from fedgrid.grids.trackers.mlflow import own_user, ui
 
 OTHER = 12345
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"

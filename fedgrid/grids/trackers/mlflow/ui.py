@@ -16,9 +16,10 @@ from tempfile import TemporaryDirectory, TemporaryFile, gettempdir
 from types import FrameType
 from typing import IO
 
-from fedgrid.tracking.mlflow import own_user
-from fedgrid.tracking.mlflow.store import TrackingError, connect, one_line
-from fedgrid.tracking.mlflow.view import VIEW_KEY
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow import own_user
+from fedgrid.grids.trackers.mlflow.store import connect, one_line
+from fedgrid.grids.trackers.mlflow.view import VIEW_KEY
 
 HOST = "127.0.0.1"
 LONGEST = 70
@@ -43,7 +44,7 @@ def address(port: int) -> str:
 
 def experiment_address(uri: str, port: int, grid_name: str) -> str | None:
     """Return the address of a grid's runs in the UI, None if the store has none of it."""
-    with suppress(TrackingError), one_line(uri):
+    with suppress(TrackerFailed), one_line(uri):
         found = connect(uri).get_experiment_by_name(grid_name)
         if found is not None:
             return f"{address(port)}/#/experiments/{found.experiment_id}/runs?{VIEW}"
@@ -56,10 +57,10 @@ def command(uri: str, artifacts: Path, port: int, at: Path | None = None) -> lis
     With `at`, it listens at that Unix socket, and takes `port` for its own in addresses.
 
     Raises:
-        TrackingError: if `uri` is a server itself.
+        TrackerFailed: if `uri` is a server itself.
     """
     if uri.startswith(("http://", "https://")):
-        raise TrackingError(f"the runs are already on an MLflow server: open {uri} in a browser")
+        raise TrackerFailed(f"the runs are already on an MLflow server: open {uri} in a browser")
     return [
         *(sys.executable, "-m", "mlflow", "server"),
         *("--backend-store-uri", uri),
@@ -76,7 +77,7 @@ def environment() -> dict[str, str]:
     return {"MLFLOW_DISABLE_TELEMETRY": "true", **os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
 
-class ServerEnded(TrackingError):
+class ServerEnded(TrackerFailed):
     """The server has ended by itself."""
 
 
@@ -90,7 +91,7 @@ def started(
     What it prints goes to `output`, or where this process prints.
 
     Raises:
-        TrackingError: if `port` is in use, or `uri` is a server itself.
+        TrackerFailed: if `port` is in use, or `uri` is a server itself.
     """
     with ExitStack() as stack:
         at = None
@@ -124,7 +125,7 @@ def serve(
     `prepare` is called while it starts, and `announce` with its result once the server answers.
 
     Raises:
-        TrackingError: if `port` is in use, or `uri` is a server itself.
+        TrackerFailed: if `port` is in use, or `uri` is a server itself.
         ServerEnded: the server ended by itself.
     """
     before = signal.signal(signal.SIGTERM, _interrupt)
@@ -170,7 +171,7 @@ def _bound(port: int) -> socket.socket:
         bound.bind((HOST, port))
     except (OSError, OverflowError) as error:
         bound.close()
-        raise TrackingError(
+        raise TrackerFailed(
             f"cannot listen on {address(port)} ({getattr(error, 'strerror', None) or error}); stop the "
             f"process that uses port {port}, or choose another with --port"
         ) from error

@@ -1,8 +1,13 @@
-"""Descriptions in MLflow, in Markdown: of a grid's experiment, of the grid's own run, and of each run."""
+"""Descriptions in MLflow, in Markdown: of a grid's experiment, of the grid's own run, and of each run.
+
+They are written again when a run ends, unless the user has changed them in MLflow. A note of `fedgrid tag`
+stands above a run's description; its tags are tags in MLflow.
+"""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -14,14 +19,18 @@ from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.runtime.configuration.idle_settings import idle_settings
 from fedgrid.engine.runtime.integrity.made_with import IMAGES, MADE_WITH, Parts, parts_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
-from fedgrid.grids.trackers.annotations import annotations_of
-from fedgrid.grids.trackers.names import described
+from fedgrid.grids.trackers.annotations import Annotations
+from fedgrid.grids.trackers.mlflow.view import VIEW_KEY
 from fedgrid.redaction import in_markdown, redacted
-from fedgrid.tracking.mlflow.notes import Annotation
-from fedgrid.tracking.mlflow.view import VIEW_KEY
 
-NAME_LENGTH, DIGEST_LENGTH = 500, 36
+NAME_LENGTH, DIGEST_LENGTH, NOTE_LENGTH = 500, 36, 8000
 """Limits of MLflow."""
+NOTE_TAG, OURS_TAG = "mlflow.note.content", "fedgrid.note"
+"""A description, and the digest of what was written there last: another text is the user's own."""
+ANNOTATED_TAG = "fedgrid.annotated"
+"""A digest of the annotations that were written last, and the keys of their tags."""
+RULE = "\n\n---\n\n"
+"""Between a note and the description below it."""
 
 
 def of_grid(name: str, experiment_id: str) -> str:
@@ -48,9 +57,9 @@ fedgrid sync {grid}        # logs here what is missing
 """
 
 
-def of_metrics() -> str:
-    """Return a table of the metrics."""
-    rows = [f"| `{name}` | {meaning} |" for name, meaning in described().items()]
+def of_metrics(meanings: Mapping[str, str]) -> str:
+    """Return a table of the metrics by key."""
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in meanings.items()]
     return "\n".join(["| metric of a round | meaning |", "| --- | --- |", *rows])
 
 
@@ -61,25 +70,15 @@ def of_run_ended(config: RunConfig, figures: Sequence[Path], mlflow_run_id: str)
     )
 
 
-def annotation(folder: Path) -> Annotation:
-    """Return the user's note, which is plain text, and tags of the run in a folder."""
-    found = annotations_of(folder)
-    return Annotation("\n".join(map(in_markdown, found.note.split("\n"))), found.tags)
-
-
-def dataset_digest(folder: Path) -> str:
-    """Return the digest of a run's images; empty before its first round and for an archived run."""
-    parts: Parts = ()
-    with suppress(DamagedFile):
-        parts = parts_of(folder / MADE_WITH)
-    return parts[0].made_with.get(IMAGES, "") if parts else ""
-
-
-def dataset_of(config: RunConfig, digest: str) -> Any:
+def dataset_of(config: RunConfig, folder: Path) -> Any:
     """Return a run's data set as MLflow's entity, for its column *Dataset*."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
     from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
+    parts: Parts = ()
+    with suppress(DamagedFile):
+        parts = parts_of(folder / MADE_WITH)
+    digest = parts[0].made_with.get(IMAGES, "") if parts else ""
     entry = DATASETS.get(config.dataset)
     facts: dict[str, Any] = {"clients": config.clients, "split": config.split.kind}
     if entry is not None:
@@ -109,3 +108,47 @@ def _figure(path: Path, mlflow_run_id: str) -> str:
     """Return an image from the run's artifacts; the address is relative, for any server."""
     at = in_address(f"figures/{path.name}", safe="")
     return f"![{in_markdown(path.stem)}](get-artifact?path={at}&run_uuid={mlflow_run_id})"
+
+
+def is_ours(tags: Mapping[str, str]) -> bool:
+    """Return whether a description is absent, or is what was written here last."""
+    note = tags.get(NOTE_TAG)
+    return note is None or tags.get(OURS_TAG) == _digest(note)
+
+
+def noted(note: str) -> dict[str, str]:
+    """Return the tags of a description."""
+    text = redacted(note)[:NOTE_LENGTH]
+    return {NOTE_TAG: text, OURS_TAG: _digest(text)}
+
+
+def mark_of(own: Annotations) -> str:
+    """Return the value of `ANNOTATED_TAG`, empty if there is neither a note nor a tag."""
+    if own == Annotations():
+        return ""
+    return " ".join([_digest(repr((_markdown(own.note), sorted(own.tags.items())))), *sorted(own.tags)])
+
+
+def annotated(
+    there: Mapping[str, str], own: Annotations, description: str | None
+) -> tuple[dict[str, str], list[str]]:
+    """Return the tags to set in a run that has the tags `there`, and the keys of earlier ones to delete.
+
+    `description` stands below the user's note; None: what stands there now.
+    """
+    tags = {**own.tags, **({ANNOTATED_TAG: mark} if (mark := mark_of(own)) else {})}
+    before = [*there.get(ANNOTATED_TAG, "").split()[1:], ANNOTATED_TAG]
+    outdated = [key for key in before if key in there and key not in tags]
+    if is_ours(there):
+        text = there.get(NOTE_TAG, "").rpartition(RULE)[2] if description is None else description
+        tags |= noted(f"{_markdown(own.note)}{RULE}{text}" if own.note else text)
+    return tags, outdated
+
+
+def _markdown(note: str) -> str:
+    """Return a user's note, which is plain text."""
+    return "\n".join(map(in_markdown, note.split("\n")))
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:12]

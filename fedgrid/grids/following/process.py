@@ -15,7 +15,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.source import PluginSource
-from fedgrid.grids.trackers.tracker import TrackerFailed
+from fedgrid.grids.trackers.errors import TrackerFailed
 
 NICENESS = 5
 """Training comes first."""

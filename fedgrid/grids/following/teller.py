@@ -6,15 +6,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.federation.errors import ConfigError, RunError, unknown
 from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.plugins.active import TRACKERS
 from fedgrid.engine.runtime.plugins.source import PluginSource
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.following.recorded import files_of, records_at_uri, rounds_after, status_of
+from fedgrid.grids.planning.options import NO_TRACKER
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.trackers.recorded import files_of, records_at_uri, rounds_after, status_of
-from fedgrid.grids.trackers.registry import tracker_named
-from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun, Tracker, TrackerFailed
-from fedgrid.tracking.mlflow.store import TrackingError
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.tensorboard import TensorBoardTracker
+from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun, Tracker
 from fedgrid.tracking.records import num_rounds
 
 
@@ -120,8 +123,9 @@ class Teller:
             # Also a bug, of ours or of a plugin's: training must not stop for it.
             self._made = None
             self._told.clear()
-            is_plain = isinstance(error, TrackingError)
-            raise TrackerFailed(str(error) if is_plain else f"{self._title}: {error!r}") from error
+            if isinstance(error, TrackerFailed):
+                raise
+            raise TrackerFailed(f"{self._title}: {error!r}") from error
 
     def _load(self) -> type[Tracker]:
         active.know(self._plugins)
@@ -169,3 +173,22 @@ def sync(names: Sequence[str], grid: Grid, runs: Sequence[RunConfig], storage: S
         except TrackerFailed as error:
             raise RunError(f"{error}; run the same command again when it answers") from error
         yield f"{rounds} rounds of {told} runs logged; {tracker.title()} has all of {grid.name}"
+
+
+BUILT_IN: Mapping[str, type[Tracker]] = {
+    tracker.name: tracker for tracker in (MlflowTracker, TensorBoardTracker)
+}
+
+
+def tracker_named(name: str) -> type[Tracker]:
+    """Return a tracker of the package, or of a plugin in use, which lists it in `TRACKERS`.
+
+    Raises:
+        ConfigError: there is none, or a plugin's has a name of the package.
+    """
+    if name in BUILT_IN and name in TRACKERS:
+        raise ConfigError(f"tracker '{name}' is both of fedgrid and of a plugin; give yours another name")
+    trackers: Mapping[str, type[Tracker]] = {**BUILT_IN, **TRACKERS}
+    if name not in trackers:
+        raise unknown("tracker", name, [*trackers, NO_TRACKER])
+    return trackers[name]

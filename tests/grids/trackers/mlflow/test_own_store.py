@@ -1,15 +1,18 @@
-"""Artifacts of a storage's own store: in the storage, whatever place its SQLite file names."""
+"""A storage's own store: its artifacts are in the storage, and a new one is copied from the cache."""
 
 import shutil
 import sqlite3
 from contextlib import closing
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from mlflow.tracking import MlflowClient
 
-from fedgrid.tracking.mlflow.own_artifacts import keep_inside
-from fedgrid.tracking.mlflow.own_files import BESIDE
-from fedgrid.tracking.mlflow.store import TrackingError, default_uri
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow import own_store
+from fedgrid.grids.trackers.mlflow.own_store import BESIDE, ensure_file, keep_artifacts
+from fedgrid.grids.trackers.mlflow.store import default_uri
 from tests.chaos.hostile import super_journal
 from tests.helpers.command_line import new_storage
 
@@ -29,7 +32,7 @@ def storage(folder: Path, address: str | None = None, run: str = RUN) -> Path:
 
 
 def keep(folder: Path) -> int:
-    return keep_inside(default_uri(folder), folder / "mlartifacts")
+    return keep_artifacts(default_uri(folder), folder / "mlartifacts")
 
 
 def addresses(folder: Path) -> list[str]:
@@ -63,7 +66,7 @@ def test_address_of_a_stranger_is_replaced(address, tmp_path):
 
 
 def test_run_whose_id_is_a_path_is_refused(tmp_path):
-    with pytest.raises(TrackingError, match=r"has run_uuid '\.\./\.\./outside': no id of MLflow's$"):
+    with pytest.raises(TrackerFailed, match=r"has run_uuid '\.\./\.\./outside': no id of MLflow's$"):
         keep(storage(tmp_path / "runs", run="../../outside"))
 
 
@@ -85,7 +88,7 @@ def test_link_to_another_place_is_refused(name, tmp_path):
     if (linked / name).exists():
         (linked / name).rename(tmp_path / "mine")
     (linked / name).symlink_to(tmp_path / "mine")
-    with pytest.raises(TrackingError, match=f"is not opened: .*/{name} is a link; move that away"):
+    with pytest.raises(TrackerFailed, match=f"is not opened: .*/{name} is a link; move that away"):
         keep(linked)
 
 
@@ -96,7 +99,7 @@ def test_journal_that_names_a_file_of_the_user_is_refused(tmp_path):
     copy = Path(shutil.copytree(foreign, tmp_path / "copy"))
     for folder in (foreign, copy):
         (folder / "mlflow.db-journal").write_bytes(super_journal(victim, folder / "mlflow.db"))
-    with pytest.raises(TrackingError, match="mlflow.db-journal names another file"):
+    with pytest.raises(TrackerFailed, match="mlflow.db-journal names another file"):
         keep(foreign)
     assert victim.exists()
     addresses(copy)
@@ -114,7 +117,7 @@ def test_view_or_trigger_is_refused(made, tmp_path):
     foreign = storage(tmp_path / "runs")
     with closing(sqlite3.connect(foreign / "mlflow.db")) as database, database:
         database.execute(made)
-    with pytest.raises(TrackingError, match="(view|trigger) mine, which MLflow does not make"):
+    with pytest.raises(TrackerFailed, match="(view|trigger) mine, which MLflow does not make"):
         keep(foreign)
 
 
@@ -158,5 +161,47 @@ def test_storage_that_is_reached_by_a_link_is_the_same_place(tmp_path):
 
 def test_store_that_the_user_named_is_left_alone(tmp_path):
     named = storage(tmp_path / "named", "s3://bucket/key")
-    assert keep_inside(default_uri(named), tmp_path / "runs" / "mlartifacts") == 0
+    assert keep_artifacts(default_uri(named), tmp_path / "runs" / "mlartifacts") == 0
     assert addresses(named) == ["s3://bucket/key"] * 2
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache with an empty store: MLflow takes seconds to make one."""
+    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
+    (new_storage(tmp_path / "cache") / "mlflow.db").rename(
+        tmp_path / "cache" / f"mlflow-{version('mlflow')}.db"
+    )
+    return tmp_path / "cache"
+
+
+def test_copy_is_a_store_with_a_default_experiment_of_its_own(cache, tmp_path):
+    uri = default_uri(tmp_path / "runs")
+    ensure_file(uri)
+    [default] = MlflowClient(tracking_uri=uri).search_experiments()
+    assert (default.experiment_id, default.name) == ("0", "Default")
+    assert "cache" not in default.artifact_location
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["mlflow.db"]
+
+
+def test_store_that_is_there_stays(cache, tmp_path):
+    (tmp_path / "mlflow.db").write_text("not ours")
+    ensure_file(default_uri(tmp_path))
+    assert (tmp_path / "mlflow.db").read_text() == "not ours"
+
+
+def test_store_that_another_driver_makes_meanwhile_stays(cache, tmp_path, monkeypatch):
+    def copied_late(empty, copy):
+        (tmp_path / "mlflow.db").write_text("theirs")
+        shutil.copyfile(empty, copy)
+
+    monkeypatch.setattr(own_store, "copyfile", copied_late)
+    ensure_file(default_uri(tmp_path))
+    assert (tmp_path / "mlflow.db").read_text() == "theirs"
+
+
+def test_cache_that_cannot_be_written_leaves_the_store_to_mlflow(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "file"))
+    ensure_file(default_uri(tmp_path))
+    assert not (tmp_path / "mlflow.db").exists()

@@ -11,14 +11,14 @@ from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.integrity.made_with import CODE, MADE_WITH, Part, sealed
 from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.grids.following.teller import End
+from fedgrid.grids.trackers.mlflow.descriptions import of_run_ended
+from fedgrid.grids.trackers.mlflow.runs import KIND_TAG
+from fedgrid.grids.trackers.mlflow.store import default_uri
+from fedgrid.grids.trackers.mlflow.view import VIEW_TAG
 from fedgrid.grids.trackers.names import run_name, source
-from fedgrid.grids.trackers.notes import of_run_ended
-from fedgrid.grids.trackers.teller import End
-from fedgrid.tracking.mlflow.runs import KIND_TAG
-from fedgrid.tracking.mlflow.store import default_uri
-from fedgrid.tracking.mlflow.view import VIEW_TAG, unpacked
 from tests.helpers.command_line import new_storage
-from tests.helpers.logged_runs import ROUNDS, STARTED_MS, Store, config_of, new_teller, record, tell
+from tests.helpers.logged_runs import ROUNDS, STARTED_MS, Store, config_of, new_teller, record, tell, unpacked
 
 CONFIG = config_of(0)
 NAME = "fedavg s0 NB, digits-4"

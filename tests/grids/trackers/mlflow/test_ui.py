@@ -11,12 +11,12 @@ from threading import Thread
 
 import pytest
 
-from fedgrid.tracking.mlflow import store, ui
-from fedgrid.tracking.mlflow.runs import Experiment
-from fedgrid.tracking.mlflow.store import TrackingError
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow import store, ui
+from fedgrid.grids.trackers.mlflow.runs import open_experiment
 from tests.helpers.command_line import new_storage
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_the_server_has_one_worker_on_loopback_and_our_store(tmp_path, monkeypat
 
 
 def test_the_ui_refuses_a_store_that_is_a_server_itself(tmp_path):
-    with pytest.raises(TrackingError, match=r"server: open http://\*\*\*@head:5000 "):
+    with pytest.raises(TrackerFailed, match=r"server: open http://\*\*\*@head:5000 "):
         ui.command("http://me:secret@head:5000", tmp_path, 5000)
 
 
@@ -49,19 +49,19 @@ def test_a_port_in_use_is_an_error_of_one_line(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(TrackingError, match=f"{port} .*in use.*choose another with --port"):
+        with pytest.raises(TrackerFailed, match=f"{port} .*in use.*choose another with --port"):
             ui.serve("sqlite:////nowhere/mlflow.db", tmp_path, port, str, print)
 
 
 def test_a_port_that_is_none_is_one_line(tmp_path):
-    with pytest.raises(TrackingError, match="cannot listen on http://127.0.0.1:70000 .*choose another"):
+    with pytest.raises(TrackerFailed, match="cannot listen on http://127.0.0.1:70000 .*choose another"):
         ui.serve("sqlite:////nowhere/mlflow.db", tmp_path, 70000, str, print)
 
 
 def test_a_grid_s_runs_have_an_address(tmp_path):
     uri = store.default_uri(new_storage(tmp_path))
-    experiment = Experiment.open(uri, "paper", tmp_path / "artifacts", "here")
-    shown = f"http://127.0.0.1:5001/#/experiments/{experiment.experiment_id}/runs?workflowType="
+    _, experiment_id = open_experiment(uri, "paper", tmp_path)
+    shown = f"http://127.0.0.1:5001/#/experiments/{experiment_id}/runs?workflowType="
     assert ui.experiment_address(uri, 5001, "paper").startswith(shown)
     assert ui.experiment_address(uri, 5001, "no such grid") is None
 
@@ -116,7 +116,7 @@ def serving(port):
     worker = "import time; time.sleep(600)"
     server = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {worker!r}])"
     code = (
-        "import sys; from pathlib import Path; from fedgrid.tracking.mlflow import ui; "
+        "import sys; from pathlib import Path; from fedgrid.grids.trackers.mlflow import ui; "
         f"ui.command = lambda *_: [sys.executable, '-c', {server!r}]; "
         "ui.answers = lambda port: True; "
         "announce = lambda text: print(text, flush=True); "

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fedgrid.algorithms import registry
-from fedgrid.grids.trackers.notes import what
+from fedgrid.grids.trackers.mlflow.descriptions import what
 from tests.helpers.small_grid import config
 
 

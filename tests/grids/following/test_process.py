@@ -9,11 +9,11 @@ from threading import Thread
 import pytest
 
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.trackers import process
-from fedgrid.grids.trackers.follow import Pauses, Trackers
-from fedgrid.grids.trackers.process import OwnProcess, serve
-from fedgrid.grids.trackers.teller import News, Teller
-from fedgrid.grids.trackers.tracker import TrackerFailed
+from fedgrid.grids.following import process
+from fedgrid.grids.following.follow import Pauses, Trackers
+from fedgrid.grids.following.process import OwnProcess, serve
+from fedgrid.grids.following.teller import News, Teller
+from fedgrid.grids.trackers.errors import TrackerFailed
 from tests.helpers.logged_runs import config_of
 
 CONFIG = config_of(0)

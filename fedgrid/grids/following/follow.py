@@ -19,10 +19,11 @@ from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.trackers.process import OwnProcess
-from fedgrid.grids.trackers.registry import DEFAULT, tracker_named
-from fedgrid.grids.trackers.teller import End, News, Teller
-from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun, TrackerFailed
+from fedgrid.grids.following.process import OwnProcess
+from fedgrid.grids.following.teller import End, News, Teller, tracker_named
+from fedgrid.grids.planning.options import DEFAULT_TRACKERS
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun
 
 T = TypeVar("T")
 LOOK_AT_URI = 30.0
@@ -52,7 +53,7 @@ class Follower:
         self.tracker.check(grid)
         self.grid = grid
         plugins = active.sources(active.digests_of_tracker(self.tracker))
-        words = ["sync", grid.name, *([] if (name,) == DEFAULT else ["--track", name])]
+        words = ["sync", grid.name, *([] if (name,) == DEFAULT_TRACKERS else ["--track", name])]
         words += [word for plugin in plugins for word in ("--plugin", plugin.name)]
         self._sync = command(grid.storage, *words)
         self._warn = warn
@@ -212,7 +213,7 @@ class Trackers:
         storage: Storage,
         warn: Callable[[str], None],
         *,
-        names: Sequence[str] = DEFAULT,
+        names: Sequence[str] = DEFAULT_TRACKERS,
         axes: Sequence[str] = (),
         searched: Sequence[str] = (),
         text: str = "",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.tracking.mlflow import store
-from fedgrid.tracking.mlflow.store import TrackingError
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow import store
 from tests.helpers.command_line import new_storage
 
 
@@ -37,7 +37,7 @@ def test_a_relative_sqlite_file_is_made_absolute(tmp_path, monkeypatch):
 def test_a_malformed_store_address_is_refused_with_the_allowed_ones(uri, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     with pytest.raises(
-        TrackingError, match=r"MLFLOW_TRACKING_URI is '.*sqlite:////absolute.*postgresql.*http"
+        TrackerFailed, match=r"MLFLOW_TRACKING_URI is '.*sqlite:////absolute.*postgresql.*http"
     ):
         store.tracking_uri(tmp_path)
 
@@ -47,7 +47,7 @@ def test_an_mlflow_server_that_does_not_answer_is_an_error_of_one_line(tmp_path)
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with pytest.raises(
-        TrackingError, match=rf"at http://\*\*\*@127.0.0.1:{port} .*refused.*; start it"
+        TrackerFailed, match=rf"at http://\*\*\*@127.0.0.1:{port} .*refused.*; start it"
     ) as caught:
         store.connect(f"http://user:secret@127.0.0.1:{port}")
     assert "secret" not in str(caught.value)
@@ -55,7 +55,7 @@ def test_an_mlflow_server_that_does_not_answer_is_an_error_of_one_line(tmp_path)
 
 def test_a_file_that_is_no_database_is_one_line(tmp_path):
     (tmp_path / "mlflow.db").write_text("not a database, but long enough to be read as one" * 50)
-    with pytest.raises(TrackingError, match="mlflow.db: file is not a database; move .*fedgrid sync"):
+    with pytest.raises(TrackerFailed, match="mlflow.db: file is not a database; move .*fedgrid sync"):
         store.connect(store.default_uri(tmp_path))
 
 
@@ -64,5 +64,5 @@ def test_truncated_store_is_one_line_before_mlflow_asks_it_for_a_minute(tmp_path
     file = new_storage(tmp_path) / "mlflow.db"
     os.truncate(file, 4096)
     uri = store.default_uri(tmp_path)
-    with pytest.raises(TrackingError, match="malformed; move the file away.*sync"), store.one_line(uri):
+    with pytest.raises(TrackerFailed, match="malformed; move the file away.*sync"), store.one_line(uri):
         store.check_reachable(uri)

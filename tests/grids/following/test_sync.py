@@ -6,10 +6,11 @@ import pytest
 
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.names import origin, run_name
-from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun, TrackerFailed
-from fedgrid.tracking.mlflow.store import default_uri
+from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record
 

@@ -8,7 +8,7 @@ tag shows its own view.
 import json
 import zlib
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 VIEW_KEY = "fedgrid"
@@ -22,24 +22,26 @@ METRICS = (
 )
 CHARTS = ("clustering/temperature", "clustering/ari", "clients/personalised_accuracy", "cost/bytes_up")
 """The metrics whose curves are on top."""
+TOTALS = (
+    *("cost/seconds", "cost/uncached_seconds", "cost/rounds_computed", "cost/peak_memory_mb"),
+    *("grid/runs_done", "grid/runs_failed"),
+)
+"""Metrics of a whole run or grid rather than of a round, drawn as bars."""
 NARROW, PER_LETTER = 110, 6
 """Widths of columns, in pixels."""
 TOP, REST, SETTINGS = "At a glance", "Model metrics", "Searched settings"
 """Sections of charts. MLflow needs the one of metrics without a section, under its own name."""
 
 
-def view(
-    keys: Sequence[str], totals: Sequence[str], axes: Sequence[str] = (), searched: Sequence[str] = ()
-) -> str:
+def view(keys: Sequence[str], axes: Sequence[str] = (), searched: Sequence[str] = ()) -> str:
     """Return the value of `VIEW_TAG`.
 
     Args:
         keys: the metrics of a round.
-        totals: the metrics of a whole run.
         axes: tags by which the grid's runs differ, beside `TAGS`.
         searched: parameters that a search varies. Its runs are not grouped: each has other settings.
     """
-    sections = _sections([*keys, *totals], with_settings=bool(searched))
+    sections = _sections([*keys, *TOTALS], with_settings=bool(searched))
     columns = [
         *_columns("tags", TAGS[:1]),
         *_columns("metrics", METRICS),
@@ -65,22 +67,13 @@ def view(
             *([_parallel(searched, sections[SETTINGS])] if searched else []),
             *(_line(key, sections[TOP]) for key in CHARTS),
             *(_line(key, sections[_section(key)]) for key in keys if key not in CHARTS),
-            *(_bar(key, sections[_section(key)]) for key in totals),
+            *(_bar(key, sections[_section(key)]) for key in TOTALS),
             # The number of the round is drawn against the number of the round.
             _line("round", sections[REST]) | {"deleted": True},
         ],
     }
     packed = zlib.compress(json.dumps(state, separators=(",", ":")).encode(), 9)
     return f"deflate;{b64encode(packed).decode()}"
-
-
-def unpacked(tag: str) -> Mapping[str, Any]:
-    """Return the state that a tag has."""
-    from base64 import b64decode
-
-    state = json.loads(zlib.decompress(b64decode(tag.removeprefix("deflate;"))))
-    assert isinstance(state, dict)
-    return state
 
 
 def _sections(keys: Sequence[str], *, with_settings: bool) -> dict[str, str]:

@@ -5,8 +5,9 @@ import pytest
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.trackers import registry
-from fedgrid.grids.trackers.follow import Pauses, Trackers
+from fedgrid.grids.following.follow import Pauses, Trackers
+from fedgrid.grids.following.teller import tracker_named
+from fedgrid.grids.planning.options import trackers_in
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.logged_runs import ROUNDS, config_of, record
 
@@ -113,18 +114,18 @@ def test_tracker_that_raises_has_one_warning_and_the_others_go_on(plugin, storag
 def test_class_that_raises_in_the_driver_stops_nothing(plugin, storage, monkeypatch):
     warnings = []
     trackers = Trackers("mine", Storage(storage), warnings.append, names=["written"])
-    monkeypatch.setattr(registry.tracker_named("written"), "lacks", lambda run, grid: 1 / 0)
+    monkeypatch.setattr(tracker_named("written"), "lacks", lambda run, grid: 1 / 0)
     assert trackers.lacking([A]) == []
     assert warnings == ["tracker written: ZeroDivisionError('division by zero')"]
 
 
 def test_unknown_tracker_is_refused_by_name_and_none_stands_alone(plugin):
     with pytest.raises(ConfigError, match="unknown tracker 'mlfow'.*mlflow"):
-        registry.tracker_named("mlfow")
+        tracker_named("mlfow")
     with pytest.raises(ConfigError, match="none stands alone"):
-        registry.names_in("none,mlflow")
-    assert registry.names_in("none") == ()
-    assert registry.names_in(" mlflow, tensorboard,mlflow") == ("mlflow", "tensorboard")
+        trackers_in("none,mlflow")
+    assert trackers_in("none") == ()
+    assert trackers_in(" mlflow, tensorboard,mlflow") == ("mlflow", "tensorboard")
 
 
 def test_tracker_with_a_name_of_the_package_is_refused(tmp_path):
@@ -133,7 +134,7 @@ def test_tracker_with_a_name_of_the_package_is_refused(tmp_path):
     active.use([file])
     try:
         with pytest.raises(ConfigError, match="tracker 'mlflow' is both of fedgrid and of a plugin"):
-            registry.tracker_named("mlflow")
+            tracker_named("mlflow")
     finally:
         active.use([])
 

@@ -9,8 +9,7 @@ from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 
-from fedgrid.tracking.mlflow.own_artifacts import COLUMNS
-from fedgrid.tracking.mlflow.own_files import MADE_BY_OTHERS
+from fedgrid.grids.trackers.mlflow.own_store import COLUMNS, MADE_BY_OTHERS
 from tests.helpers.command_line import new_storage
 
 KNOWN = "3.17"
@@ -31,5 +30,5 @@ def test_store_of_this_mlflow_is_the_one_that_is_known(tmp_path: Path) -> None:
 def test_declared_versions_of_mlflow_end_with_the_one_that_is_known() -> None:
     """With another one, look at the test above first, then raise the bound and `KNOWN`."""
     major, minor = map(int, KNOWN.split("."))
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]
     assert f"mlflow<{major}.{minor + 1}" in project["dependencies"]

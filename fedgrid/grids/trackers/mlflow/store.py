@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from fedgrid.redaction import redacted
+from fedgrid.grids.trackers.errors import TrackerFailed
 
 SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https")
 REACH_SECONDS = 10
@@ -27,16 +27,6 @@ SETTINGS = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 """Settings of MLflow's client, unless the environment has other values."""
-
-
-class TrackingError(ValueError):
-    """MLflow cannot be used: a malformed address, or a store that does not answer or fails.
-
-    Its message holds no secret.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(redacted(message))
 
 
 def default_uri(storage: Path) -> str:
@@ -54,12 +44,12 @@ def tracking_uri(storage: Path) -> str:
     """Return MLFLOW_TRACKING_URI if it is set, else the address of the store in `storage`.
 
     Raises:
-        TrackingError: if MLFLOW_TRACKING_URI is not the address of a store.
+        TrackerFailed: if MLFLOW_TRACKING_URI is not the address of a store.
     """
     uri = os.environ.get("MLFLOW_TRACKING_URI") or default_uri(storage)
     scheme, separator, rest = uri.partition("://")
     if not _splits(uri) or not separator or not rest.strip("/") or scheme.split("+")[0] not in SCHEMES:
-        raise TrackingError(
+        raise TrackerFailed(
             f"MLFLOW_TRACKING_URI is '{uri}', which is not the address of an MLflow store; use "
             "sqlite:////absolute/path/mlflow.db, a postgresql:// or mysql:// address, or http(s)://host:port"
         )
@@ -69,7 +59,7 @@ def tracking_uri(storage: Path) -> str:
 
 
 class _OneLine:
-    """An `MlflowClient` whose methods raise `TrackingError`s, as of `one_line`."""
+    """An `MlflowClient` whose methods raise `TrackerFailed`s, as of `one_line`."""
 
     def __init__(self, uri: str, client: Any) -> None:
         self._uri = uri
@@ -86,10 +76,10 @@ class _OneLine:
 def connect(uri: str) -> Any:
     """Return an `MlflowClient` of the store, which must answer; a missing SQLite store is created.
 
-    Its methods, too, raise a `TrackingError` if the store fails.
+    Its methods, too, raise a `TrackerFailed` if the store fails.
 
     Raises:
-        TrackingError: if the store cannot be reached or created.
+        TrackerFailed: if the store cannot be reached or created.
     """
     with one_line(uri):
         if uri.startswith("sqlite:///"):
@@ -111,9 +101,15 @@ def database_file(uri: str) -> Path | None:
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
 
 
+def is_missing(uri: str) -> bool:
+    """Return whether it is a SQLite store whose file is not there."""
+    file = database_file(uri)
+    return file is not None and not file.exists()
+
+
 @contextmanager
 def one_line(uri: str) -> Iterator[None]:
-    """Convert the errors of a store to a `TrackingError` with one line that names the store."""
+    """Convert the errors of a store to a `TrackerFailed` with one line that names the store."""
     # No telemetry: it would wait for a timeout on a cluster without internet. No retries by MLflow: a failed
     # request may have arrived, and repeating it could create a run twice.
     for name, value in SETTINGS.items():
@@ -128,7 +124,7 @@ def one_line(uri: str) -> Iterator[None]:
         cause = str(error).strip().splitlines() or [type(error).__name__]
         # Errors of other kinds, such as a full disk, have classes of their own.
         step = DAMAGED if type(error) is sqlite3.DatabaseError else ""
-        raise TrackingError(f"MLflow at {uri}: {cause[0]}{step}") from error
+        raise TrackerFailed(f"MLflow at {uri}: {cause[0]}{step}") from error
 
 
 def _splits(uri: str) -> bool:
@@ -150,7 +146,7 @@ def check_reachable(uri: str) -> None:
     """Check that the store answers; MLflow would retry for minutes. An empty SQLite file is created.
 
     Raises:
-        TrackingError: no server answers.
+        TrackerFailed: no server answers.
         sqlite3.Error: a SQLite store cannot be read.
     """
     scheme = urlsplit(uri).scheme
@@ -165,7 +161,7 @@ def check_reachable(uri: str) -> None:
             # The server answers; MLflow reports whether it grants access.
             error.close()
         except OSError as error:
-            raise TrackingError(
+            raise TrackerFailed(
                 f"no MLflow server answers at {uri} ({getattr(error, 'reason', error)}); start it, or "
                 "unset MLFLOW_TRACKING_URI to keep the metrics in a file next to the runs"
             ) from error

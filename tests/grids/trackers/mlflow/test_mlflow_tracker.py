@@ -15,12 +15,13 @@ from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import NewerFormat, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker, log_report
+from fedgrid.grids.following.teller import End
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker, log_report
+from fedgrid.grids.trackers.mlflow.store import default_uri
+from fedgrid.grids.trackers.mlflow.view import TOTALS
 from fedgrid.grids.trackers.names import described, run_name
-from fedgrid.grids.trackers.teller import End
-from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun, TrackerFailed
-from fedgrid.tracking.mlflow.runs import TOTALS
-from fedgrid.tracking.mlflow.store import default_uri
+from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record, tell
 from tests.helpers.run_records import write_timings
@@ -159,7 +160,7 @@ def test_mark_of_a_newer_fedgrid_is_refused(tmp_path):
 
 def test_a_gap_in_the_records_is_refused(storage, teller, monkeypatch):
     record(storage, CONFIG, ROUNDS)
-    monkeypatch.setattr("fedgrid.grids.trackers.teller.rounds_after", lambda folder, number: [(2, {}, 1)])
+    monkeypatch.setattr("fedgrid.grids.following.teller.rounds_after", lambda folder, number: [(2, {}, 1)])
     with pytest.raises(TrackerFailed, match="round 1 is missing before round 2"):
         tell(teller, CONFIG)
 

@@ -15,12 +15,12 @@ from mlflow.tracking import MlflowClient
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.trackers import follow
-from fedgrid.grids.trackers.follow import Pauses, Trackers
+from fedgrid.grids.following import follow
+from fedgrid.grids.following.follow import Pauses, Trackers
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow import ui
+from fedgrid.grids.trackers.mlflow.store import artifact_root, default_uri
 from fedgrid.grids.trackers.names import run_name
-from fedgrid.grids.trackers.tracker import TrackerFailed
-from fedgrid.tracking.mlflow import ui
-from fedgrid.tracking.mlflow.store import artifact_root, default_uri
 from tests.helpers.command_line import new_storage, started, stop
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
 from tests.helpers.processes import wait_until_served
