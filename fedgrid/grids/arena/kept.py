@@ -1,25 +1,21 @@
 """The arena's results that the package keeps: outcomes and tuned settings of the built-in methods, as csv."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.grids.search.space import Params
 from fedgrid.redaction import in_csv
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.verdicts import outcomes as outcome_files
 from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena
-
-if TYPE_CHECKING:
-    from fedgrid.grids.search.space import Params
 
 __all__ = ["Kept", "Params", "Tuned", "in_files", "read", "texts_of"]
 

@@ -29,7 +29,7 @@ COMMON = {"server_learning_rate": {"low": 0.5, "high": 2.0, "log": True}}
 
 
 def tune(arena: Arena, kept: Kept, advance: Advance) -> Iterator[Tuned | None]:
-    """Yield the settings of each competitor, searched where none are kept; None at the end if it is to stop."""
+    """Yield the settings of each competitor, searched where none are kept; then None if it is to stop."""
     dataset = arena.dataset_in_files
     for method in arena.competitors:
         search = search_of(arena, method)

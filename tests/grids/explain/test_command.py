@@ -15,12 +15,12 @@ from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.analyses import chosen, command
+from fedgrid.grids.analyses import command
 from fedgrid.grids.analyses.analysis import Context
 from fedgrid.grids.analyses.command import How, analyse
 from fedgrid.grids.analyses.execute import run_on_ray
 from fedgrid.grids.analyses.files import JobFiles
-from fedgrid.grids.analyses.report import described, found_of
+from fedgrid.grids.analyses.report import asked_jobs, described, found_of
 from fedgrid.grids.explain.analysis import EXPLAIN, styles
 from fedgrid.grids.explain.asked import Asked, jobs_of
 from fedgrid.grids.following.teller import News, Teller
@@ -143,7 +143,7 @@ def test_report_shows_what_was_asked_for_last(whole, tmp_path, monkeypatch):
     root = copy_of(whole[0], tmp_path)
     run(root, monkeypatch, Asked(("members",), images=1, steps=4))
     storage = Storage(root)
-    jobs = chosen.jobs(EXPLAIN, GridFolder(storage, GRID), RUNS)
+    jobs = asked_jobs(EXPLAIN, GridFolder(storage, GRID), RUNS)
     found = styles(found_of(EXPLAIN, jobs, described(RUNS, storage), storage)[0])[""]
     images = {on: [each.weight for each in found.explained if each.on == on] for on in DISTRIBUTIONS}
     assert (sum(images["members"]), sum(images["server"])) == (1 * 3 * 2, 0)

@@ -5,8 +5,13 @@ import pytest
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive import layout
-from fedgrid.grids.archive.centralised import read_training
-from fedgrid.grids.archive.training_records import ArchivedTraining, SetScores, keep, of_dataset
+from fedgrid.grids.archive.training_records import (
+    ArchivedTraining,
+    SetScores,
+    keep,
+    of_dataset,
+    read_training,
+)
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.reference import ARCHIVE
 from tests.helpers.small_archive import cut, replace, write_centralised

@@ -1,18 +1,45 @@
-"""The progress of an analysis: a bar and the time left for each kind of job; in a log a line a job."""
+"""What a command of an analysis shows: its plan, its progress, its results."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from fedgrid.grids.analyses.analysis import Analysis, Job
+from fedgrid.grids.analyses.analysis import Analysis, Job, Summary
 from fedgrid.grids.analyses.execute import Ended
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.tables import duration
+from fedgrid.grids.display.tables import choice_table, duration, page_table, roughly
 from fedgrid.grids.results.axes import name_of, naming_keys
+
+HEADINGS = {"dataset": "data set", "on": "images of", "hours": "time"}
+
+
+def show_plan(
+    rows: Sequence[Mapping[str, Any]], cores: int, waiting: Sequence[str], *, as_json: bool, console: Console
+) -> None:
+    """Show the rows of `Analysis.plan`; `waiting` are the runs that are not finished."""
+    hours = sum(row.get("hours", 0.0) for row in rows)
+    if as_json:
+        print(json.dumps({"rows": rows, "hours": hours, "cores": cores, "not_finished": list(waiting)}))
+        return
+    headings = tuple(HEADINGS.get(key, key.replace("_", " ")) for key in rows[0])
+    console.print(choice_table(headings, [tuple(_text(*cell) for cell in row.items()) for row in rows]))
+    estimate = (
+        f"About {roughly(hours)} on {cores} cores, from a model timed here on random images; a GPU takes "
+        "much less. "
+    )
+    print_plain(console, f"\n{estimate if hours else ''}Nothing was started or written.")
+
+
+def _text(key: str, value: Any) -> str:
+    if key == "hours":
+        return roughly(value) if value else "–"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
 
 COLUMNS = (
     TextColumn("{task.description}", markup=False),
@@ -25,7 +52,7 @@ COLUMNS = (
 
 
 class Shown:
-    """Shows the progress of jobs for the block of a `with`."""
+    """Shows the progress of jobs for the block of a `with`: a bar a kind of job; in a log a line a job."""
 
     def __init__(
         self, analysis: Analysis, jobs: Sequence[Job], before: int, console: Console, *, quiet: bool
@@ -80,3 +107,14 @@ class Shown:
                 self._console,
                 f"{done} of {total}: {name}, {duration(ended.seconds)}; {duration(left)} left",
             )
+
+
+def show_results(analysis: Analysis, summary: Summary, todo: Sequence[Job], console: Console) -> None:
+    """Show the results of an analysis; `todo` are the jobs that were left."""
+    for table in summary.tables:
+        console.print(page_table(table, console.width))
+    for line in summary.lines:
+        print_plain(console, line)
+    if not todo:
+        print_plain(console, f"already {analysis.participle}")
+    print_plain(console, summary.last)

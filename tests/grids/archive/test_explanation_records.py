@@ -12,8 +12,7 @@ from fedgrid.engine.federation.errors import DataError, RunError
 from fedgrid.engine.runtime.storage.format import NewerFormat
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive import layout
-from fedgrid.grids.archive.explanation_records import FILE, STATISTICS, keep, of_grid
-from fedgrid.grids.archive.explanations import read_explanations
+from fedgrid.grids.archive.explanation_records import FILE, STATISTICS, keep, of_grid, read_explanations
 from fedgrid.grids.archive.layout import ALGORITHMS
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.reference import ARCHIVE, FOLDERS, OVERLAPS, published_explanations
