@@ -9,8 +9,15 @@ from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.tables import RESULT_COLUMNS
-from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_of
-from fedgrid.grids.presets.variants import variant_of, variant_settings
+from fedgrid.grids.presets.axis_keys import (
+    ALGORITHM,
+    AXES,
+    SETTING,
+    axis_keys,
+    value_of,
+    variant_of,
+    variant_settings,
+)
 from fedgrid.grids.results.asked import SUPERSEDED
 from fedgrid.grids.results.axes import further_axes, name_of, naming_keys
 from fedgrid.grids.results.outcome import DAMAGED, is_finished, read_scores, state

@@ -25,8 +25,8 @@ from fedgrid.grids.display.tables import (
     summary_table,
 )
 from fedgrid.grids.display.tally import Tally
+from fedgrid.grids.presets.axis_keys import variant_of, variant_settings
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.presets.variants import variant_of, variant_settings
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder

@@ -9,7 +9,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError, unknown
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.active import TRACKERS
-from fedgrid.engine.runtime.plugins.source import PluginSource
+from fedgrid.engine.runtime.plugins.plugin import PluginSource
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.following.recorded import files_of, records_at_uri, rounds_after, status_of
 from fedgrid.grids.planning.options import NO_TRACKER

@@ -18,6 +18,7 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown_key
+from fedgrid.grids.presets.nested import value_at
 from fedgrid.tracking.scoring.selection import text_of
 
 AXES = ("dataset", "split", "clients", "seed", "algorithm")
@@ -105,6 +106,41 @@ def value_of(config: RunConfig, key: str) -> Any:
     return to_jsonable_python(found[0]) if found else None
 
 
+def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
+    """Return a run's values of some axes."""
+    return {axis: value_text(config, axis) for axis in axes}
+
+
+def pairs_of(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return axis and value of the axes that a run has, as `tracking.scoring.study.Run.axes` holds them."""
+    return tuple((axis, value) for axis, value in values_of(config, axes).items() if value is not None)
+
+
+def variant_settings(configs: Sequence[RunConfig], prefix: str = SETTING) -> tuple[str, ...]:
+    """Return the keys with this prefix in which runs of one name differ, as `algorithm.threshold`.
+
+    Such runs are variants of an algorithm: Briggs with `threshold 0.3`, and with `threshold 0.4`.
+    """
+    groups: dict[str, list[RunConfig]] = {}
+    for config in configs:
+        groups.setdefault(config.name, []).append(config)
+    keys = [key for key in axis_keys(configs) if key.startswith(prefix)]
+    differing = {
+        key
+        for group in groups.values()
+        if len(group) > 1
+        for key in keys
+        if len({value_text(run, key) for run in group}) > 1
+    }
+    return tuple(key for key in keys if key in differing)
+
+
+def variant_of(config: RunConfig, settings: Sequence[str]) -> str:
+    """Return a run's values of these settings, as in `round 6, threshold 0.4`; empty if it has none."""
+    values = {key.removeprefix(SETTING): value_text(config, key) for key in settings}
+    return ", ".join(f"{key} {value}" for key, value in values.items() if value not in (None, "null"))
+
+
 def default_of(config: RunConfig, key: str) -> Any:
     """Return the default of a key that is no algorithm's: that of the kind of split, or of the schema."""
     section, _, name = key.partition(".")
@@ -122,38 +158,8 @@ def _found(config: RunConfig, key: str) -> tuple[Any] | None:
         return (config.split.kind,)
     # A setting that is not written down has its default. An algorithm of a plugin may not be loaded.
     entry = ALGORITHMS.get(config.algorithm["name"])
-    return _walk(config, key) or (_walk({ALGORITHM: entry.settings}, key) if entry else None)
-
-
-def has(values: Any, path: Iterable[str]) -> bool:
-    """Return whether nested mappings have a value at `path`."""
-    for key in path:
-        if not isinstance(values, Mapping) or key not in values:
-            return False
-        values = values[key]
-    return True
-
-
-def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
-    """Return a run's values of some axes."""
-    return {axis: value_text(config, axis) for axis in axes}
-
-
-def pairs_of(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return axis and value of the axes that a run has, as `tracking.scoring.study.Run.axes` holds them."""
-    return tuple((axis, value) for axis, value in values_of(config, axes).items() if value is not None)
-
-
-def _walk(values: Any, key: str) -> tuple[Any] | None:
-    """Return the value at a dotted key of models and mappings, None if there is none."""
-    for step in key.split("."):
-        if isinstance(values, Mapping) and step in values:
-            values = values[step]
-        elif isinstance(values, BaseModel) and step in type(values).model_fields:
-            values = getattr(values, step)
-        else:
-            return None
-    return (values,)
+    path = key.split(".")
+    return value_at(config, path) or (value_at({ALGORITHM: entry.settings}, path) if entry else None)
 
 
 def _leaves(settings: BaseModel | Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -9,8 +9,16 @@ from math import prod
 
 from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, Values, axis_keys, pairs_of, values_of
-from fedgrid.grids.presets.variants import variant_settings
+from fedgrid.grids.presets.axis_keys import (
+    ALGORITHM,
+    AXES,
+    SETTING,
+    Values,
+    axis_keys,
+    pairs_of,
+    values_of,
+    variant_settings,
+)
 
 SEED, DATASET = "seed", "dataset"
 UNSET = (None, "null")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedgrid.algorithms.registry import ALGORITHMS, members_of_arena
-from fedgrid.engine.federation.before_training.deal import deal
+from fedgrid.engine.federation.before_training.setup import deal
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, SCENARIOS
 from fedgrid.engine.federation.uplink.steps import clip_of, noise_of
 from fedgrid.engine.runtime.data.datasets import load
