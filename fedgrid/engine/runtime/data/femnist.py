@@ -63,21 +63,17 @@ def convert(source: Path, target: Path) -> Converted:
         DataError: the source is not of these formats, or too small for a test set of all classes.
         StorageError: the target cannot be written.
     """
-    arrays = _split(_by_writer(source), source)
+    by_writer: dict[str, list[Part]] = defaultdict(list)
+    for path in _files(source):
+        for part in _of_parquet(path) if path.suffix == ".parquet" else _of_leaf(path):
+            by_writer[part[0]].append(part)
+    arrays = _split(by_writer, source)
     with disk_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as (temporary,), temporary.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
     pool, test = (len(arrays[f"{part}_labels"]) for part in ("train", "test"))
     return Converted(len(np.unique(arrays["train_group"])), pool, test)
-
-
-def _by_writer(source: Path) -> dict[str, list[Part]]:
-    found: dict[str, list[Part]] = defaultdict(list)
-    for file in _files(source):
-        for part in _of_parquet(file) if file.suffix == ".parquet" else _of_leaf(file):
-            found[part[0]].append(part)
-    return found
 
 
 def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[Any]]:

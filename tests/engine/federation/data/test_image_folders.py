@@ -115,9 +115,7 @@ class TestImageFolder:
             for name in ("n01443537", "n01629819"):
                 (tmp_path / part / name / "images").mkdir(parents=True)
                 Image.new("L", (3, 2)).save(tmp_path / part / name / "images" / "0.png")
-        with pytest.raises(
-            DataError, match="one class, images; if the folders above images are the classes"
-        ):
+        with pytest.raises(DataError, match="one class, images; if the folders above images are the classes"):
             image_folders.facts(tmp_path)
 
     def test_classes_are_named_by_their_folders(self, folder):
