@@ -15,9 +15,8 @@ from threading import Event, Thread
 import numpy as np
 import ray
 
-from fedgrid.algorithms.clustering.temperature import temperature
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import Matrix, Vector
+from fedgrid.algorithms.clustering.measures import temperature
+from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
 

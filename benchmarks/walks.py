@@ -229,7 +229,7 @@ def followed(tree: Path, case: Case, forms: dict[str, None], begins: str) -> Ite
 
 
 BESIDE_TABLE_1 = (
-    *("grids.cli", "grids.trackers", "tracking.mlflow", "grids.display", "grids.browse", "tracking.report"),
+    *("grids.cli", "grids.trackers", "grids.display", "grids.browse", "tracking.report"),
     *("tracking.figures", "tracking.papers", "tracking.claims", "tracking.against"),
     *("tracking.tables.cost", "tracking.tables.personalisation", "tracking.scoring.cost"),
 )

@@ -31,7 +31,6 @@ from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.runs import read_runs
 from fedgrid.redaction import in_csv
-from fedgrid.tracking import records
 from fedgrid.tracking.scoring.run import FINISHED, TIMES, Run
 
 ROWS_SHOWN = 40
@@ -133,8 +132,7 @@ def _alone(runs: Sequence[Run]) -> str:
 
 def _epsilons(runs: Sequence[Run]) -> str:
     """Return a sentence about the epsilons of runs with noise, each the largest of any of its clients."""
-    tables = [records.table(run.folder, "rounds", columns=[EPSILON]) for run in runs]
-    found = [table[EPSILON][-1].as_py() for table in tables]
+    found = [run.table("rounds")[EPSILON][-1].as_py() for run in runs]
     deltas = ", ".join(dict.fromkeys(f"{run.value('privacy.delta'):g}" for run in runs))
     texts = dict.fromkeys("∞" if isinf(value) else f"{value:.3g}" for value in (min(found), max(found)))
     span = " to ".join(texts)

@@ -82,13 +82,14 @@ def _load_run(run: Run, config: RunConfig, storage: Storage) -> Run:
         return replace(now, cause=str(error))
 
 
-def result_of(run: Run) -> Run:
-    """Return a finished run with its result: of the scores in its folder, and its records.
+def load_run(config: RunConfig, storage: Storage) -> Run:
+    """Return a finished run with its result.
 
     Raises:
         DamagedFile: its scores are damaged.
         RecordsError: it has no records.
     """
+    [run] = describe([config], storage)
     return load_result(run, read_scores(run.folder, run.run_id))
 
 
@@ -97,7 +98,7 @@ def readable_results(runs: Iterable[Run], left_out: Callable[[RecordsError], obj
     results = {}
     for run in {run.run_id: run for run in runs}.values():
         try:
-            results[run.run_id] = result_of(run)
+            results[run.run_id] = load_result(run, read_scores(run.folder, run.run_id))
         except RecordsError as error:
             left_out(error)
     return results

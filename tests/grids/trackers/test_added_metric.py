@@ -22,8 +22,8 @@ from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions.listings import list_algorithms
+from fedgrid.grids.trackers.mlflow.descriptions import of_metrics
 from fedgrid.grids.trackers.names import described, metrics
-from fedgrid.grids.trackers.notes import of_metrics
 from fedgrid.record_columns import EVERY_COLUMN, RecordColumn, schemas
 from fedgrid.tracking import records
 from fedgrid.tracking.scoring import scores
@@ -63,7 +63,7 @@ def test_added_metric_is_in_parquet_in_tracking_and_in_mlflow(tmp_path, monkeypa
     assert scores.curves(found)["gini"].tolist() == [0.25] * ROUNDS
     assert [numbers["other/gini"] for numbers in shown(folder)] == [0.25] * ROUNDS
     assert described()["other/gini"] == GINI.meaning
-    assert "`other/gini` | Inequality of the updates' norms." in of_metrics()
+    assert "`other/gini` | Inequality of the updates' norms." in of_metrics(described())
     assert "| `gini` | `other/gini` | Inequality of the updates' norms. |" in documented()
 
 

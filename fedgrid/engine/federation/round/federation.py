@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.base import Algorithm, Fresh, Labels, State
 from fedgrid.algorithms.contract.checks import BrokenContract, checked_state
-from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FinalError, plugin_of

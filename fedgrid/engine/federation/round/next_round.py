@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedgrid.algorithms.clustering.graph import is_defined, silhouette
+from fedgrid.algorithms.clustering.measures import is_defined, silhouette
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import Diagnostics, State
 from fedgrid.algorithms.contract.checks import checked_global_model, checked_served

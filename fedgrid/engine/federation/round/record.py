@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from fedgrid.algorithms.clustering.temperature import temperature
+from fedgrid.algorithms.clustering.measures import temperature
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.process import own_peak, total_megabytes
 from fedgrid.engine.federation.partition.scenarios import CENTRALISED

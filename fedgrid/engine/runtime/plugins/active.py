@@ -31,7 +31,7 @@ from fedgrid.engine.runtime.plugins.plugin import (
 ANALYSES: dict[str, Any] = dict.fromkeys(("attack", "epsilons", "explain"))
 """By name: those of plugins, and those of the package, which have commands of their own."""
 TRACKERS: dict[str, Any] = {}
-"""By name: those of plugins. `grids.trackers.registry` has those of the package."""
+"""By name: those of plugins. `grids.following.registry` has those of the package."""
 _REGISTRIES: dict[str, dict[str, Any]] = {
     "algorithm": ALGORITHMS,
     "clusterer": CLUSTERERS,

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedgrid.algorithms.contract.base import Labels
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.source import Layout, Vector
 from fedgrid.engine.federation.clients.messages import Setup, TrainTask
 from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.federation.clients.workspace import module_of
