@@ -152,13 +152,13 @@ def plan(
     side_by_side = min(num_runs, max(1, runs_at_once(actors)))
     if gpus and request.gpus_per_client is None:
         # Ray fills a GPU before it takes the next.
-        most = UNITS // _units(placement.gpus_per_actor)
-        of_gpu = (UNITS // actors / UNITS for actors in range(1, most + 1))
-        placement = _with_largest("gpus_per_actor", of_gpu, placement, side_by_side, nodes)
+        most = UNITS // _units(gpus)
+        parts = (replace(placement, gpus_per_actor=UNITS // actors / UNITS) for actors in range(1, most + 1))
+        placement = _first_that_fits(parts, side_by_side, nodes) or placement
     if request.cpus_per_client:
         return placement
-    hundredths = (share / 100 for share in range(100, 0, -1))
-    return _with_largest("cpus_per_actor", hundredths, placement, side_by_side, nodes)
+    hundredths = (replace(placement, cpus_per_actor=share / 100) for share in range(100, 0, -1))
+    return _first_that_fits(hundredths, side_by_side, nodes) or placement
 
 
 def _least(num_clients: int, nodes: Sequence[Node], request: Request, gpus: float) -> Placement:
@@ -197,12 +197,8 @@ def _even_counts(num_clients: int) -> list[int]:
     return sorted({-(-num_clients // per_actor) for per_actor in range(1, num_clients + 1)})
 
 
-def _with_largest(
-    key: str, amounts: Iterable[float], placement: Placement, runs: int, nodes: Sequence[Node]
-) -> Placement:
-    """Give each actor the first of these amounts, which descend, with which `runs` fit at the same time."""
-    shares = (replace(placement, **{key: amount}) for amount in amounts)
-    return next((share for share in shares if at_once(share, nodes) >= runs), placement)
+def _first_that_fits(shares: Iterable[Placement], runs: int, nodes: Sequence[Node]) -> Placement | None:
+    return next((share for share in shares if at_once(share, nodes) >= runs), None)
 
 
 def _fit(runs: int, placement: Placement, nodes: Sequence[Node]) -> bool:
