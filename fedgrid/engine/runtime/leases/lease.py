@@ -1,7 +1,7 @@
 """A driver's lease on a part of a storage, in `drivers/<token>.json`. It expires unless it is renewed.
 
 The file says what the driver claims: its grid, the runs that it trains, those that must stay. Several drivers
-use a storage at the same time if their claims allow it (`claims.py`). A driver writes its file first, looks
+use a storage at the same time if their claims allow it (`Claims`). A driver writes its file first, looks
 at those of the others then, and writes again that it has settled. Of two whose claims clash, the one that
 looks last sees the other. If neither has settled yet, the one with the smaller token goes on, once the other
 has withdrawn.
