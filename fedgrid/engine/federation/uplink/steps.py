@@ -142,7 +142,7 @@ STEPS: Mapping[str, type[UplinkStep]] = {"clip": Clip, "noise": Noise, "topk": T
 """By their keys, in the only order that they may stand in."""
 
 
-def parse_step(given: object) -> object:
+def _parse_step(given: object) -> object:
     """Return the step that a mapping with one key of `STEPS` describes.
 
     Raises:
@@ -178,7 +178,7 @@ def in_order(uplink: "Sequence[Step]") -> "Sequence[Step]":
     return uplink
 
 
-Step: TypeAlias = Annotated[Clip | Noise | TopK | Quantise, BeforeValidator(parse_step)]
+Step: TypeAlias = Annotated[Clip | Noise | TopK | Quantise, BeforeValidator(_parse_step)]
 Uplink = Annotated[tuple[Step, ...], AfterValidator(in_order)]
 
 

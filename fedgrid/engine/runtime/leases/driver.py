@@ -129,10 +129,10 @@ def files(storage: Storage) -> list[Driver]:
         OSError, RunError: if the storage cannot be read.
     """
     names = sorted(name for name in storage.sizes(FOLDER) if OF_DRIVER.fullmatch(name))
-    return [driver for name in names if (driver := read_driver(storage, name)) is not None]
+    return [driver for name in names if (driver := _read_driver(storage, name)) is not None]
 
 
-def read_driver(storage: Storage, name: str) -> Driver | None:
+def _read_driver(storage: Storage, name: str) -> Driver | None:
     """Return what a file says of its driver, None if there is none.
 
     A damaged file may still be renewed by its driver.
