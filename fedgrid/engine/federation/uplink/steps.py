@@ -143,12 +143,7 @@ STEPS: Mapping[str, type[UplinkStep]] = {"clip": Clip, "noise": Noise, "topk": T
 
 
 def _parse_step(given: object) -> object:
-    """Return the step that a mapping with one key of `STEPS` describes.
-
-    Raises:
-        ValueError: for anything else.
-        pydantic.ValidationError: a value that the step does not take.
-    """
+    """Return the step that a mapping with one key of `STEPS` describes."""
     if isinstance(given, UplinkStep):
         return given
     if not isinstance(given, Mapping) or len(given) != 1 or next(iter(given)) not in STEPS:

@@ -29,10 +29,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error is, or was caused by, a GPU's memory that has run out."""
     import torch
 
-    return any(isinstance(cause, torch.OutOfMemoryError) for cause in causes(error))
+    return any(isinstance(cause, torch.OutOfMemoryError) for cause in _causes(error))
 
 
-def causes(error: BaseException | None) -> Iterator[BaseException]:
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and what caused it, as `raise ... from` says."""
     while error is not None:
         yield error

@@ -133,13 +133,7 @@ def files(storage: Storage) -> list[Driver]:
 
 
 def _read_driver(storage: Storage, name: str) -> Driver | None:
-    """Return what a file says of its driver, None if there is none.
-
-    A damaged file may still be renewed by its driver.
-
-    Raises:
-        OSError, RunError: if the storage cannot be read.
-    """
+    """Return what a file, which may be damaged, says of its driver; None if there is none."""
     data = storage.read(name)
     if data is None:
         return None
