@@ -18,8 +18,8 @@ from fedgrid.algorithms.contract.encoder import EncoderKind
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors
+from fedgrid.engine.federation.models.autoencoders import Autoencoder
 from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
-from fedgrid.engine.federation.models.networks import Autoencoder
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH, to_inputs
 
 Shape = tuple[int, int, int]

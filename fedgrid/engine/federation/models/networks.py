@@ -3,30 +3,15 @@
 A network must not draw random numbers in its forward pass (no dropout): all randomness of a run comes from
 its seeded generators. `models.flat_vectors` overwrites the weights that a build function sets. None ends in
 a softmax: the loss takes logits.
-
-The autoencoders are those of Prigent et al. (2024), whose codes describe images. The release's shapes: dense,
-784-50-20-50-784 with ReLU between, 81,304 parameters; convolutional, three 4x4 convolutions of stride 2 (12,
-24, 48 wide) with BatchNorm and ReLU, and their mirror image, 47,601 parameters for three channels. Outputs
-are sigmoids: pixels in 0..1. Here the images may have any size: the dense one follows it, the convolutional
-one pads the sides with zeros to multiples of eight, and cuts its output.
-
-Shapes: N images, Z entries of a code.
 """
 
 from collections.abc import Callable
 
 from torch import Tensor, nn
-from torch.nn import functional
 
 Build = Callable[[int, int, int, int], nn.Module]
 """(channels, height, width, classes) -> a module that maps float32 images of shape (N, channels, height,
 width), in [0, 1], to logits of shape (N, classes)."""
-
-HIDDEN, CODE = 50, 20
-"""Widths of the dense autoencoder."""
-WIDTHS = (12, 24, 48)
-STRIDE = 8
-"""By which the three convolutions shrink a side."""
 
 
 def _convolutions(channels: int, width: int) -> list[nn.Module]:
@@ -234,64 +219,3 @@ def mobilenet(channels: int, height: int, width: int, num_classes: int) -> nn.Mo
     network.classifier = nn.Linear(network.last_channel, num_classes)
     module: nn.Module = network
     return module
-
-
-class Autoencoder(nn.Module):
-    """Encodes images and decodes their codes; its own output is the images as decoded."""
-
-    def __init__(
-        self, shape: tuple[int, int, int], encoder: nn.Module, decoder: nn.Module, stride: int = 1
-    ) -> None:
-        """Take parts for images of a shape, whose sides are padded with zeros to multiples of `stride`."""
-        super().__init__()
-        self.encoder, self.decoder = encoder, decoder
-        self._shape, self._stride = shape, stride
-
-    def encode(self, images: Tensor) -> Tensor:
-        """Return codes, float32, shape (N, Z), of images in 0..1, shape (N, channels, height, width)."""
-        _, height, width = self._shape
-        padding = 0, -width % self._stride, 0, -height % self._stride
-        codes: Tensor = self.encoder(functional.pad(images, padding) if any(padding) else images).flatten(1)
-        return codes
-
-    def decode(self, codes: Tensor) -> Tensor:
-        """Return images in 0..1, shape (N, channels, height, width), of codes of shape (N, Z)."""
-        _, height, width = self._shape
-        images: Tensor = self.decoder(codes)
-        return images[:, :, :height, :width]
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the images as they are after encoding and decoding."""
-        return self.decode(self.encode(images))
-
-
-def dense(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return the dense autoencoder; the number of classes has no effect."""
-    pixels = channels * height * width
-    return Autoencoder(
-        (channels, height, width),
-        nn.Sequential(
-            nn.Flatten(), nn.Linear(pixels, HIDDEN), nn.ReLU(inplace=True), nn.Linear(HIDDEN, CODE)
-        ),
-        nn.Sequential(
-            *(nn.Linear(CODE, HIDDEN), nn.ReLU(inplace=True), nn.Linear(HIDDEN, pixels), nn.Sigmoid()),
-            nn.Unflatten(1, (channels, height, width)),
-        ),
-    )
-
-
-def convolutional(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return the convolutional autoencoder; the number of classes has no effect."""
-    down: list[nn.Module] = []
-    up: list[nn.Module] = []
-    for before, after in zip((channels, *WIDTHS), WIDTHS, strict=False):
-        down += [nn.Conv2d(before, after, 4, 2, padding=1), nn.BatchNorm2d(after), nn.ReLU(inplace=True)]
-        bound = nn.ReLU(inplace=True) if up else nn.Sigmoid()
-        up = [nn.ConvTranspose2d(after, before, 4, 2, padding=1), nn.BatchNorm2d(before), bound, *up]
-    sides = -(-height // STRIDE), -(-width // STRIDE)
-    return Autoencoder(
-        (channels, height, width),
-        nn.Sequential(*down),
-        nn.Sequential(nn.Unflatten(1, (WIDTHS[-1], *sides)), *up),
-        STRIDE,
-    )

@@ -29,6 +29,7 @@ class ModelEntry:
     description: str
     """One line."""
     source: str
+    """Where the architecture comes from."""
     build: Build
     """Returns a new module; its weights are set by `federation.models.flat_vectors`."""
     minimum_side: int = 1
@@ -41,12 +42,12 @@ class ModelEntry:
 
 
 def _network(function: str) -> Build:
-    """Return a function of `networks`, which imports torch, at its first call."""
+    """Return a function of `networks` or `autoencoders`, which import torch, at its first call."""
 
     def build(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-        from fedgrid.engine.federation.models import networks
+        from fedgrid.engine.federation.models import autoencoders, networks
 
-        make: Build = getattr(networks, function)
+        make: Build = getattr(networks, function, None) or getattr(autoencoders, function)
         return make(channels, height, width, num_classes)
 
     return build
