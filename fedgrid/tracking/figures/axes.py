@@ -27,7 +27,7 @@ from fedgrid.tracking.figures.panels import (
 from fedgrid.tracking.figures.style import Style, paper_style, styles
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.axes import along, at, numbers_of, of_setting, values_of
-from fedgrid.tracking.scoring.measures import Measure
+from fedgrid.tracking.scoring.measures import Measure, means_by
 from fedgrid.tracking.scoring.study import Study
 
 TITLES = {
@@ -38,8 +38,6 @@ TITLES = {
     measures.GLOBAL_LAST: "global model's accuracy",
     measures.SILHOUETTE_LAST: "silhouette of the last partition",
 }
-WIDE = 10
-"""Ratio of the greatest to the least value from which on an axis of positive numbers is logarithmic."""
 COLUMNS = 2
 """Panels side by side; of two axes, those of one algorithm are all side by side."""
 
@@ -62,10 +60,8 @@ def over_axis(study: Study, axis: str) -> Figure:
         }
         for axes, measure in zip(places, shown, strict=True):
             axes.set_title(TITLES[measure])
-            _draw(axes, lines, values, measure, style)
             axes.set_xlabel(axis)
-            if not axes.lines:
-                say(axes, "no such score was recorded" if part.finished else NO_RUN)
+            _draw(axes, lines, values, measure, style)
     return figure
 
 
@@ -142,15 +138,13 @@ def sweep(study: Study, axis: str, by: str) -> Figure:
                 for name, other in names.items()
             }
             for axes, measure in zip(row, shown, strict=True):
-                _draw(axes, lines, values, measure, style)
                 if start == 0:
                     axes.set_title(TITLES[measure].replace(", ", "\n").replace(" of the ", "\nof the "))
-                if start == len(algorithms) - 1:
-                    axes.set_xlabel(axis)
-                else:
+                is_last = start == len(algorithms) - 1
+                axes.set_xlabel(axis if is_last else "")
+                _draw(axes, lines, values, measure, style)
+                if not is_last:
                     axes.set_xticklabels([])
-                if not axes.lines:
-                    say(axes, "no such score was recorded" if own.finished else NO_RUN)
             name_row(row[-1], algorithm)
     return figure
 
@@ -167,7 +161,14 @@ def _draw(
     places_V = np.arange(len(values), dtype=np.float64) if numbers is None else np.array(numbers)
     for position, (name, parts) in enumerate(lines.items()):
         _line(axes, name, places_V, parts, measure, style[name], 1 - position / len(lines))
-    _scale(axes, values, places_V, is_number=numbers is not None)
+    _level_ticks(axes)
+    if numbers and min(numbers) > 0 and max(numbers) >= 10 * min(numbers):
+        axes.set_xscale("log")
+        axes.minorticks_off()
+    axes.set_xticks(places_V, values)
+    if not axes.lines:
+        is_run = any(part.finished for parts in lines.values() for part in parts)
+        say(axes, "no such score was recorded" if is_run else NO_RUN)
 
 
 def _line(
@@ -193,24 +194,11 @@ def _line(
 
 def _summary(study: Study, measure: Measure) -> tuple[float, float, float]:
     """Return the mean over scenarios, and the least and greatest mean of one seed; NaN without a score."""
-    by_scenario: dict[object, list[float]] = {}
-    by_seed: dict[int, list[float]] = {}
-    for result in study.finished:
-        if not np.isnan(value := measure.of(result)):
-            by_scenario.setdefault(result.scenario, []).append(value)
-            by_seed.setdefault(result.seed, []).append(value)
-    if not by_scenario:
+    scores = measures.scores_by_seed(study, measure)
+    if not scores:
         return (np.nan,) * 3
-    seeds = [float(np.mean(found)) for found in by_seed.values()]
-    return float(np.mean([np.mean(found) for found in by_scenario.values()])), min(seeds), max(seeds)
-
-
-def _scale(axes: Axes, values: Sequence[str], places_V: Array, *, is_number: bool) -> None:
-    _level_ticks(axes)
-    if is_number and len(places_V) and places_V.min() > 0 and places_V.max() >= WIDE * places_V.min():
-        axes.set_xscale("log")
-        axes.minorticks_off()
-    axes.set_xticks(places_V, values)
+    scenarios, seeds = means_by(scores, 0), means_by(scores, 1)
+    return float(np.mean(scenarios)), min(seeds), max(seeds)
 
 
 def _level_ticks(axes: Axes) -> None:

@@ -45,9 +45,6 @@ AXIS = 0.42
 """Inches from the top of the figure to the line of the ranks."""
 BAR = 0.09
 """Inches from bar to bar."""
-UNKNOWN = "no scenario has a result of every algorithm"
-SPREAD = 0.3
-"""Share of a row's height over which its runs are spread to either side."""
 
 
 def cost_to_target(study: Study, terms: Terms = AS_USUAL) -> Figure:
@@ -86,7 +83,8 @@ def _draw_runs(axes: Axes, values: Mapping[str, Sequence[float]], style: Mapping
     axes.grid(axis="x", color=GRID, linewidth=0.6)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
     for row, (algorithm, of_runs) in enumerate(values.items()):
-        offsets = np.linspace(-SPREAD, SPREAD, len(of_runs)) if len(of_runs) > 1 else [0.0] * len(of_runs)
+        # Runs are spread over 0.3 of the row's height to either side.
+        offsets = np.linspace(-0.3, 0.3, len(of_runs)) if len(of_runs) > 1 else [0.0] * len(of_runs)
         dots = [(x, row + offset) for x, offset in zip(of_runs, offsets, strict=True) if np.isfinite(x)]
         marker = {**style[algorithm].of_marker, "alpha": 0.7, "markeredgewidth": 0.6, "markersize": 3.4}
         axes.plot([x for x, _ in dots], [y for _, y in dots], linestyle="none", label=algorithm, **marker)
@@ -124,11 +122,16 @@ def critical_difference(
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, PAGE), ylim=(height, 0))
         axes.axis("off")
         if not known:
-            say(axes, UNKNOWN)
+            say(axes, "no scenario has a result of every algorithm")
             return figure
         places = [side + inches * rank for rank in range(max(2, len(known)))]
         plural = "scenario" if num_scenarios == 1 else "scenarios"
-        _draw_axis(axes, places, f"average rank over {num_scenarios} {plural}, {first}")
+        axes.plot([places[0], places[-1]], [AXIS, AXIS], color=INK, linewidth=0.8)
+        axes.vlines(places, AXIS - 0.05, AXIS, color=INK, linewidth=0.8)
+        for number, place in enumerate(places, start=1):
+            axes.text(place, AXIS - 0.08, str(number), ha="center", va="bottom")
+        label = f"average rank over {num_scenarios} {plural}, {first}"
+        axes.text(PAGE / 2, 0.04, label, ha="center", va="top")
         for level, low, high in bars:
             ends = [side + inches * (low - 1) - 0.04, side + inches * (high - 1) + 0.04]
             y = AXIS + 0.13 + BAR * level
@@ -137,26 +140,12 @@ def critical_difference(
         for position, (name, rank) in enumerate(known.items()):
             row = min(position, len(known) - 1 - position)
             edge = side if position == row else PAGE - side
-            place = (side + inches * (rank - 1), names_from + step * row)
-            _draw_name(axes, labels[position], style[name], place, edge)
+            x, y = side + inches * (rank - 1), names_from + step * row
+            axes.plot([x, x, edge], [AXIS, y, y], color=INK, linewidth=0.7, label=labels[position])
+            axes.plot([x], [AXIS], linestyle="none", **style[name].of_marker)
+            left, side_of = (-0.06, "right") if edge < PAGE / 2 else (0.06, "left")
+            axes.text(edge + left, y, labels[position], ha=side_of, va="center")
     return figure
-
-
-def _draw_axis(axes: Axes, places: Sequence[float], label: str) -> None:
-    axes.plot([places[0], places[-1]], [AXIS, AXIS], color=INK, linewidth=0.8)
-    axes.vlines(places, AXIS - 0.05, AXIS, color=INK, linewidth=0.8)
-    for rank, place in enumerate(places, start=1):
-        axes.text(place, AXIS - 0.08, str(rank), ha="center", va="bottom")
-    axes.text(PAGE / 2, 0.04, label, ha="center", va="top")
-
-
-def _draw_name(axes: Axes, text: str, style: Style, place: tuple[float, float], edge: float) -> None:
-    """Write a name at the side, with a line to its rank."""
-    x, y = place
-    axes.plot([x, x, edge], [AXIS, y, y], color=INK, linewidth=0.7, label=text)
-    axes.plot([x], [AXIS], linestyle="none", **style.of_marker)
-    left = edge < PAGE / 2
-    axes.text(edge + (-0.06 if left else 0.06), y, text, ha="right" if left else "left", va="center")
 
 
 def _levels(cliques: Sequence[Sequence[float]]) -> list[tuple[int, float, float]]:

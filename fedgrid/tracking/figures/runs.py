@@ -19,17 +19,12 @@ from fedgrid.tracking.figures.style import GRID, INK, SMALL, paper_style, save
 from fedgrid.tracking.records import Records
 from fedgrid.tracking.scoring.partitions import clustering_round
 
-NAME = "run.png"
 HEAD = 0.24
 """Above the panels, in inches."""
 ROW = 0.1
 """Height of a client in the map, in inches, as long as there is room."""
 TALLEST = 8.0
 """Height of a map at most, in inches: one of thousands of clients would take gigabytes to draw."""
-NUMBER_WIDTH = 0.04
-"""Width of a cluster's number as a share of the map's."""
-BRIGHTNESS = np.array([0.299, 0.587, 0.114])
-"""Weights of red, green and blue."""
 
 
 def temperature(found: Records) -> Figure:
@@ -81,8 +76,8 @@ def write(run_folder: Path, to: Path) -> Path:
     found = records.read_records(run_folder)
     to.mkdir(parents=True, exist_ok=True)
     with paper_style():
-        save(run_figure(found), to / NAME)
-    return to / NAME
+        save(run_figure(found), to / "run.png")
+    return to / "run.png"
 
 
 def _height(found: Records) -> float:
@@ -128,8 +123,10 @@ def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array, *, least: int
         for start, stop in pairwise(edges):
             label = int(labels_R[start])
             is_too_low = bool((labels_KR[row : row + least, start] != label).any())
-            if is_too_low or (start, label) in above or stop - start < NUMBER_WIDTH * len(labels_R):
+            # A number is 0.04 times as wide as the map.
+            if is_too_low or (start, label) in above or stop - start < 0.04 * len(labels_R):
                 continue
+            brightness = picture[row, start] @ np.array([0.299, 0.587, 0.114])
             axes.annotate(
                 str(label),
                 (round_R[start] - 0.5, row),
@@ -137,7 +134,7 @@ def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array, *, least: int
                 textcoords="offset points",
                 fontsize=SMALL,
                 va="center_baseline",
-                color="black" if picture[row, start] @ BRIGHTNESS > 0.45 else "white",
+                color="black" if brightness > 0.45 else "white",
             )
         above = {(start, int(labels_R[start])) for start in edges[:-1]}
 

@@ -29,8 +29,6 @@ from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
 
 UNKNOWN = "no temperature was recorded"
-PANELS_A_ROW = 3
-RESAMPLES = 1000
 FAMILY = "OCFL"
 DASHES = (0, (3, 2))
 
@@ -76,8 +74,13 @@ def temperature_bands(study: Study, *, normalised: bool, together: bool = False)
     with paper_style():
         style = styles([name for name in study.algorithms if name.startswith(FAMILY)])
         margins = Margins(head=0.22, gap=0.4, row_gap=0.62)
-        figure, places = panels(len(parts), PANELS_A_ROW, 1.35, margins=margins, legend=_legend(style))
-        for axes in places[::PANELS_A_ROW]:
+        legend = [
+            Line2D([], [], color=INK, label="mean temperature"),
+            Patch(facecolor=INK, alpha=0.12, linewidth=0, label="95 % interval"),
+            *entries({name: replace(own_style, line=DASHES) for name, own_style in style.items()}),
+        ]
+        figure, places = panels(len(parts), 3, 1.35, margins=margins, legend=legend)
+        for axes in places[::3]:
             axes.set_ylabel("temperature, min-max scaled" if normalised else "temperature")
         if not parts:
             _empty(places[0], NO_RUN)
@@ -132,13 +135,8 @@ def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalis
         if numbers:
             where = float(np.mean(numbers))
             axes.axvline(where, color=own_style.colour, linestyle=DASHES, linewidth=0.8, label=algorithm)
-            axes.plot(
-                [where],
-                [0.96 - 0.09 * position],
-                transform=axes.get_xaxis_transform(),
-                linestyle="none",
-                **own_style.of_marker,
-            )
+            marker = {**own_style.of_marker, "linestyle": "none", "transform": axes.get_xaxis_transform()}
+            axes.plot([where], [0.96 - 0.09 * position], **marker)
     _finish(axes)
     if normalised:
         axes.set_ylim(-0.02, 1.02)
@@ -180,21 +178,13 @@ def _interval(values_SR: Array) -> Array:
     Resampling is seeded. A resample without a value in a round is left out of its quantiles.
     """
     generator = np.random.default_rng(0)
-    chosen_BS = generator.integers(len(values_SR), size=(RESAMPLES, len(values_SR)))
+    chosen_BS = generator.integers(len(values_SR), size=(1000, len(values_SR)))
     counts_BS = np.stack([np.bincount(row, minlength=len(values_SR)) for row in chosen_BS]).astype(float)
     known_SR = ~np.isnan(values_SR)
     weight_BR = counts_BS @ known_SR
     total_BR = counts_BS @ np.where(known_SR, values_SR, 0.0)
     means_BR = np.divide(total_BR, weight_BR, out=np.full(total_BR.shape, np.nan), where=weight_BR > 0)
     return np.asarray(np.nanquantile(means_BR, (0.025, 0.975), axis=0))
-
-
-def _legend(style: Mapping[str, Style]) -> list[Line2D | Patch]:
-    return [
-        Line2D([], [], color=INK, label="mean temperature"),
-        Patch(facecolor=INK, alpha=0.12, linewidth=0, label="95 % interval"),
-        *entries({name: replace(own_style, line=DASHES) for name, own_style in style.items()}),
-    ]
 
 
 def _empty(axes: Axes, reason: str) -> None:

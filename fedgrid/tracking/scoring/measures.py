@@ -5,11 +5,14 @@ scenarios; a curve of `tracking.scoring.scores.curves` becomes a measure by `mea
 `last_round`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from math import isnan, nan
+from typing import Any
+
+import numpy as np
 
 from fedgrid.tracking.scoring import scores
 from fedgrid.tracking.scoring.run import Run, Scenario
@@ -98,6 +101,14 @@ def scores_by_seed(study: Study, measure: Measure) -> dict[tuple[Scenario, int],
         for result in study.finished
         if not isnan(value := measure.of(result))
     }
+
+
+def means_by(scores: Mapping[tuple[Any, int], float], place: int) -> list[float]:
+    """Return the mean for each scenario (`place` 0) or seed (1) of scores by scenario and seed."""
+    groups: dict[Any, list[float]] = {}
+    for key, value in scores.items():
+        groups.setdefault(key[place], []).append(value)
+    return [float(np.mean(values)) for values in groups.values()]
 
 
 def recorded(study: Study, known: Iterable[Measure]) -> tuple[Measure, ...]:
