@@ -209,7 +209,11 @@ def update_norms(epochs: Mapping[str, Array], *, epsilon_1: float, epsilon_2: fl
             axes.set_xlabel("epoch")
         line: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": (0, (4, 3)), "zorder": 1.5}
         row[0].axvline(cooldown, **line)
-        beside = {"transform": row[1].get_yaxis_transform(), "va": "center", "fontsize": SMALL + 1}
+        beside: dict[str, Any] = {
+            "transform": row[1].get_yaxis_transform(),
+            "va": "center",
+            "fontsize": SMALL + 1,
+        }
         for name, epsilon in (("$\\varepsilon_1$", epsilon_1), ("$\\varepsilon_2$", epsilon_2)):
             row[1].axhline(epsilon, **line)
             row[1].text(1.02, epsilon, name, parse_math=True, **beside)

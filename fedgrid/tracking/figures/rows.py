@@ -98,10 +98,7 @@ def _draw_runs(axes: Axes, values: Mapping[str, Sequence[float]], style: Mapping
 
 
 def critical_difference(
-    ranks: Mapping[str, float],
-    cliques: Sequence[Sequence[str]],
-    num_scenarios: int,
-    first: str = "1 is best",
+    ranks: Mapping[str, float], cliques: Sequence[Sequence[str]], num_scenarios: int, first: str = "1 is best"
 ) -> Figure:
     """Draw average ranks on a line, and bars that join algorithms without a significant difference.
 

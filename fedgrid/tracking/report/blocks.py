@@ -134,10 +134,7 @@ def of_dataset(study: Study, terms: Terms = AS_USUAL, *, published: bool = False
     With `published` the published conventions come first where there are others too.
     """
     (dataset,) = study.datasets
-    rounds = {
-        "first and last": clustering.rounds(study),
-        AS_PUBLISHED: clustering.published_rounds(study),
-    }
+    rounds = {"first and last": clustering.rounds(study), AS_PUBLISHED: clustering.published_rounds(study)}
     scores = {
         CLUSTERS: personalisation.personalisation(study),
         AS_PUBLISHED: personalisation.published_personalisation(study),

@@ -130,8 +130,8 @@ def cost(result: Run, curve: str, goal: float, traffic: Traffic = "training") ->
             return np.nan
         return float(total_R[there[0]]) if len(there) else np.inf
 
-    totals = (result.round_R, sent(result, traffic), result.curves["seconds"])
-    return Cost(*map(until, totals), result.clients)
+    seconds_R = result.curves["seconds"]
+    return Cost(until(result.round_R), until(sent(result, traffic)), until(seconds_R), result.clients)
 
 
 def sent(result: Run, traffic: Traffic) -> Array:

@@ -131,7 +131,7 @@ LEAST_DATASETS = 3
 LEAST_SEEDS = 3
 """For a test over seeds."""
 
-Scores = Mapping[tuple[object, int], float]
+Scores = Mapping[tuple[Any, int], float]
 """Scenario and seed -> score."""
 
 

@@ -16,12 +16,7 @@ from fedgrid.tracking import records
 from fedgrid.tracking.arrays import computed, finite, last, mean
 from fedgrid.tracking.records import Columns, Records
 from fedgrid.tracking.scoring import disturbances
-from fedgrid.tracking.scoring.client_scores import (
-    CLIENTS,
-    ONLY_CURVES,
-    PUBLISHED_CLIENTS,
-    TRAINING,
-)
+from fedgrid.tracking.scoring.client_scores import CLIENTS, ONLY_CURVES, PUBLISHED_CLIENTS, TRAINING
 from fedgrid.tracking.scoring.disturbances import ATTACKER, DRIFT, FAULTS
 from fedgrid.tracking.scoring.partitions import (
     PARTITION,

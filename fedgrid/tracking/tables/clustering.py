@@ -13,23 +13,8 @@ from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS
 from fedgrid.tracking.scoring.study import Study, require_one
-from fedgrid.tracking.tables.cells import (
-    algorithms_table,
-    explained,
-    over_seeds,
-    split_name,
-)
-from fedgrid.tracking.tables.table import (
-    ABSENT,
-    NONE,
-    Cell,
-    Column,
-    Row,
-    Table,
-    dash,
-    number,
-    share,
-)
+from fedgrid.tracking.tables.cells import algorithms_table, explained, over_seeds, split_name
+from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, dash, number, share
 
 MEAN = {
     "ARI": measures.MEAN_ARI,

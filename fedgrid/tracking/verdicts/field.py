@@ -88,8 +88,6 @@ class Field:
     """Of the competitors."""
     scores: Mapping[str, Mapping[Block, float]]
     """Method -> block -> score, in the blocks that every competitor has."""
-    better: Mapping[str, frozenset[str]]
-    """Competitor -> those that it is shown to be better than."""
     families: Mapping[str, Mapping[str, InFamily]]
     """Method -> family -> what it does there; of clustering also in families without groups."""
     names_of_families: list[str]
@@ -108,9 +106,19 @@ class Field:
         families, seeds = ({block[at] for block in blocks} for at in (1, 2))
         return f"{len(families)} families x {len(seeds)} seeds"
 
-    def worse(self, method: str) -> frozenset[str]:
+    @property
+    def better(self) -> dict[str, set[str]]:
+        """Competitor -> those that it is shown to be better than."""
+        better: dict[str, set[str]] = {method: set() for method in self.comparison.algorithms}
+        for pair in self.comparison.pairs:
+            if pair.differs:
+                winner, loser = (pair.one, pair.other) if pair.test.effect > 0 else (pair.other, pair.one)
+                better[winner].add(loser)
+        return better
+
+    def worse(self, method: str) -> set[str]:
         """Return the competitors that a method is shown to be worse than."""
-        return frozenset(other for other, beaten in self.better.items() if method in beaten)
+        return {other for other, beaten in self.better.items() if method in beaten}
 
 
 def field_of(
@@ -121,29 +129,35 @@ def field_of(
     Of clustering: families with groups, and methods that had two clusters in any run, whatever its settings.
     References have no tuned settings: their defaults stand beside both.
     """
-    wide = _taking_part(tuple(outcomes), question, settings, protocol)
+    outcomes = tuple(outcomes)
+    clustering = clustering_methods(outcomes)
+    wide = [
+        outcome
+        for outcome in outcomes
+        if outcome.protocol == protocol
+        and (outcome.settings == settings or (outcome.is_reference and outcome.settings == "default"))
+        and not isnan(getattr(outcome, question.score))
+        and (question is SERVING or outcome.method in clustering)
+    ]
     chosen = [outcome for outcome in wide if question is SERVING or outcome.has_groups]
     scores = {
         method: {outcome.block: float(getattr(outcome, question.score)) for outcome in of_method}
         for method, of_method in grouped(chosen).items()
     }
     references = {outcome.method for outcome in chosen if outcome.is_reference}
-    competing = {
-        method: {block: {0: score} for block, score in by_block.items()}
-        for method, by_block in scores.items()
-        if method not in references
-    }
-    comparison = compare_scores(competing, question.name)
+    comparison = compare_scores(
+        {
+            method: {block: {0: score} for block, score in by_block.items()}
+            for method, by_block in scores.items()
+            if method not in references
+        },
+        question.name,
+    )
     if not comparison.algorithms:
         return None
     shared = set.intersection(*(set(scores[method]) for method in comparison.algorithms))
     order = [*comparison.algorithms, *sorted(references)]
     standings = _standings([outcome for outcome in chosen if outcome.block in shared], question)
-    better: dict[str, set[str]] = {method: set() for method in comparison.algorithms}
-    for pair in comparison.pairs:
-        if pair.differs:
-            winner, loser = (pair.one, pair.other) if pair.test.effect > 0 else (pair.other, pair.one)
-            better[winner].add(loser)
     return Field(
         question,
         settings,
@@ -154,7 +168,6 @@ def field_of(
             method: {block: score for block, score in scores[method].items() if block in shared}
             for method in order
         },
-        {method: frozenset(beaten) for method, beaten in better.items()},
         by_family(grouped(wide)),
         families_of(wide, of_groups=question is CLUSTERING),
     )
@@ -196,20 +209,6 @@ def families_of(outcomes: Iterable[Outcome], *, of_groups: bool = False) -> list
     grouped_families = {outcome.family: outcome.has_groups for outcome in outcomes}
     chosen = (name for name, groups in grouped_families.items() if not of_groups or groups or name == ALIKE)
     return sorted(chosen, key=lambda family: (not grouped_families[family], family))
-
-
-def _taking_part(
-    outcomes: Sequence[Outcome], question: Question, settings: Settings, protocol: Protocol
-) -> list[Outcome]:
-    clustering = clustering_methods(outcomes)
-    return [
-        outcome
-        for outcome in outcomes
-        if outcome.protocol == protocol
-        and (outcome.settings == settings or (outcome.is_reference and outcome.settings == "default"))
-        and not isnan(getattr(outcome, question.score))
-        and (question is SERVING or outcome.method in clustering)
-    ]
 
 
 def _in_family(

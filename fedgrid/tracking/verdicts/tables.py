@@ -22,12 +22,6 @@ def words_of(protocol: Protocol, budget: int) -> str:
     return "models as served" if protocol == "served" else f"{budget} steps of fine-tuning for all"
 
 
-def words_of_field(field: Field, budget: int) -> str:
-    """Return the settings of a field and, of serving, its protocol."""
-    within = "" if field.question is CLUSTERING else f", {words_of(field.protocol, budget)}"
-    return f"{field.settings}{within}"
-
-
 def table_of(verdict: Verdict, budget: int) -> Table:
     """Return the verdict as a table: a row a method, and what is shown against it."""
     field = verdict.field
@@ -35,8 +29,7 @@ def table_of(verdict: Verdict, budget: int) -> Table:
     shown = ("difference", "95 %", "effect", "p", "shows from", "verdict")
     return Table(
         "-".join(("verdict", field.question.name, field.settings, field.protocol)),
-        f"{verdict.title}, {field.question.name}: "
-        + words_of_field(field, budget).replace(field.settings, f"{field.settings} settings", 1),
+        f"{verdict.title}, {field.question.name}: {field.settings} settings{_within(field, budget)}",
         _caption(verdict),
         (*_own_columns(field), *map(Column, shown)),
         tuple(
@@ -60,8 +53,14 @@ def sentence(verdict: Verdict, budget: int) -> str:
             names = ", ".join(verdict.field.standings[rival].title for rival in rivals[:NAMED])
             more = f" and {len(rivals) - NAMED} more" if len(rivals) > NAMED else ""
             said.append(f"{words} {len(rivals)} of {len(verdict.against)} rivals ({names}{more})")
-    how = f"{verdict.field.question.name} ({words_of_field(verdict.field, budget)})"
-    return f"{how}: {verdict.title} is {', '.join(said)}. {power(verdict)}"
+    field = verdict.field
+    how = f"{field.question.name} ({field.settings}{_within(field, budget)})"
+    return f"{how}: {verdict.title} is {', '.join(said)}. {_power(verdict)}"
+
+
+def _within(field: Field, budget: int) -> str:
+    """Return the protocol of a field, of serving, after a comma."""
+    return "" if field.question is CLUSTERING else f", {words_of(field.protocol, budget)}"
 
 
 def as_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
@@ -88,7 +87,7 @@ def as_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
     }
 
 
-def power(verdict: Verdict) -> str:
+def _power(verdict: Verdict) -> str:
     """Return in words the differences that these blocks cannot show."""
     least = [fixed(value, 3) for value in sorted(each.least for each in verdict.against) if not isinf(value)]
     if not least:

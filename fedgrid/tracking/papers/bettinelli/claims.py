@@ -70,9 +70,7 @@ def _against_others(
 
 
 def _differences(
-    study: Study,
-    pairs: tuple[tuple[str, str], ...],
-    limits: tuple[tuple[Measure, float, float], ...],
+    study: Study, pairs: tuple[tuple[str, str], ...], limits: tuple[tuple[Measure, float, float], ...]
 ) -> Iterator[Check]:
     """Yield checks of pairs of variants, or of one and IFCA, by measures with the limits of the claim."""
     for (name, against), (measure, low, high) in product(pairs, limits):

@@ -76,10 +76,7 @@ def verdict(checks: Iterable[Check]) -> Verdict:
 
 
 def scores(
-    study: Study,
-    of: Callable[[Run], float],
-    where: Callable[[Run], bool],
-    without: str = "",
+    study: Study, of: Callable[[Run], float], where: Callable[[Run], bool], without: str = ""
 ) -> ScoreBySeed:
     """Return a number of the runs that fit, by scenario and seed; of several variants in one, the mean.
 
