@@ -1,6 +1,7 @@
 """Box plots of scores of explanations: a dot a model, by algorithm and data set."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +14,6 @@ from fedgrid.tracking.figures.style import FAINT, INK, PAGE, SMALL, Style, paper
 HALF = 0.32
 """Half the height of a box, of a row's."""
 COLUMNS = 2
-NONE = "no score"
 
 
 def explanation_boxes(explained: Sequence[Explained], on: str, score: ExplanationScore) -> Figure:
@@ -38,7 +38,7 @@ def explanation_boxes(explained: Sequence[Explained], on: str, score: Explanatio
             if position % COLUMNS == 0 or figure.get_figwidth() < PAGE:
                 axes.set_yticks(range(len(labels)), labels)
             if not there:
-                say(axes, NONE)
+                say(axes, "no score")
     return figure
 
 
@@ -48,15 +48,8 @@ def _draw(axes: Axes, values: Sequence[Sequence[float]], style: Sequence[Style])
     axes.set_xlim(min([0.0, *(value for row in values for value in row)]), 1)
     rule(axes, FIFTHS, upright=True)
     for row, (of_row, look) in enumerate(zip(values, style, strict=True)):
-        axes.text(
-            1.02,
-            row,
-            f"n {len(of_row)}",
-            transform=axes.get_yaxis_transform(),
-            va="center",
-            fontsize=SMALL,
-            color=FAINT,
-        )
+        beside: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center"}
+        axes.text(1.02, row, f"n {len(of_row)}", fontsize=SMALL, color=FAINT, **beside)
         if not of_row:
             continue
         low, middle, high = np.quantile(of_row, (0.25, 0.5, 0.75)).tolist()

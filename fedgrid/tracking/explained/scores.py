@@ -105,24 +105,16 @@ def of_runs(explained: Sequence[Explained], on: str, score: ExplanationScore) ->
 
     An algorithm without any score is there too, with no scenario.
     """
-    found: dict[str, dict[Scenario, dict[int, list[tuple[float, float]]]]] = {
-        each.algorithm: {} for each in explained
-    }
-    for each in explained:
-        if each.on == on:
-            seeds = found[each.algorithm].setdefault(each.scenario, {})
-            seeds.setdefault(each.seed, []).append((score.of(each), score.weight(each)))
-    means = {
-        algorithm: {
-            scenario: {seed: mean for seed, models in seeds.items() if not isnan(mean := _mean(models))}
-            for scenario, seeds in runs.items()
-        }
-        for algorithm, runs in found.items()
-    }
-    return {
-        algorithm: {scenario: seeds for scenario, seeds in runs.items() if seeds}
-        for algorithm, runs in means.items()
-    }
+    models: dict[tuple[str, Scenario, int], list[tuple[float, float]]] = {}
+    for model in explained:
+        if model.on == on:
+            run = model.algorithm, model.scenario, model.seed
+            models.setdefault(run, []).append((score.of(model), score.weight(model)))
+    means: dict[str, dict[Scenario, dict[int, float]]] = {model.algorithm: {} for model in explained}
+    for (algorithm, scenario, seed), of_run in models.items():
+        if not isnan(mean := _mean(of_run)):
+            means[algorithm].setdefault(scenario, {})[seed] = mean
+    return means
 
 
 def _mean(models: Sequence[tuple[float, float]]) -> float:
@@ -179,13 +171,12 @@ def verdict(by_gap: Comparison) -> str:
     apart = [pair for pair in by_gap.pairs if AGAINST in (pair.one, pair.other) and pair.differs]
     if by_gap.friedman_p is not None and by_gap.friedman_p >= ALPHA:
         apart = []
-    if not apart:
-        found = f"no algorithm is found to differ from {AGAINST} {where}"
-        return f"By {by_gap.measure}, in which confidence counts less, {found}."
-    better = [pair.one for pair in apart if pair.other == AGAINST]
-    worse = [pair.other for pair in apart if pair.one == AGAINST]
-    words = [f"better than {AGAINST}: {', '.join(better) or 'none'}", f"worse: {', '.join(worse) or 'none'}"]
-    return f"By {by_gap.measure}, in which confidence counts less, {where}: {'; '.join(words)}."
+    words = f"no algorithm is found to differ from {AGAINST} {where}"
+    if apart:
+        better = ", ".join(pair.one for pair in apart if pair.other == AGAINST) or "none"
+        worse = ", ".join(pair.other for pair in apart if pair.one == AGAINST) or "none"
+        words = f"{where}: better than {AGAINST}: {better}; worse: {worse}"
+    return f"By {by_gap.measure}, in which confidence counts less, {words}."
 
 
 def of_clients(explained: Sequence[Explained], clients: int) -> tuple[Explained, ...]:

@@ -4,6 +4,7 @@ Shapes: V values of the axis.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from math import floor, inf, log10
 from operator import itemgetter
 
@@ -72,10 +73,11 @@ def over_epsilon(study: Study) -> Figure:
     a level line. Runs with noise whose epsilon is infinite are left out.
     """
     parts = [of_setting(study, setting) for setting in study.settings]
-    points = {
-        name: [(_largest_epsilon(own), own) for own in (part.of(algorithm=name) for part in parts)]
-        for name in study.algorithms
-    }
+    points: dict[str, list[tuple[float, Study]]] = {name: [] for name in study.algorithms}
+    for name, part in product(points, parts):
+        own = part.of(algorithm=name)
+        epsilons = measures.scores_by_seed(own, measures.EPSILON).values()
+        points[name].append((max(epsilons, default=np.nan), own))
     finite = [x for line in points.values() for x, _ in line if 0 < x < inf]
     edge = 10 * max(finite, default=1.0)
     with paper_style():
@@ -103,12 +105,6 @@ def over_epsilon(study: Study) -> Figure:
             if not study.finished:
                 say(axes, NO_RUN)
     return figure
-
-
-def _largest_epsilon(study: Study) -> float:
-    """Return the largest epsilon of any run, NaN without noise."""
-    found = [measures.EPSILON.of(result) for result in study.finished]
-    return max((value for value in found if not np.isnan(value)), default=np.nan)
 
 
 def sweep(study: Study, axis: str, by: str) -> Figure:

@@ -4,7 +4,7 @@ The critical-difference diagram has average ranks, and groups without a signific
 runs, E = 2 ends of a segment.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count, product
 
 import numpy as np
@@ -198,12 +198,16 @@ def _segments(study: Study, ends: Mapping[str, str], of: Callable[[Run, str], fl
     with paper_style():
         style, splits = styles(study.algorithms), study.splits
         labels, left, row_height = named_rows(study.algorithms)
+        legend = [
+            Line2D([], [], label=name, color=FAINT, linestyle="none", marker="o", markerfacecolor=face)
+            for name, face in zip(ends.values(), ("white", FAINT), strict=True)
+        ]
         figure, places = panels(
             len(study.blocks) * len(splits),
             len(splits),
             max(0.6, row_height * len(style)),
             margins=Margins(left=left, right=0.28),
-            legend=_legend(ends.values()),
+            legend=legend,
         )
         for axes, ((_, clients), split) in zip(places, product(study.blocks, splits), strict=False):
             _draw_segments(axes, study.of(clients=clients, split=split), style, list(ends), of, label)
@@ -252,11 +256,3 @@ def _draw_segments(
         say(axes, NO_RUN)
     elif not axes.lines:
         say(axes, f"no {label.removeprefix('macro ')} was recorded")
-
-
-def _legend(names: Iterable[str]) -> list[Line2D]:
-    """Return the entries for an open and a filled end."""
-    return [
-        Line2D([], [], label=name, color=FAINT, linestyle="none", marker="o", markerfacecolor=face)
-        for name, face in zip(names, ("white", FAINT), strict=True)
-    ]

@@ -102,10 +102,9 @@ def sits_with_new_group(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
     for at, client in np.argwhere(truth_RK != truth_RK[0]):
         others_K = np.arange(labels_RK.shape[1]) != client
         beside_K = labels_RK[at] == labels_RK[at, client]
-        new, old = (
-            _share(beside_K[others_K & (truth_RK[at] == group)])
-            for group in (truth_RK[at, client], truth_RK[0, client])
-        )
+        groups = [truth_RK[at, client], truth_RK[0, client]]
+        members = [beside_K[others_K & (truth_RK[at] == group)] for group in groups]
+        new, old = (flags.mean() if len(flags) else 0.0 for flags in members)
         sits_RK[at, client] = float(new > old)
     return sits_RK
 
@@ -116,10 +115,6 @@ def rounds_until_found(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
     found_RK = np.maximum.accumulate(np.nan_to_num(sits_RK), axis=0) == 1
     waited_RK = np.cumsum(~np.isnan(sits_RK) & ~found_RK, axis=0)
     return np.where(found_RK, waited_RK, np.nan)
-
-
-def _share(flags: Array) -> float:
-    return float(flags.mean()) if len(flags) else 0.0
 
 
 def _found(clients: Clients) -> Array:

@@ -118,14 +118,10 @@ def recorded(study: Study, known: Iterable[Measure]) -> tuple[Measure, ...]:
     )
 
 
-FINAL_ARI = last_round("final ARI", "ari")
-FINAL_AMI = last_round("final AMI", "ami")
-FINAL_HOMOGENEITY = last_round("final homogeneity", "homogeneity")
-FINAL_COMPLETENESS = last_round("final completeness", "completeness")
-MEAN_ARI = mean_over_rounds("mean ARI", "ari")
-MEAN_AMI = mean_over_rounds("mean AMI", "ami")
-MEAN_HOMOGENEITY = mean_over_rounds("mean homogeneity", "homogeneity")
-MEAN_COMPLETENESS = mean_over_rounds("mean completeness", "completeness")
+AGAINST_TRUTH = ("ari", "ami", "homogeneity", "completeness")
+MEANS = [mean_over_rounds(f"mean {words_of(curve)}", curve) for curve in AGAINST_TRUTH]
+FINALS = [last_round(f"final {words_of(curve)}", curve) for curve in AGAINST_TRUTH]
+MEAN_ARI, FINAL_ARI = MEANS[0], FINALS[0]
 CLUSTERING_ROUND = final("clustering round", "clustering_round", digits=1)
 LAST_CHANGE = final("round of the last change", "last_change_round", digits=1)
 CLUSTERS = last_round("clusters at the end", "clusters", highest=None, digits=1)
@@ -136,19 +132,8 @@ RAND_PUBLISHED = final("RAND as published", "published_rand", highest=True, digi
 ROUND_PUBLISHED = final("round as published", "published_round", digits=1)
 
 CLUSTERING = (
-    MEAN_ARI,
-    MEAN_AMI,
-    MEAN_HOMOGENEITY,
-    MEAN_COMPLETENESS,
-    FINAL_ARI,
-    FINAL_AMI,
-    FINAL_HOMOGENEITY,
-    FINAL_COMPLETENESS,
-    CLUSTERS,
-    SMALLEST_CLUSTER,
-    CLIENTS_ALONE,
-    CLUSTERING_ROUND,
-    LAST_CHANGE,
+    *(*MEANS, *FINALS, CLUSTERS, SMALLEST_CLUSTER, CLIENTS_ALONE),
+    *(CLUSTERING_ROUND, LAST_CHANGE),
 )
 PUBLISHED_CLUSTERING = {
     "RAND": RAND_PUBLISHED,

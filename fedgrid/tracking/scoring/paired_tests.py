@@ -54,14 +54,9 @@ def signed_ranks(one_S: Array, other_S: Array) -> SignedRanks:
         ValueError: if there is no pair.
     """
     differences_S = _differences(one_S, other_S)
-    return SignedRanks(
-        better=int((differences_S > 0).sum()),
-        equal=int((differences_S == 0).sum()),
-        worse=int((differences_S < 0).sum()),
-        effect=float(_effect(differences_S)),
-        interval=_interval(differences_S),
-        p=_exact_p(_signed(differences_S)),
-    )
+    better, equal, worse = (int((np.sign(differences_S) == sign).sum()) for sign in (1, 0, -1))
+    effect, p = effect_and_p(one_S, other_S)
+    return SignedRanks(better, equal, worse, effect, _interval(differences_S), p)
 
 
 def effect_and_p(one_S: Array, other_S: Array) -> tuple[float, float]:
@@ -96,15 +91,9 @@ def _interval(differences_S: Array) -> tuple[float, float]:
         # Every resample is the sample.
         effect = float(_effect(differences_S))
         return effect, effect
-    found = bootstrap(
-        (differences_S,),
-        _effect,
-        n_resamples=2000,
-        confidence_level=LEVEL,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    ).confidence_interval
-    return float(found.low), float(found.high)
+    settings = {"n_resamples": 2000, "confidence_level": LEVEL, "method": "percentile"}
+    resampled = bootstrap((differences_S,), _effect, rng=np.random.default_rng(0), **settings)
+    return float(resampled.confidence_interval.low), float(resampled.confidence_interval.high)
 
 
 def _exact_p(signed_S: Array) -> float:
@@ -262,13 +251,15 @@ def seeds_test(differences_N: Array) -> float | None:
 
 def cliques(algorithms: Sequence[str], apart: Collection[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
     """Return the maximal ranges of two or more neighbours of which no two are `apart`."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[str, ...]] = []
+    last = 1
     for start in range(len(algorithms)):
         stop = start + 1
         while stop < len(algorithms) and not any(
             frozenset((algorithms[stop], earlier)) in apart for earlier in algorithms[start:stop]
         ):
             stop += 1
-        if stop - start > 1 and (not found or stop > found[-1][1]):
-            found.append((start, stop))
-    return tuple(tuple(algorithms[start:stop]) for start, stop in found)
+        if stop > max(last, start + 1):
+            ranges.append(tuple(algorithms[start:stop]))
+            last = stop
+    return tuple(ranges)

@@ -30,8 +30,6 @@ SPLITS = (
 IDENTITY = ("run_id", "name", "dataset", "split", "clients", "algorithm", "seed")
 SHOWN = ("clusters", "ari", "personalised_accuracy", "generalised_accuracy")
 """Scores that a study shows of itself."""
-ROWS = 40
-"""Runs that a cell of a notebook has."""
 MOST, WIDTH = 10, 79
 """Algorithms, and characters of a line, that its text has: a screen."""
 
@@ -128,16 +126,13 @@ class Study:
         Raises:
             ValueError: there is no such keyword, or no run of this study has such a value.
         """
-        several = (list, set, frozenset, range)
-        return self.only(
-            select(
-                self.runs,
-                (
-                    Condition(name, "=", tuple(value) if isinstance(value, several) else (value,))
-                    for name, value in wanted.items()
-                ),
+        conditions = (
+            Condition(
+                name, "=", tuple(value) if isinstance(value, list | set | frozenset | range) else (value,)
             )
+            for name, value in wanted.items()
         )
+        return self.only(select(self.runs, conditions))
 
     def of(self, **wanted: Any) -> "Study":
         """Return the study of the runs whose fields have just these values; it may have no runs."""
@@ -165,11 +160,8 @@ class Study:
     @property
     def blocks(self) -> tuple[tuple[str, int], ...]:
         """Pairs of data set and number of clients; those of a data set are adjacent, fewer clients first."""
-        sizes = {
-            dataset: sorted({r.clients for r in self.runs if r.dataset == dataset})
-            for dataset in self.datasets
-        }
-        return tuple((dataset, clients) for dataset in self.datasets for clients in sizes[dataset])
+        order = self.datasets.index
+        return tuple(sorted({run.block for run in self.runs}, key=lambda one: (order(one[0]), one[1])))
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -259,7 +251,7 @@ def _distinct(values: Iterable[T]) -> tuple[T, ...]:
 
 def _html(frame: "DataFrame") -> str:
     """Return a frame as a table, empty if it has no row."""
-    settings = {"max_rows": ROWS, "float_format": "{:.3g}".format, "border": 0}
+    settings = {"max_rows": 40, "float_format": "{:.3g}".format, "border": 0}
     return str(frame.to_html(index="runs" in frame, **settings)) if len(frame) else ""
 
 

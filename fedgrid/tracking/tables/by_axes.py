@@ -156,7 +156,9 @@ def _cells(
                 cells |= dict(zip(competing, best, strict=True))
             if rival is not None:
                 tests = _tests({at: parts[at] for at in competing}, rival, measure)
-                cells |= {at: _marked(cells[at], *test, measure) for at, test in tests.items()}
+                for at, (difference, p) in tests.items():
+                    mark = "+" if (difference > 0) == measure.highest else "-"
+                    cells[at] = replace(cells[at], p=p, notes=(mark,) if p < ALPHA else ())
                 num_tests += len(tests)
             found |= {(*at, measure.name): cell for at, cell in cells.items()}
     if rival is not None and not num_tests:
@@ -179,11 +181,6 @@ def _tests(
     known = {at: p for at, each in differences.items() if (p := seeds_test(each)) is not None}
     corrected = zip(known, holm(list(known.values())), strict=True)
     return {at: (float(differences[at].mean()), p) for at, p in corrected}
-
-
-def _marked(cell: Cell, difference: float, p: float, measure: Measure) -> Cell:
-    mark = "+" if (difference > 0) == measure.highest else "-"
-    return replace(cell, p=p, notes=(mark,) if p < ALPHA else ())
 
 
 def _column(layout: Layout, place: Place, measure: Measure, measures: Sequence[Measure]) -> Column:

@@ -21,7 +21,7 @@ from fedgrid.tracking.scoring.run import SETTING_OF_ALGORITHM, Scenario
 from fedgrid.tracking.scoring.study import Study, slug
 from fedgrid.tracking.tables.cells import lacking, over_scenarios, over_seeds
 from fedgrid.tracking.tables.significance import EFFECT, EFFECT_COLUMNS, effect, p_text
-from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, Tone, fixed
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, Tone, signed
 
 MEASURES = (
     FINAL_ARI,
@@ -135,12 +135,14 @@ def _differing(pairs: Sequence[Pair]) -> list[str]:
 
 
 def _of_measure(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str], remarks: str) -> Table:
-    rows = []
-    for dataset in dict.fromkeys(pair.scenario[0] for pair in pairs):
-        of_dataset = [pair for pair in pairs if pair.scenario[0] == dataset]
-        for algorithm in dict.fromkeys(pair.algorithm for pair in of_dataset):
-            of_algorithm = [pair for pair in of_dataset if pair.algorithm == algorithm]
-            rows.append(Row(algorithm, _cells(of_algorithm, measure), dataset))
+    groups: dict[str, dict[str, list[Pair]]] = {}
+    for pair in pairs:
+        groups.setdefault(pair.scenario[0], {}).setdefault(pair.algorithm, []).append(pair)
+    rows = (
+        Row(algorithm, _cells(of_algorithm, measure), dataset)
+        for dataset, of_dataset in groups.items()
+        for algorithm, of_algorithm in of_dataset.items()
+    )
     return Table(
         f"compare-{slug(measure.name)}",
         f"{measure.name}: {names[0]} and {names[1]}",
@@ -158,11 +160,9 @@ def _of_measure(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str],
 def _cells(pairs: Sequence[Pair], measure: Measure) -> tuple[Cell, ...]:
     """Return pairs, both means, difference, effect and p over the scenarios of a data set and algorithm."""
     both = [pair for pair in pairs if all(cell.value is not None for cell in pair.cells(measure))]
-    count = Cell(
-        str(len(both)) if len(both) == len(pairs) else f"{len(both)} of {len(pairs)}",
-        float(len(both)),
-        tone="" if len(both) == len(pairs) else "partial",
-    )
+    count = Cell(str(len(both)), float(len(both)))
+    if len(both) < len(pairs):
+        count = Cell(f"{len(both)} of {len(pairs)}", float(len(both)), tone="partial")
     if not both:
         return count, *([Cell(NONE)] * (4 + len(EFFECT_COLUMNS)))
     scores_S2 = np.array([[cell.value for cell in pair.cells(measure)] for pair in both], np.float64)
@@ -171,17 +171,12 @@ def _cells(pairs: Sequence[Pair], measure: Measure) -> tuple[Cell, ...]:
     test = signed_ranks(scores_S2[:, 0], scores_S2[:, 1])
     return (
         count,
-        over_scenarios(_joined([pair.one for pair in both]), measure),
-        over_scenarios(_joined([pair.other for pair in both]), measure),
-        Cell(_signed(difference, measure.digits), difference, tone=_tone(difference, measure)),
+        over_scenarios(both[0].one.only(run for pair in both for run in pair.one.runs), measure),
+        over_scenarios(both[0].other.only(run for pair in both for run in pair.other.runs), measure),
+        Cell(signed(difference, measure.digits), difference, tone=_tone(difference, measure)),
         *(effect(test) if len(both) >= LEAST_DIFFERENCES else [Cell(NONE)] * len(EFFECT_COLUMNS)),
         Cell(p_text(test.p), test.p) if test.is_testable else Cell(NONE),
     )
-
-
-def _joined(studies: Sequence[Study]) -> Study:
-    """Return the study of the runs of all of these."""
-    return studies[0].only(run for study in studies for run in study.runs)
 
 
 def _of_pairs(
@@ -222,11 +217,6 @@ def _tone(difference: float, measure: Measure) -> Tone:
     if measure.highest is None or not round(difference, measure.digits):
         return ""
     return "better" if (difference > 0) == measure.highest else "worse"
-
-
-def _signed(value: float, digits: int) -> str:
-    text = fixed(value, digits)
-    return f"+{text}" if value > 0 and float(text) else text
 
 
 def _title(scenario: Scenario) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from fedgrid.redaction import in_csv, in_markdown, printable
-from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table
+from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Row, Table
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -30,7 +30,7 @@ def to_markdown(table: Table) -> str:
     """Return a GitHub Markdown table below its caption, sections as bold rows, notes as a list below."""
     heading = [
         in_markdown(table.corner),
-        *(_marked(in_markdown(heading_of(column)), column.notes, _raise) for column in table.columns),
+        *(_marked(in_markdown(column.heading), column.notes, _raise) for column in table.columns),
     ]
     lines: list[Sequence[str]] = []
     for section, rows in _sections(table):
@@ -56,7 +56,8 @@ def to_latex(table: Table) -> str:
     body: list[str] = []
     for section, rows in _sections(table):
         if section:
-            body += [*([r"\midrule"] if body else []), _multicolumn(len(table.columns) + 1, "l", section)]
+            title = rf"\multicolumn{{{len(table.columns) + 1}}}{{l}}{{\textit{{{escaped(section)}}}}} \\"
+            body += [*([r"\midrule"] if body else []), title]
         for row in rows:
             name = _marked(escaped(row.name), row.notes, _superscript)
             body.append(_line([name, *(_latex_cell(cell) for cell in row.cells)]))
@@ -86,7 +87,7 @@ def to_latex(table: Table) -> str:
 def to_csv(table: Table) -> str:
     """Return a csv file: the rows' sections (if any) and names, then each column's values in full digits.
 
-    Column names are those of `heading_of`. If any cell has them, a column is followed by its standard
+    Column names are those of `Column.heading`. If any cell has them, a column is followed by its standard
     deviations over seeds (`... spread`), its numbers of runs (`... count`) and of seeds among them
     (`... seeds`), if more than one, its reference numbers (`... reference`) and p of tests (`... p`). Cells
     without a result, and dashes without a number, are empty.
@@ -97,7 +98,7 @@ def to_csv(table: Table) -> str:
     parts = [
         part
         for index, column in enumerate(table.columns)
-        for part in _csv_columns(heading_of(column), [row.cells[index] for row in table.rows])
+        for part in _csv_columns(column.heading, [row.cells[index] for row in table.rows])
     ]
     names = [[row.section, row.name] if has_sections else [row.name] for row in table.rows]
     corner = [table.part, table.corner] if has_sections else [table.corner]
@@ -105,11 +106,6 @@ def to_csv(table: Table) -> str:
     for index, name in enumerate(names):
         writer.writerow(map(in_csv, [*name, *(values[index] for _, values in parts)]))
     return file.getvalue()
-
-
-def heading_of(column: Column) -> str:
-    """Return a column's heading on one line: `nonoverlapping balanced: RAND`."""
-    return f"{column.group}: {column.name}" if column.group else column.name
 
 
 def _csv_columns(heading: str, cells: Sequence[Cell]) -> Iterator[tuple[str, list[str]]]:
@@ -173,10 +169,6 @@ def _latex_heading(table: Table) -> Iterator[str]:
         yield _line(["", *spans])
         yield " ".join(rules)
     yield _line([corner, *names])
-
-
-def _multicolumn(width: int, align: str, text: str) -> str:
-    return rf"\multicolumn{{{width}}}{{{align}}}{{\textit{{{escaped(text)}}}}} \\"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -51,6 +51,11 @@ class Column:
     group: str = ""
     notes: tuple[str, ...] = ()
 
+    @property
+    def heading(self) -> str:
+        """The heading on one line: `nonoverlapping balanced: RAND`."""
+        return f"{self.group}: {self.name}" if self.group else self.name
+
 
 @dataclass(frozen=True)
 class Row:
@@ -84,7 +89,7 @@ class Table:
 
     def _repr_html_(self) -> str:
         """Return the table for a cell of a notebook; a report's page has more."""
-        names = [f"{column.group}: {column.name}".removeprefix(": ") for column in self.columns]
+        names = [column.heading for column in self.columns]
         lines = [_html_row("th", [self.corner, *names])]
         section = ""
         for row in self.rows:
@@ -155,24 +160,22 @@ def share(part: int, finished: int, expected: int) -> Cell:
     return cell if finished >= expected else replace(cell, text=f"{cell.text} of {expected}", tone="partial")
 
 
-def is_dash(cell: Cell) -> bool:
-    """Return whether the cell is a dash."""
-    return cell.text.startswith(NONE)
-
-
 def embolden(cells: Sequence[Cell], *, highest: bool = True) -> tuple[Cell, ...]:
     """Return the cells with the best in bold, and with it all that have the same printed text.
 
     Dashes are not compared. No cell is bold while a cell, or a part of its mean, has no result yet.
     """
     values = {
-        index: cell.value for index, cell in enumerate(cells) if cell.value is not None and not is_dash(cell)
+        index: cell.value
+        for index, cell in enumerate(cells)
+        if cell.value is not None and not cell.text.startswith(NONE)
     }
     if not values or any(not cell.text or cell.tone == "partial" for cell in cells):
         return tuple(cells)
     best = (max if highest else min)(values, key=lambda index: values[index])
+    printed = [cell.text.split(" ")[0] for cell in cells]
     return tuple(
-        replace(cell, bold=index in values and _mean_of(cell) == _mean_of(cells[best]))
+        replace(cell, bold=index in values and printed[index] == printed[best])
         for index, cell in enumerate(cells)
     )
 
@@ -235,8 +238,10 @@ def fixed(value: float, digits: int) -> str:
     return str(abs(rounded) if rounded.is_zero() else rounded)
 
 
-def _mean_of(cell: Cell) -> str:
-    return cell.text.split(" ")[0]
+def signed(value: float, digits: int) -> str:
+    """Return `value` as `fixed` does, with a plus if it is printed as more than 0."""
+    text = fixed(value, digits)
+    return f"+{text}" if value > 0 and float(text) else text
 
 
 def _counted(cell: Cell, count: int, expected: int) -> Cell:

@@ -85,15 +85,15 @@ def scores(
     found: dict[tuple[str, int], list[float]] = {}
     for result in study.finished:
         if where(result) and not isnan(value := of(result)):
-            found.setdefault((words(result, without), result.seed), []).append(value)
+            found.setdefault((_words(result, without), result.seed), []).append(value)
     return {key: float(np.mean(values)) for key, values in found.items()}
 
 
-def words(run: Run, without: str = "") -> str:
+def _words(run: Run, without: str) -> str:
     """Return a run's scenario in words, without one of the grid's axes."""
-    fixed = {"dataset": run.dataset, "clients": f"{run.clients} clients", "split": run.split}
-    fixed |= {key: f"{key} {value}" for key, value in run.setting}
-    return ", ".join(text for key, text in fixed.items() if key != without)
+    parts = {"dataset": run.dataset, "clients": f"{run.clients} clients", "split": run.split}
+    parts |= {key: f"{key} {value}" for key, value in run.setting}
+    return ", ".join(text for key, text in parts.items() if key != without)
 
 
 def above(
