@@ -22,22 +22,22 @@ def explanation_boxes(explained: Sequence[Explained], on: str, score: Explanatio
     Boxes reach from the first to the third quartile, with a bar at the median (Figures 6 and 7 of the OCFL
     journal paper, which pool the models of all scenarios likewise).
     """
-    datasets = tuple(dict.fromkeys(each.scenario[0] for each in explained))
-    algorithms = tuple(dict.fromkeys(each.algorithm for each in explained))
+    datasets = tuple(dict.fromkeys(model.scenario[0] for model in explained))
+    algorithms = tuple(dict.fromkeys(model.algorithm for model in explained))
     with paper_style():
         labels, left, height = named_rows(algorithms)
         margins = Margins(left=left, right=0.3, head=0.24, gap=0.55, row_gap=0.56)
         row_height = max(0.6, (height + 0.05) * len(labels))
         figure, places = panels(len(datasets), min(COLUMNS, len(datasets)), row_height, margins=margins)
         for position, (axes, dataset) in enumerate(zip(places, datasets, strict=False)):
-            there = [each for each in explained if each.on == on and each.scenario[0] == dataset]
-            values = [[score.of(each) for each in there if each.algorithm == name] for name in algorithms]
+            models = [model for model in explained if model.on == on and model.scenario[0] == dataset]
+            values = [[score.of(model) for model in models if model.algorithm == name] for name in algorithms]
             _draw(axes, values, [styles(algorithms)[name] for name in algorithms])
             axes.set_title(dataset)
             axes.set_xlabel(f"{score.name} on {on}")
             if position % COLUMNS == 0 or figure.get_figwidth() < PAGE:
                 axes.set_yticks(range(len(labels)), labels)
-            if not there:
+            if not models:
                 say(axes, "no score")
     return figure
 

@@ -141,7 +141,7 @@ def compare_explanations(
         of_runs(explained, on, score),
         f"{score.name} on {on}{suffix}",
         highest=as_published or score.highest,
-        num_scenarios=len({each.scenario for each in explained}),
+        num_scenarios=len({model.scenario for model in explained}),
         dataset_of=lambda scenario: str(scenario[0]),
     )
 
@@ -156,11 +156,11 @@ def published_ranks(scores: ScoresByAlgorithm) -> Mapping[str, float]:
 
     ranks: dict[str, list[float]] = {algorithm: [] for algorithm in scores}
     for scenario in dict.fromkeys(scenario for runs in scores.values() for scenario in runs):
-        there = [algorithm for algorithm, runs in scores.items() if scenario in runs]
-        placed = rankdata([-fmean(scores[algorithm][scenario].values()) for algorithm in there])
-        for algorithm, rank in zip(there, placed, strict=True):
+        present = [algorithm for algorithm, runs in scores.items() if scenario in runs]
+        placed = rankdata([-fmean(scores[algorithm][scenario].values()) for algorithm in present])
+        for algorithm, rank in zip(present, placed, strict=True):
             ranks[algorithm].append(float(rank))
-    return {algorithm: fmean(found) if found else nan for algorithm, found in ranks.items()}
+    return {algorithm: fmean(own_ranks) if own_ranks else nan for algorithm, own_ranks in ranks.items()}
 
 
 def verdict(by_gap: Comparison) -> str:
@@ -181,4 +181,4 @@ def verdict(by_gap: Comparison) -> str:
 
 def of_clients(explained: Sequence[Explained], clients: int) -> tuple[Explained, ...]:
     """Return those of scenarios with this many clients."""
-    return tuple(each for each in explained if each.scenario[1] == clients)
+    return tuple(model for model in explained if model.scenario[1] == clients)

@@ -175,8 +175,8 @@ def _scale(row: Sequence[Axes], score: Score, clients: int) -> None:
     if score.kind != "share":
         largest = max((axes.dataLim.y1 for axes in drawn), default=0.0)
         high = 1.03 * (clients if score.kind == "clients" else largest) or 1.0
-        found = MaxNLocator(5, steps=[1, 2, 5, 10], integer=score.kind == "clients").tick_values(0, high)
-        ticks = [float(tick) for tick in found if tick <= high]
+        proposed = MaxNLocator(5, steps=[1, 2, 5, 10], integer=score.kind == "clients").tick_values(0, high)
+        ticks = [float(tick) for tick in proposed if tick <= high]
     share_y(row, high, ticks, score.label)
     least = min((float(np.min(line.get_ydata())) for axes in drawn for line in axes.lines), default=0.0)
     for axes in row:

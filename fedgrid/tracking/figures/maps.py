@@ -69,11 +69,11 @@ def cluster_maps(study: Study) -> Figure:
             if algorithm not in results:
                 say(axes, NO_RUN)
                 continue
-            found = results[algorithm]
-            draw_map(axes, found.labels_RK, found.truth_K, found.round_R)
-            number_rounds(axes, found.round_R)
+            run = results[algorithm]
+            draw_map(axes, run.labels_RK, run.truth_K, run.round_R)
+            number_rounds(axes, run.round_R)
             if place % PANELS_A_ROW == 0:
-                name_groups(axes, found.truth_K)
+                name_groups(axes, run.truth_K)
     return figure
 
 

@@ -55,12 +55,12 @@ def cost_to_target(study: Study, terms: Terms = AS_USUAL) -> Figure:
     """
     terms = recorded(study, terms)
     by_algorithm, target = costs(study, terms), terms.target
-    known = [cost for of_algorithm in by_algorithm.values() for cost in of_algorithm]
-    name, size = scale(known, terms.unit)
-    axis = {"rounds": {of: [cost.rounds for cost in found] for of, found in by_algorithm.items()}}
-    if known and not any(np.isnan(cost.bytes) for cost in known):
+    every_cost = [cost for of_algorithm in by_algorithm.values() for cost in of_algorithm]
+    name, size = scale(every_cost, terms.unit)
+    axis = {"rounds": {of: [cost.rounds for cost in of_runs] for of, of_runs in by_algorithm.items()}}
+    if every_cost and not any(np.isnan(cost.bytes) for cost in every_cost):
         axis[f"sent up and down, {name}"] = {
-            of: [cost.sent(terms.unit) / size for cost in found] for of, found in by_algorithm.items()
+            of: [cost.sent(terms.unit) / size for cost in of_runs] for of, of_runs in by_algorithm.items()
         }
     with paper_style():
         labels, left, height = named_rows(study.algorithms)
@@ -72,7 +72,7 @@ def cost_to_target(study: Study, terms: Terms = AS_USUAL) -> Figure:
         row[0].set_yticks(range(len(labels)), labels)
         text = f"until {target.score}\nreaches {target.goal} (bars: medians)"
         figure.text(0.01, 1 - 0.06 / figure.get_figheight(), text, va="top")
-        if not known:
+        if not every_cost:
             say(row[0], f"no {target.score} was recorded" if study.finished else NO_RUN)
     return figure
 
@@ -107,21 +107,21 @@ def critical_difference(
     Source: Demsar, Statistical comparisons of classifiers over
     multiple data sets, JMLR 7, 2006, Figure 1.
     """
-    known = {name: rank for name, rank in sorted(ranks.items(), key=lambda item: item[1]) if rank == rank}
-    bars = _levels([[known[name] for name in clique if name in known] for clique in cliques])
-    labels, width, step = named_rows([f"{name}  {rank:.2f}" for name, rank in known.items()])
+    ordered = {name: rank for name, rank in sorted(ranks.items(), key=lambda item: item[1]) if rank == rank}
+    bars = _levels([[ordered[name] for name in clique if name in ordered] for clique in cliques])
+    labels, width, step = named_rows([f"{name}  {rank:.2f}" for name, rank in ordered.items()])
     names_from = AXIS + 0.2 + BAR * (1 + max((level for level, _, _ in bars), default=-1))
-    height = names_from + step * max(1, -(-len(known) // 2))
+    height = names_from + step * max(1, -(-len(ordered) // 2))
     side = width + 0.1
-    inches = (PAGE - 2 * side) / max(1, len(known) - 1)
+    inches = (PAGE - 2 * side) / max(1, len(ordered) - 1)
     with paper_style():
         figure = PaperFigure(figsize=(PAGE, height))
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, PAGE), ylim=(height, 0))
         axes.axis("off")
-        if not known:
+        if not ordered:
             say(axes, "no scenario has a result of every algorithm")
             return figure
-        places = [side + inches * rank for rank in range(max(2, len(known)))]
+        places = [side + inches * rank for rank in range(max(2, len(ordered)))]
         plural = "scenario" if num_scenarios == 1 else "scenarios"
         axes.plot([places[0], places[-1]], [AXIS, AXIS], color=INK, linewidth=0.8)
         axes.vlines(places, AXIS - 0.05, AXIS, color=INK, linewidth=0.8)
@@ -134,8 +134,8 @@ def critical_difference(
             y = AXIS + 0.13 + BAR * level
             axes.plot(ends, [y, y], color=INK, linewidth=2.4, solid_capstyle="butt")
         style = styles(list(ranks))
-        for position, (name, rank) in enumerate(known.items()):
-            row = min(position, len(known) - 1 - position)
+        for position, (name, rank) in enumerate(ordered.items()):
+            row = min(position, len(ordered) - 1 - position)
             edge = side if position == row else PAGE - side
             x, y = side + inches * (rank - 1), names_from + step * row
             axes.plot([x, x, edge], [AXIS, y, y], color=INK, linewidth=0.7, label=labels[position])

@@ -77,23 +77,23 @@ def score_curves(
         for place, panel in enumerate(places):
             row, column = divmod(place, len(axes))
             axis, (score, least) = axes[column], list(scores.items())[row]
-            known = [trial for trial in tried if score in trial.scores]
+            trials = [trial for trial in tried if score in trial.scores]
             if column == 0:
                 panel.set_title(score, loc="left")
             panel.yaxis.set_visible(column == 0)
-            if not known:
+            if not trials:
                 _say_none(panel)
                 continue
-            points = [(float(trial.params[axis.name]), trial.scores[score]) for trial in known]
+            points = [(float(trial.params[axis.name]), trial.scores[score]) for trial in trials]
             if alone:
                 panel.plot(*zip(*sorted(points), strict=True), color=FAINT, linewidth=0.8, zorder=1)
-            for trial, point in zip(known, points, strict=True):
+            for trial, point in zip(trials, points, strict=True):
                 colour, marker = series[trial.params[choice]] if choice else SERIES[2]
                 style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3.6}
                 panel.plot(*point, linestyle="none", clip_on=False, **style)
             panel.plot(*max(points, key=itemgetter(1)), **RING)
             _lay(panel, "x", axis)
-            bottom, top = _range(known, score, least)
+            bottom, top = _range(trials, score, least)
             panel.set_ylim(bottom - 0.08 * (top - bottom), top + 0.08 * (top - bottom))
             panel.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
             panel.grid(axis="y", color=GRID, linewidth=0.6)
@@ -111,18 +111,18 @@ def heat_map(tried: Sequence[Tried], x: Axis, y: Axis, scores: Panels) -> Figure
         figure, places = panels(len(scores), len(scores), 2.4, margins=margins, legend=[_best_entry()])
         for panel, (score, least) in zip(places, scores.items(), strict=True):
             panel.set_title(score)
-            known = [trial for trial in tried if score in trial.scores]
-            if not known:
+            trials = [trial for trial in tried if score in trial.scores]
+            if not trials:
                 _say_none(panel)
                 continue
             _lay(panel, "x", x)
             _lay(panel, "y", y)
-            low, high = _range(known, score, least)
+            low, high = _range(trials, score, least)
             look: dict[str, Any] = {"s": 60, "cmap": "viridis", "vmin": low, "vmax": high, "clip_on": False}
-            upwards = sorted(known, key=lambda trial: trial.scores[score])
+            upwards = sorted(trials, key=lambda trial: trial.scores[score])
             along_x, along_y = ([trial.params[axis.name] for trial in upwards] for axis in (x, y))
             dots = panel.scatter(along_x, along_y, c=[trial.scores[score] for trial in upwards], **look)
-            best = max(known, key=lambda trial: trial.scores[score])
+            best = max(trials, key=lambda trial: trial.scores[score])
             panel.plot([best.params[x.name]], [best.params[y.name]], **RING)
             scale = figure.colorbar(dots, cax=panel.inset_axes((1.04, 0, 0.045, 1)), ticks=MaxNLocator(5))
             scale.outline.set_visible(False)
@@ -144,8 +144,8 @@ def _lay(panel: Axes, name: Literal["x", "y"], axis: Axis) -> None:
     along.set_minor_locator(NullLocator())
 
 
-def _range(known: Sequence[Tried], score: str, least: tuple[float, float] | None) -> tuple[float, float]:
-    values = [*(trial.scores[score] for trial in known), *(least or ())]
+def _range(trials: Sequence[Tried], score: str, least: tuple[float, float] | None) -> tuple[float, float]:
+    values = [*(trial.scores[score] for trial in trials), *(least or ())]
     low, high = min(values), max(values)
     return (low, high) if low < high else (low - 0.05, high + 0.05)
 

@@ -121,11 +121,11 @@ def styles(algorithms: Sequence[str]) -> dict[str, Style]:
     fixed = PUBLISHED | REFERENCES
     others = [name for name in plain if name not in fixed]
     pairs = zip(others, cycle(OTHER_COLOURS), cycle(OTHER_MARKERS), strict=False)
-    known = fixed | {name: Style(colour, marker) for name, colour, marker in pairs}
+    by_name = fixed | {name: Style(colour, marker) for name, colour, marker in pairs}
     return {
-        name: replace(known[plain_title(name)], line=DASHED, filled=False)
+        name: replace(by_name[plain_title(name)], line=DASHED, filled=False)
         if name.endswith(AS_PUBLISHED)
-        else known[name]
+        else by_name[name]
         for name in algorithms
     }
 

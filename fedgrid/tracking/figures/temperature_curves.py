@@ -50,9 +50,9 @@ def temperatures(study: Study) -> Figure:
         for axes, split in zip(row, splits, strict=False):
             title(axes, split)
             results = study.of(split=split).finished
-            known = [result for result in results if not np.isnan(result.curves["temperature"]).all()]
-            if known:
-                _draw_runs(axes, known, style)
+            measured = [result for result in results if not np.isnan(result.curves["temperature"]).all()]
+            if measured:
+                _draw_runs(axes, measured, style)
             else:
                 _empty(axes, UNKNOWN if results else NO_RUN)
     return figure
@@ -130,8 +130,8 @@ def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalis
         low_R, high_R = _interval(values_SR)
         band(axes, round_R, low_R, high_R, INK)
     for position, (algorithm, own_style) in enumerate(style.items()):
-        found = [result.scores["clustering_round"] for result in study.of(algorithm=algorithm).finished]
-        numbers = [number for number in found if number is not None]
+        rounds = [result.scores["clustering_round"] for result in study.of(algorithm=algorithm).finished]
+        numbers = [number for number in rounds if number is not None]
         if numbers:
             where = float(np.mean(numbers))
             axes.axvline(where, color=own_style.colour, linestyle=DASHES, linewidth=0.8, label=algorithm)
@@ -154,15 +154,15 @@ def _with_temperatures(results: Sequence[Run]) -> tuple[list[Run], float]:
 
     Of runs that never cluster one per scenario and seed, as they are equal, in the rounds that all have.
     """
-    known = [result for result in results if not np.isnan(result.curves["temperature"]).all()]
+    measured = [result for result in results if not np.isnan(result.curves["temperature"]).all()]
     whole = {
         (result.scenario, result.seed): result
-        for result in reversed(known)
+        for result in reversed(measured)
         if result.scores["clustering_round"] is None and not np.isnan(result.curves["temperature"]).any()
     }
     if whole:
         return list(whole.values()), 1.0
-    return [result for result in known if result.algorithm.startswith(FAMILY)], 0.5
+    return [result for result in measured if result.algorithm.startswith(FAMILY)], 0.5
 
 
 def _scaled(values_SR: Array) -> Array:

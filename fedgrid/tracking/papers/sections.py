@@ -70,14 +70,14 @@ def _cells(claim: Claim, checks: Sequence[Check]) -> tuple[Cell, ...]:
     mean = sum(means) / len(means)
     span = f" ({fixed(min(means), 3)} to {fixed(max(means), 3)})" if len(means) > 1 else ""
     holding = sum(check.verdict == "holds" for check in checks)
-    found = verdict(checks)
+    words = verdict(checks)
     seeds = min(len(check.values) for check in checks)
     scenarios = len({check.scenario for check in checks})
     return (
         Cell(claim.evidence),
         Cell(f"{claim.ours}: {fixed(mean, 3)}{span}", mean),
         Cell(claim.claimed),
-        Cell(found, bold=found != "cannot be said"),
+        Cell(words, bold=words != "cannot be said"),
         Cell(f"{holding}/{len(checks)}", holding / len(checks)),
         Cell(str(seeds), float(seeds)),
         Cell(str(scenarios), float(scenarios)),

@@ -112,8 +112,8 @@ def _listed(index: Path) -> set[str]:
     except OSError:
         return set()
     kinds = {*WRITERS, *draw.FORMATS}
-    found = LISTED.findall(text)
-    return {file for file in found if file.rpartition(".")[2] in kinds}
+    files = LISTED.findall(text)
+    return {file for file in files if file.rpartition(".")[2] in kinds}
 
 
 def _write_text(path: Path, pieces: Iterable[str]) -> None:

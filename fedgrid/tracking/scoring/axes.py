@@ -34,8 +34,8 @@ def values_of(study: Study, axis: str) -> tuple[str, ...]:
     in_order = {"dataset": study.datasets, "split": study.splits, "algorithm": study.algorithms}
     if axis in in_order:
         return in_order[axis]
-    found = dict.fromkeys(value_on(run, axis) for run in study.runs)
-    values = [value for value in found if value is not None]
+    distinct = dict.fromkeys(value_on(run, axis) for run in study.runs)
+    values = [value for value in distinct if value is not None]
     numbers = numbers_of(values)
     if numbers is not None:
         values.sort(key=dict(zip(values, numbers, strict=True)).__getitem__)

@@ -87,12 +87,12 @@ DRIFT = (
 
 def scores_of(clients: Clients) -> dict[str, Array]:
     """Return name -> score of each round, shape (R,), of what the run has: attackers, moved clients."""
-    found: dict[str, Array] = {}
+    scores: dict[str, Array] = {}
     if ATTACKER in clients:
-        found |= computed(FAULTS, clients)
+        scores |= computed(FAULTS, clients)
     if (clients["true_cluster"] != clients["true_cluster"][0]).any():
-        found |= computed(DRIFT, clients)
-    return found
+        scores |= computed(DRIFT, clients)
+    return scores
 
 
 def sits_with_new_group(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:

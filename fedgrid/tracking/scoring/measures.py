@@ -69,10 +69,10 @@ def measure_named(score: str, *studies: Study) -> Measure:
         return last_round(words_of(score), score, highest=DECLARED[score].highest)
     if any(score in result.curves for result in results):
         return recorded_number(score)
-    known = dict.fromkeys((*DECLARED, *(name for each in results for name in (*each.curves, *each.scores))))
-    if score not in known:
-        near = get_close_matches(score, known, 1)
-        others = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    names = dict.fromkeys((*DECLARED, *(name for run in results for name in (*run.curves, *run.scores))))
+    if score not in names:
+        near = get_close_matches(score, names, 1)
+        others = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
         raise ValueError(f"no score '{score}'; {others}")
     return final(words_of(score), score)
 
@@ -111,10 +111,10 @@ def means_by(scores: Mapping[tuple[Any, int], float], place: int) -> list[float]
     return [float(np.mean(values)) for values in groups.values()]
 
 
-def recorded(study: Study, known: Iterable[Measure]) -> tuple[Measure, ...]:
+def recorded(study: Study, chosen: Iterable[Measure]) -> tuple[Measure, ...]:
     """Return those of some measures that any finished run has."""
     return tuple(
-        measure for measure in known if any(not isnan(measure.of(result)) for result in study.finished)
+        measure for measure in chosen if any(not isnan(measure.of(result)) for result in study.finished)
     )
 
 

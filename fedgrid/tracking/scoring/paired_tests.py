@@ -189,14 +189,14 @@ def compare_pairs(algorithms: Sequence[str], losses_SA: Array, losses_DA: Array)
     tests = [signed_ranks(-losses_SA[:, one], -losses_SA[:, other]) for one, other in places]
     corrected = holm([test.p for test in tests])
     of_datasets = [_paired_t(losses_DA[:, one] - losses_DA[:, other]) for one, other in places]
-    known = iter(holm([p for p in of_datasets if p is not None]))
+    corrected_datasets = iter(holm([p for p in of_datasets if p is not None]))
     return tuple(
         Pair(
             algorithms[one],
             algorithms[other],
             test,
             p if test.is_testable else None,
-            None if p_datasets is None else next(known),
+            None if p_datasets is None else next(corrected_datasets),
         )
         for (one, other), test, p, p_datasets in zip(places, tests, corrected, of_datasets, strict=True)
     )
@@ -231,10 +231,10 @@ def by_seed(one: Scores, other: Scores) -> Array:
     """
     shared = [key for key in one if key in other]
     scenarios = {scenario for scenario, _ in shared}
-    found: dict[int, list[float]] = {}
+    differences: dict[int, list[float]] = {}
     for scenario, seed in shared:
-        found.setdefault(seed, []).append(one[scenario, seed] - other[scenario, seed])
-    return np.array([np.mean(each) for each in found.values() if len(each) == len(scenarios)])
+        differences.setdefault(seed, []).append(one[scenario, seed] - other[scenario, seed])
+    return np.array([np.mean(of_seed) for of_seed in differences.values() if len(of_seed) == len(scenarios)])
 
 
 def seeds_test(differences_N: Array) -> float | None:

@@ -36,7 +36,7 @@ SOMETIMES = (*(score.name for score in (*FAULTS, *DRIFT)), *records.OF_MESSAGES)
 """Names of what only some runs have."""
 
 
-def curves(found: Records) -> Columns:
+def curves(whole: Records) -> Columns:
     """Score every round: name -> (R,), NaN in rounds without the score, and for names that it lacks.
 
     A name that is neither a score's nor declared in `record_columns` is a `KeyError`.
@@ -47,18 +47,18 @@ def curves(found: Records) -> Columns:
     that were to train; `bytes`, sent since the start, up and down; and `seconds` since the start, as without
     the round cache.
     """
-    parts = of_partitions(found.clients["cluster"], found.clients["true_cluster"])
-    sent_R = (found.rounds["bytes_down"] + found.rounds["bytes_up"]).astype(np.float64)
+    parts = of_partitions(whole.clients["cluster"], whole.clients["true_cluster"])
+    sent_R = (whole.rounds["bytes_down"] + whole.rounds["bytes_up"]).astype(np.float64)
     return Columns(
-        found.round_R.shape,
+        whole.round_R.shape,
         {
-            **{name: np.asarray(values_R, np.float64) for name, values_R in found.rounds.items()},
-            **computed((*CLIENTS, *PUBLISHED_CLIENTS, *TRAINING, *ONLY_CURVES), found.clients),
-            **disturbances.scores_of(found.clients),
-            **{each.name: np.array([part[each.name] for part in parts], np.float64) for each in PARTITION},
-            "asked_clients": found.clients["asked"].sum(axis=1),
+            **{name: np.asarray(values_R, np.float64) for name, values_R in whole.rounds.items()},
+            **computed((*CLIENTS, *PUBLISHED_CLIENTS, *TRAINING, *ONLY_CURVES), whole.clients),
+            **disturbances.scores_of(whole.clients),
+            **{score.name: np.array([part[score.name] for part in parts], np.float64) for score in PARTITION},
+            "asked_clients": whole.clients["asked"].sum(axis=1),
             "bytes": np.cumsum(sent_R),
-            "seconds": np.cumsum(found.seconds_R),
+            "seconds": np.cumsum(whole.seconds_R),
         },
         {*(column.name for column in EVERY_COLUMN["rounds"]), *SOMETIMES},
     )
@@ -85,10 +85,10 @@ def of_rounds(run_folder: Path, skip: Set[int] = frozenset()) -> Iterator[tuple[
     Raises:
         RecordsError: if there are no records.
     """
-    found = records.read_records(run_folder)
-    for index, number in enumerate(found.round_R.tolist()):
+    whole = records.read_records(run_folder)
+    for index, number in enumerate(whole.round_R.tolist()):
         if number not in skip:
-            yield number, _at(found, index)
+            yield number, _at(whole, index)
 
 
 def of_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
@@ -101,36 +101,36 @@ def of_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
     Raises:
         RecordsError: if there are no records.
     """
-    found = records.read_records(run_folder)
-    labels_RK, truth_RK = found.clients["cluster"], found.clients["true_cluster"]
-    tested = np.flatnonzero(~np.isnan(found.clients["cluster_own_accuracy"]).all(axis=1))
+    whole = records.read_records(run_folder)
+    labels_RK, truth_RK = whole.clients["cluster"], whole.clients["true_cluster"]
+    tested = np.flatnonzero(~np.isnan(whole.clients["cluster_own_accuracy"]).all(axis=1))
     parts = of_partitions(labels_RK, truth_RK)
-    of_all = Columns((labels_RK.size,), {name: values.ravel() for name, values in found.clients.items()})
+    of_all = Columns((labels_RK.size,), {name: values.ravel() for name, values in whole.clients.items()})
     return finite(
         {
-            "rounds": len(found.round_R),
-            "silhouette": last(found.rounds["silhouette"]),
-            "evaluated_round": int(found.round_R[tested[-1]]) if len(tested) else None,
+            "rounds": len(whole.round_R),
+            "silhouette": last(whole.rounds["silhouette"]),
+            "evaluated_round": int(whole.round_R[tested[-1]]) if len(tested) else None,
             **parts[-1],
             **{
                 f"mean_{name}": float(np.mean([part[name] for part in parts]))
                 for name in ("ari", "ami", "homogeneity", "completeness")
             },
-            **asdict(clustering(labels_RK, truth_RK, found.rounds["clustered"])),
-            **_numbers(computed(CLIENTS, _clients(found, int(tested[-1]) if len(tested) else -1))),
+            **asdict(clustering(labels_RK, truth_RK, whole.rounds["clustered"])),
+            **_numbers(computed(CLIENTS, _clients(whole, int(tested[-1]) if len(tested) else -1))),
             **asdict(published_clustering(labels_RK, truth_RK, published)),
             **_numbers(computed(PUBLISHED_CLIENTS, of_all)),
-            **{name: last(values_R) for name, values_R in disturbances.scores_of(found.clients).items()},
+            **{name: last(values_R) for name, values_R in disturbances.scores_of(whole.clients).items()},
         }
     )
 
 
-def _at(found: Records, index: int) -> dict[str, Any]:
-    clients = _clients(found, index)
+def _at(whole: Records, index: int) -> dict[str, Any]:
+    clients = _clients(whole, index)
     of_faults = FAULTS if ATTACKER in clients else ()
     return finite(
         {
-            **{name: values_R[index].item() for name, values_R in found.rounds.items()},
+            **{name: values_R[index].item() for name, values_R in whole.rounds.items()},
             **of_partition(clients["cluster"][0], clients["true_cluster"][0]),
             **_numbers(computed(CLIENTS, clients)),
             "published_gf1": mean(clients["local_server_f1_union"]).item(),
@@ -139,10 +139,10 @@ def _at(found: Records, index: int) -> dict[str, Any]:
     )
 
 
-def _clients(found: Records, index: int) -> Columns:
+def _clients(whole: Records, index: int) -> Columns:
     """Return the columns of one round, shape (1, K)."""
-    columns = {name: values_RK[[index]] for name, values_RK in found.clients.items()}
-    return Columns((1, len(found.truth_K)), columns)
+    columns = {name: values_RK[[index]] for name, values_RK in whole.clients.items()}
+    return Columns((1, len(whole.truth_K)), columns)
 
 
 def _numbers(scores: Mapping[str, Any]) -> dict[str, float]:

@@ -86,7 +86,7 @@ class Study:
         """Return name and value of what the runs are."""
         axes = dict.fromkeys(key for run in self.runs for key, _ in run.axes)
         lacking = "; ".join(f"{run.name}: {run.lacking}" for run in self.unfinished)
-        found: dict[str, Iterable[object]] = {
+        facts: dict[str, Iterable[object]] = {
             "data sets": self.datasets,
             "clients": sorted({run.clients for run in self.runs}),
             "splits": self.splits,
@@ -95,8 +95,8 @@ class Study:
             **{key: _distinct(dict(run.axes).get(key, "") for run in self.runs) for key in axes},
             "lacking": [lacking] if lacking else [],
         }
-        words = [(name, ", ".join(map(str, values))) for name, values in found.items()]
-        return [each for each in words if each[1]]
+        words = [(name, ", ".join(map(str, values))) for name, values in facts.items()]
+        return [pair for pair in words if pair[1]]
 
     def _means(self) -> "DataFrame":
         """Return a row an algorithm: number of finished runs, and the means of `SHOWN` that any has."""
@@ -166,8 +166,8 @@ class Study:
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits of the runs: those of `SPLITS` first, then others."""
-        there = _distinct(run.split for run in self.runs)
-        return _distinct(split for split in (*SPLITS, *there) if split in there)
+        present = _distinct(run.split for run in self.runs)
+        return _distinct(split for split in (*SPLITS, *present) if split in present)
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -204,10 +204,10 @@ class Study:
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
         """By data set, number of clients, split and setting."""
-        there = {run.scenario for run in self.runs}
+        present = {run.scenario for run in self.runs}
         whole = product(self.blocks, self.splits, self.settings)
         scenarios = ((*block, split, *setting) for block, split, setting in whole)
-        return tuple(scenario for scenario in scenarios if scenario in there)
+        return tuple(scenario for scenario in scenarios if scenario in present)
 
     def cells(self) -> Mapping[tuple[Scenario, str], "Study"]:
         """Return (scenario, algorithm) -> the study of its runs, which differ in their seeds only."""

@@ -124,14 +124,15 @@ def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> Layout
 
 def _scenario_axes(study: Study) -> tuple[str, ...]:
     """Return the axes in which the scenarios of a study differ."""
-    found = (*AXES[:3], *(axis for axis in axes_of(study) if not axis.startswith(SETTING_OF_ALGORITHM)))
-    return tuple(axis for axis in dict.fromkeys(found) if len(values_of(study, axis)) > 1)
+    axes = (*AXES[:3], *(axis for axis in axes_of(study) if not axis.startswith(SETTING_OF_ALGORITHM)))
+    return tuple(axis for axis in dict.fromkeys(axes) if len(values_of(study, axis)) > 1)
 
 
 def _ordered(study: Study, axes: Sequence[str], side: int, layout: Layout) -> list[Place]:
     """Return the rows or columns that have a run, in the order of the axes' values."""
-    there = {layout.places(run)[side] for run in study.runs}
-    return [place for place in product(*((IDLE, *values_of(study, axis)) for axis in axes)) if place in there]
+    present = {layout.places(run)[side] for run in study.runs}
+    every = product(*((IDLE, *values_of(study, axis)) for axis in axes))
+    return [place for place in every if place in present]
 
 
 def _cells(
@@ -144,7 +145,7 @@ def _cells(
     compared: dict[Place, dict[tuple[Place, Place], Study]] = {}
     for places, members in runs.items():
         compared.setdefault(layout.compared_within(*places), {})[places] = study.only(members)
-    found: dict[tuple[Place, Place, str], Cell] = {}
+    by_place: dict[tuple[Place, Place, str], Cell] = {}
     num_tests = 0
     for parts in compared.values():
         expected = max(len(part.runs) for part in parts.values())
@@ -160,13 +161,13 @@ def _cells(
                     mark = "+" if (difference > 0) == measure.highest else "-"
                     cells[at] = replace(cells[at], p=p, notes=(mark,) if p < ALPHA else ())
                 num_tests += len(tests)
-            found |= {(*at, measure.name): cell for at, cell in cells.items()}
+            by_place |= {(*at, measure.name): cell for at, cell in cells.items()}
     if rival is not None and not num_tests:
         raise ValueError(
             f"nothing to test: no algorithm has {LEAST_SEEDS} seeds in common with {rival}; `fedgrid run` "
             "adds some with --seeds 0..4"
         )
-    return found
+    return by_place
 
 
 def _tests(
@@ -175,11 +176,9 @@ def _tests(
     """Return the place of each other algorithm -> its mean difference to the rival, and p."""
     scores = {at: scores_by_seed(part, measure) for at, part in parts.items()}
     mine = next((scores[at] for at, part in parts.items() if part.algorithms == (rival,)), {})
-    differences = {
-        at: by_seed(found, mine) for at, found in scores.items() if parts[at].algorithms != (rival,)
-    }
-    known = {at: p for at, each in differences.items() if (p := seeds_test(each)) is not None}
-    corrected = zip(known, holm(list(known.values())), strict=True)
+    differences = {at: by_seed(own, mine) for at, own in scores.items() if parts[at].algorithms != (rival,)}
+    p_values = {at: p for at, by_seeds in differences.items() if (p := seeds_test(by_seeds)) is not None}
+    corrected = zip(p_values, holm(list(p_values.values())), strict=True)
     return {at: (float(differences[at].mean()), p) for at, p in corrected}
 
 
@@ -218,8 +217,8 @@ def _sentences(
             name = f"{_capital(words_of(score))}: " if len(scores) > 1 else ""
             yield f"{name}{DECLARED[score].meaning}"
     yield "At the end of each run."
-    there = {run.method for run in part.runs}
-    if missing := dict.fromkeys(run.method for run in study.runs if run.method not in there):
+    methods = {run.method for run in part.runs}
+    if missing := dict.fromkeys(run.method for run in study.runs if run.method not in methods):
         yield f"Without {', '.join(missing)}, which have no such setting."
     if axes := [axis for axis in _scenario_axes(part) if axis not in (*layout.rows, *layout.columns)]:
         counts = [f"{len(values_of(part, axis))} {PLURALS.get(axis, f'values of {axis}')}" for axis in axes]

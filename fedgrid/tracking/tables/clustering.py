@@ -139,10 +139,10 @@ def right_share(study: Study) -> Cell:
     if not study.runs:
         return Cell(ABSENT)
     answers = [result.scores["exactly_right"] for result in study.finished]
-    found = [answer for answer in answers if answer is not None]
-    if answers and not found:
+    is_right = [answer for answer in answers if answer is not None]
+    if answers and not is_right:
         return Cell(NONE)
-    return share(sum(found), len(found), len(found) + len(study.unfinished))
+    return share(sum(is_right), len(is_right), len(is_right) + len(study.unfinished))
 
 
 def _by_split(

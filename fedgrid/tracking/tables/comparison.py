@@ -104,7 +104,7 @@ def _remarks(one: Study, other: Study, pairs: Sequence[Pair], unpaired: Sequence
     seeds = {study.name: sorted({run.seed for run in study.runs}) for study in (one, other)}
     counts = ", ".join(f"{name}: {len(numbers)}" for name, numbers in seeds.items())
     noun = "pair" if len(pairs) == 1 else "pairs"
-    spread = ": mean ± standard deviation (n - 1)" if any(len(each) > 1 for each in seeds.values()) else ""
+    spread = ": mean ± standard deviation (n - 1)" if any(len(own) > 1 for own in seeds.values()) else ""
     words = [f"{len(pairs)} {noun} of scenario and algorithm; seeds are averaged first ({counts}){spread}."]
     if differing := _differing(pairs):
         words.append(f"Runs of a pair differ in: {', '.join(differing)}.")
@@ -122,7 +122,7 @@ def _differing(pairs: Sequence[Pair]) -> list[str]:
 
     Settings of the algorithm are left out where the pair is of two algorithms.
     """
-    found: dict[str, dict[str, None]] = {}
+    differences: dict[str, dict[str, None]] = {}
     for pair in pairs:
         one, other = pair.one.runs[0], pair.other.runs[0]
         for key in one.keys.keys() | other.keys.keys():
@@ -130,8 +130,8 @@ def _differing(pairs: Sequence[Pair]) -> list[str]:
                 continue
             values = one.keys.get(key, NOTHING), other.keys.get(key, NOTHING)
             if values[0] != values[1]:
-                found.setdefault(key, {})[" against ".join(values)] = None
-    return [f"{key} ({', '.join(list(found[key])[:NAMED])})" for key in sorted(found)]
+                differences.setdefault(key, {})[" against ".join(values)] = None
+    return [f"{key} ({', '.join(list(differences[key])[:NAMED])})" for key in sorted(differences)]
 
 
 def _of_measure(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str], remarks: str) -> Table:

@@ -41,16 +41,16 @@ def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
     by_algorithm, target = costs(study, terms), terms.target
     name, size = scale(chain.from_iterable(by_algorithm.values()), terms.unit)
     columns: Sequence[tuple[str, Callable[[Cost], float], int]] = (
-        ("rounds", lambda each: each.rounds, 0),
-        (name, lambda each: each.sent(terms.unit) / size, 2),
-        ("seconds", lambda each: each.seconds, 1),
+        ("rounds", lambda spent: spent.rounds, 0),
+        (name, lambda spent: spent.sent(terms.unit) / size, 2),
+        ("seconds", lambda spent: spent.seconds, 1),
     )
 
     def cells(part: Study) -> Iterator[Cell]:
-        found = [one for algorithm in part.algorithms for one in by_algorithm[algorithm]]
-        reached = sum(bool(np.isfinite(each.rounds)) for each in found)
+        of_runs = [one for algorithm in part.algorithms for one in by_algorithm[algorithm]]
+        reached = sum(bool(np.isfinite(spent.rounds)) for spent in of_runs)
         yield share(reached, len(part.finished), len(part.runs))
-        yield from (median([of(each) for each in found], digits, never=NEVER) for _, of, digits in columns)
+        yield from (median([of(one) for one in of_runs], digits, never=NEVER) for _, of, digits in columns)
 
     return algorithms_table(
         study,
@@ -78,8 +78,8 @@ def before_training(study: Study) -> Table:
     """
     dataset, clients = require_one(study, "dataset", "clients")
     # All train the same model on the same images; a run whose rounds are cached has no seconds of an epoch.
-    known = [_mean(result, "epoch_seconds") for result in study.finished]
-    seconds = [value for value in known if not np.isnan(value)]
+    means = [_mean(result, "epoch_seconds") for result in study.finished]
+    seconds = [value for value in means if not np.isnan(value)]
     epoch = float(np.mean(seconds)) if seconds else np.nan
     columns: Sequence[tuple[str, int, Callable[[Run], float]]] = (
         ("bits a client", 0, lambda result: 8 * _total(result, "message_bytes") / clients),

@@ -170,8 +170,8 @@ def definitions(study: Study) -> Table:
         DEFINITIONS_CAPTION,
         {
             (paper, measure.name): measure
-            for paper, known in DEFINITIONS.items()
-            for measure in measures.recorded(study, known)
+            for paper, own_scores in DEFINITIONS.items()
+            for measure in measures.recorded(study, own_scores)
         },
     )
 

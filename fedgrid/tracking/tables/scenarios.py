@@ -79,15 +79,15 @@ def per_scenario(study: Study) -> Table:
 def _measures() -> Mapping[tuple[str, str], Measure]:
     """Return group and heading -> measure."""
     published = {**measures.PUBLISHED_CLUSTERING, "round": measures.ROUND_PUBLISHED}
-    found = {("as published", name): measure for name, measure in published.items()}
-    found |= {("clustering", measure.name): measure for measure in measures.CLUSTERING}
+    columns = {("as published", name): measure for name, measure in published.items()}
+    columns |= {("clustering", measure.name): measure for measure in measures.CLUSTERING}
     for group, curves in (
         ("as published", personalisation.PUBLISHED),
         ("clients", {**personalisation.RIGHT, **personalisation.FAIRNESS}),
     ):
-        found |= {(group, f"mean {name}"): mean_over_rounds(name, curve) for name, curve in curves.items()}
-        found |= {(group, f"last {name}"): last_round(name, curve) for name, curve in curves.items()}
-    return found
+        columns |= {(group, f"mean {name}"): mean_over_rounds(name, curve) for name, curve in curves.items()}
+        columns |= {(group, f"last {name}"): last_round(name, curve) for name, curve in curves.items()}
+    return columns
 
 
 def _finished(study: Study) -> Cell:

@@ -111,14 +111,14 @@ def number(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Ce
     NaN among the values is a missing score; if all are NaN the cell is a dash. A mean of fewer values than
     expected shows how many: `0.86 (3/5)`.
     """
-    there = [value for value in values if not np.isnan(value)]
+    numbers = [value for value in values if not np.isnan(value)]
     if not values:
         return Cell()
-    if not there:
+    if not numbers:
         return dash(expected=expected, finished=len(values))
-    spread = float(np.std(there, ddof=1)) if len(there) > 1 else None
-    count = len(there)
-    return mean(float(np.mean(there)), spread, count=count, expected=expected, seeds=count, digits=digits)
+    spread = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else None
+    count = len(numbers)
+    return mean(float(np.mean(numbers)), spread, count=count, expected=expected, seeds=count, digits=digits)
 
 
 def mean(value: float, spread: float | None, *, count: int, expected: int, seeds: int, digits: int) -> Cell:
@@ -133,15 +133,15 @@ def median(values: Sequence[float], digits: int, printed: str | None = None, *, 
     Beside it stands the published number if it is given as `printed`, a dash for an empty one. A median of
     whole numbers that is none has a digit.
     """
-    known = [value for value in values if not np.isnan(value)]
-    middle = float(np.median(known)) if known else np.inf
-    text = never if known else NONE
+    numbers = [value for value in values if not np.isnan(value)]
+    middle = float(np.median(numbers)) if numbers else np.inf
+    text = never if numbers else NONE
     if np.isfinite(middle):
         text = fixed(middle, 0 if digits == 0 and middle.is_integer() else max(digits, 1))
     return Cell(
         (text if printed is None else f"{text} / {printed or NONE}") if values else "",
         middle if np.isfinite(middle) else None,
-        count=len(known),
+        count=len(numbers),
         reference=float(printed) if printed else None,
     )
 

@@ -215,13 +215,13 @@ def _in_family(
     outcomes: Sequence[Outcome], oracle: Mapping[Block, float], bnc: Mapping[Block, float]
 ) -> InFamily:
     behind_oracle, behind_bnc = (
-        [best[each.block] - each.personalised_accuracy for each in outcomes if each.block in best]
+        [best[one.block] - one.personalised_accuracy for one in outcomes if one.block in best]
         for best in (oracle, bnc)
     )
     return InFamily(
         len(outcomes),
         _mean([outcome.ari for outcome in outcomes]),
-        sum(each.clusters == 1 if each.family == ALIKE else each.exactly_right == 1 for each in outcomes),
+        sum(one.clusters == 1 if one.family == ALIKE else one.exactly_right == 1 for one in outcomes),
         _mean(behind_oracle),
         -_mean(behind_bnc),
         sum(difference > 0 for difference in behind_bnc),
@@ -242,7 +242,7 @@ def _standings(outcomes: Sequence[Outcome], question: Question) -> dict[str, Sta
             float(np.nanmean([getattr(outcome, question.also) for outcome in of_method])),
             len(of_method),
             _mean([outcome.megabytes for outcome in of_method]),
-            float(np.median([each.megabytes_to(goals.get(each.block, inf)) for each in of_method])),
+            float(np.median([own.megabytes_to(goals.get(own.block, inf)) for own in of_method])),
         )
         for method, of_method in grouped(outcomes).items()
     }

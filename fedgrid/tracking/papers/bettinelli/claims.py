@@ -108,13 +108,13 @@ def _smoother(study: Study) -> Iterator[Check]:
         yield from above(f"{fewest} clients - {most}", _deviations(few), _deviations(many))
 
 
-def _deviations(found: ScoreBySeed) -> ScoreBySeed:
-    scenarios = {scenario for scenario, _ in found}
+def _deviations(aris: ScoreBySeed) -> ScoreBySeed:
+    scenarios = {scenario for scenario, _ in aris}
     middle = {
-        place: float(np.median([value for (scenario, _), value in found.items() if scenario == place]))
+        place: float(np.median([ari for (scenario, _), ari in aris.items() if scenario == place]))
         for place in scenarios
     }
-    return {(scenario, seed): abs(value - middle[scenario]) for (scenario, seed), value in found.items()}
+    return {(scenario, seed): abs(ari - middle[scenario]) for (scenario, seed), ari in aris.items()}
 
 
 BEST = (FINAL_ARI, SILHOUETTE_LAST)

@@ -89,14 +89,14 @@ def accuracy(result: Run) -> float:
 
 def against_flis(study: Study) -> tuple[Table, ...]:
     """Return a table for each split of FLIS that the study has, and one of the cost of its targets."""
-    known = study.only(
+    compared = study.only(
         run for run in study.runs if (scenario_of(run), run.dataset, str(run.published)) in printed_accuracy()
     )
-    scenarios = dict.fromkeys(scenario_of(run) for run in known.runs)
-    has_cost = any((run.dataset, str(run.published)) in printed_cost() for run in known.runs)
+    scenarios = dict.fromkeys(scenario_of(run) for run in compared.runs)
+    has_cost = any((run.dataset, str(run.published)) in printed_cost() for run in compared.runs)
     return (
-        *(_accuracy(_of(known, scenario), scenario) for scenario in scenarios),
-        *([_cost(known)] if has_cost and {ROUNDS_OF, MBIT_OF} & {*scenarios} else []),
+        *(_accuracy(_of(compared, scenario), scenario) for scenario in scenarios),
+        *([_cost(compared)] if has_cost and {ROUNDS_OF, MBIT_OF} & {*scenarios} else []),
     )
 
 
@@ -151,8 +151,8 @@ def _cell(study: Study, scenario: str, dataset: str, published: str) -> Cell:
 def _cost(study: Study) -> Table:
     """Return the rounds to the targets of Table 3, and the megabits per client, medians over seeds."""
     parts: Mapping[str, tuple[str, int, Callable[[Cost], float]]] = {
-        "rounds, 20 % skew": (ROUNDS_OF, 0, lambda each: each.rounds),
-        "Mbit a client, 30 % skew": (MBIT_OF, 1, lambda each: each.sent("mbit-per-client")),
+        "rounds, 20 % skew": (ROUNDS_OF, 0, lambda spent: spent.rounds),
+        "Mbit a client, 30 % skew": (MBIT_OF, 1, lambda spent: spent.sent("mbit-per-client")),
     }
     columns = [(dataset, heading) for dataset in study.datasets if dataset in TARGETS for heading in parts]
 

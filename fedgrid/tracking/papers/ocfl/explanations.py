@@ -37,10 +37,10 @@ DIGITS = 3
 
 def scores(explained: Sequence[Explained]) -> Table:
     """Return the table of insertion, deletion and gap, of scenarios with one number of clients."""
-    (clients,) = {each.scenario[1] for each in explained}
-    datasets = tuple(dict.fromkeys(each.scenario[0] for each in explained))
+    (clients,) = {model.scenario[1] for model in explained}
+    datasets = tuple(dict.fromkeys(model.scenario[0] for model in explained))
     parts = {"all": explained} if len(datasets) > 1 else {}
-    parts |= {name: [each for each in explained if each.scenario[0] == name] for name in datasets}
+    parts |= {name: [model for model in explained if model.scenario[0] == name] for name in datasets}
     table = Table(
         f"explanations-{clients}",
         f"Scores of explanations, {clients} clients",
@@ -53,7 +53,7 @@ def scores(explained: Sequence[Explained]) -> Table:
         tuple(
             Row(algorithm, tuple(_cells(part, algorithm)), f"data sets: {name}")
             for name, part in parts.items()
-            for algorithm in dict.fromkeys(each.algorithm for each in part)
+            for algorithm in dict.fromkeys(model.algorithm for model in part)
         ),
         corner="algorithm",
         part="data sets",
@@ -64,16 +64,16 @@ def scores(explained: Sequence[Explained]) -> Table:
 
 def ranks(explained: Sequence[Explained], on: str) -> Table:
     """Return the table of average ranks on one distribution, in the right direction and as published."""
-    (clients,) = {each.scenario[1] for each in explained}
+    (clients,) = {model.scenario[1] for model in explained}
     compared = [compare_explanations(explained, on, score) for score in SCORES]
-    right = [dict(zip(each.algorithms, each.ranks, strict=True)) for each in compared]
+    right = [dict(zip(result.algorithms, result.ranks, strict=True)) for result in compared]
     published = [published_ranks(of_runs(explained, on, score)) for score in (INSERTION, DELETION)]
-    algorithms = dict.fromkeys(each.algorithm for each in explained)
+    algorithms = dict.fromkeys(model.algorithm for model in explained)
     remarks = dict.fromkeys(
         remark
-        for each in compared
-        for remark in each.remarks
-        if not each.algorithms or "is left out" in remark
+        for result in compared
+        for remark in result.remarks
+        if not result.algorithms or "is left out" in remark
     )
     best = f" the highest insertion and gap, the lowest deletion, {compared[0].where}."
     best = best if compared[0].algorithms else ""
@@ -100,21 +100,21 @@ def ranks(explained: Sequence[Explained], on: str) -> Table:
 
 
 def _cells(explained: Sequence[Explained], algorithm: str) -> Iterator[Cell]:
-    expected = len({each.scenario for each in explained if each.algorithm == algorithm})
-    known = {each.scenario: each.published for each in explained if each.algorithm == algorithm}
+    expected = len({model.scenario for model in explained if model.algorithm == algorithm})
+    rows = {model.scenario: model.published for model in explained if model.algorithm == algorithm}
     for on in DISTRIBUTIONS:
         for score in SCORES:
-            found = {
+            by_scenario = {
                 scenario: float(np.mean(list(seeds.values())))
                 for scenario, seeds in of_runs(explained, on, score)[algorithm].items()
             }
-            if not found:
-                is_there = any(each.on == on for each in explained)
+            if not by_scenario:
+                is_there = any(model.on == on for model in explained)
                 yield dash(expected=expected, finished=0) if is_there else Cell(ABSENT)
                 continue
-            value = float(np.mean(list(found.values())))
-            cell = mean(value, None, count=len(found), expected=expected, seeds=1, digits=DIGITS)
-            keys = [(scenario, known[scenario], on) for scenario in found]
+            value = float(np.mean(list(by_scenario.values())))
+            cell = mean(value, None, count=len(by_scenario), expected=expected, seeds=1, digits=DIGITS)
+            keys = [(scenario, rows[scenario], on) for scenario in by_scenario]
             printed = [numbers.explanations()[key] for key in keys if key in numbers.explanations()]
             # Beside it stands the mean of the published scores, if there is one of every scenario.
             if len(printed) == len(keys):

@@ -172,8 +172,8 @@ OF_CELLS = {
 
 def texts(far: str, *, archived: bool) -> Mapping[str, str]:
     """Return the notes of a table by key; `far` is the text of `FAR`."""
-    known = {**OF_ROWS, **OF_COLUMNS, **OF_CELLS}
-    return {FAR: far, **{key: reason.words(archived=archived) for key, reason in known.items()}}
+    notes = {**OF_ROWS, **OF_COLUMNS, **OF_CELLS}
+    return {FAR: far, **{key: reason.words(archived=archived) for key, reason in notes.items()}}
 
 
 def sentences(dataset: str, *keys: str, archived: bool) -> Iterator[str]:

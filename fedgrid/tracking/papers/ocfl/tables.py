@@ -34,10 +34,10 @@ def against_published(study: Study) -> tuple[Table, ...]:
     """
     scenarios = {scenario for scenario, _ in numbers.clustering()}
     rows = {row for _, row in numbers.clustering()}
-    known = study.only(run for run in study.runs if run.scenario in scenarios and run.published in rows)
-    by_dataset = (known.of(dataset=dataset) for dataset in known.datasets)
+    compared = study.only(run for run in study.runs if run.scenario in scenarios and run.published in rows)
+    by_dataset = (compared.of(dataset=dataset) for dataset in compared.datasets)
     return (
-        *(_clustering(known.of(dataset=dataset, clients=clients)) for dataset, clients in known.blocks),
+        *(_clustering(compared.of(dataset=dataset, clients=clients)) for dataset, clients in compared.blocks),
         *(table for part in by_dataset for table in (_rounds(part), _personalisation(part))),
     )
 
@@ -60,8 +60,8 @@ def _clustering(study: Study) -> Table:
 def _caption(study: Study, words: str, *keys: str) -> str:
     """Return the conventions, words on a table, and the reasons that apply to all of it."""
     whose = "Archive" if study.is_archived else "Ours"
-    known = reasons.sentences(study.datasets[0], *keys, archived=study.is_archived)
-    return " ".join([f"{whose} / published, both in the published conventions.", words, *known])
+    sentences = reasons.sentences(study.datasets[0], *keys, archived=study.is_archived)
+    return " ".join([f"{whose} / published, both in the published conventions.", words, *sentences])
 
 
 def _score(study: Study, heading: str) -> Cell:
@@ -72,8 +72,8 @@ def _score(study: Study, heading: str) -> Cell:
         return cell
     printed = replace(measure, of=lambda result: numbers.digits_of(measure.of(result)))
     run = study.runs[0]
-    known = numbers.clustering()[run.scenario, str(run.published)]
-    scores = {"RAND": known.published_rand, "AMI": known.published_ami, "COM": known.published_com}
+    row = numbers.clustering()[run.scenario, str(run.published)]
+    scores = {"RAND": row.published_rand, "AMI": row.published_ami, "COM": row.published_com}
     text = fixed(scores[heading], measure.digits) if any(scores.values()) else NONE
     cell = replace(cell, text=published_cell(study, printed).text)
     cell = beside(cell, scores[heading], text, far=FAR_SCORE)

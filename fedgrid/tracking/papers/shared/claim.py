@@ -69,10 +69,10 @@ class Claim:
 
 def verdict(checks: Iterable[Check]) -> Verdict:
     """Return the verdict over all scenarios and comparisons of a claim."""
-    found = {check.verdict for check in checks}
-    if "does not hold" in found:
+    verdicts = {check.verdict for check in checks}
+    if "does not hold" in verdicts:
         return "does not hold"
-    return "cannot be said" if "cannot be said" in found else "holds"
+    return "cannot be said" if "cannot be said" in verdicts else "holds"
 
 
 def scores(
@@ -82,11 +82,11 @@ def scores(
 
     `without` is an axis that is no part of the scenario, because its values are compared.
     """
-    found: dict[tuple[str, int], list[float]] = {}
+    by_seed: dict[tuple[str, int], list[float]] = {}
     for result in study.finished:
         if where(result) and not isnan(value := of(result)):
-            found.setdefault((_words(result, without), result.seed), []).append(value)
-    return {key: float(np.mean(values)) for key, values in found.items()}
+            by_seed.setdefault((_words(result, without), result.seed), []).append(value)
+    return {key: float(np.mean(values)) for key, values in by_seed.items()}
 
 
 def _words(run: Run, without: str) -> str:
