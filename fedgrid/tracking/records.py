@@ -98,7 +98,7 @@ class Records:
         return np.asarray(self.clients["true_cluster"][0])
 
 
-def of_rows(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> Records:
+def records_of_rows(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> Records:
     """Return the records of one round from its rows, before or after they are on disk."""
     rows = sorted(client_rows, key=lambda row: int(row["client"]))
     names = [name for name in CLIENT_COLUMNS if name in rows[0]]
@@ -131,11 +131,11 @@ def read_records(run_folder: Path) -> Records:
         RecordsError: if there is no complete round yet, or the files do not match.
     """
     rounds = table(run_folder, "rounds", ROUND_KEYS).sort_by("round")
-    clients = _sorted(table(run_folder, "clients", CLIENT_KEYS, (*CLIENT_COLUMNS, "part", "fault")))
+    clients = _sort_rows(table(run_folder, "clients", CLIENT_KEYS, (*CLIENT_COLUMNS, "part", "fault")))
     whole_R = np.intersect1d(rounds["round"].to_numpy(), clients["round"].to_numpy())
     if not len(whole_R):
         raise RecordsError(f"{run_folder} has no finished round yet; let the run go on and try again")
-    rounds, clients = _only(rounds, whole_R), _only(clients, whole_R)
+    rounds, clients = _keep_rounds(rounds, whole_R), _keep_rounds(clients, whole_R)
     if len(rounds) != len(whole_R) or len(clients) % len(whole_R):
         raise RecordsError(
             f"the records in {run_folder} do not have one row per round and client; run it again"
@@ -154,18 +154,18 @@ def read_records(run_folder: Path) -> Records:
             {
                 **{name: rounds[name].to_numpy() for name in numbers},
                 **{
-                    name: _of_rounds(by_round, whole_R, name)
+                    name: _pick_rounds(by_round, whole_R, name)
                     for name in OF_MESSAGES
                     if any(name in row for row in by_round.values())
                 },
             },
         ),
         Columns(shape, {name: values.reshape(shape) for name, values in _client_columns(columns).items()}),
-        _of_rounds(by_round, whole_R, "uncached_seconds"),
+        _pick_rounds(by_round, whole_R, "uncached_seconds"),
     )
 
 
-def _sorted(clients: pa.Table) -> pa.Table:
+def _sort_rows(clients: pa.Table) -> pa.Table:
     """Return the rows by round and client, as they mostly are: a copy may take a gigabyte."""
     rounds, numbers = clients["round"].to_numpy(), clients["client"].to_numpy()
     steps = np.diff(rounds)
@@ -193,7 +193,7 @@ def _timings(run_folder: Path) -> Mapping[int, Mapping[str, Any]]:
     return {row["round"]: row for row in timings.to_pylist()}
 
 
-def _of_rounds(by_round: Mapping[int, Mapping[str, Any]], rounds_R: Array, name: str) -> Array:
+def _pick_rounds(by_round: Mapping[int, Mapping[str, Any]], rounds_R: Array, name: str) -> Array:
     values = [_number(by_round.get(number, {}).get(name)) for number in rounds_R.tolist()]
     return np.array(values, np.float64)
 
@@ -257,7 +257,7 @@ def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.
     return rows
 
 
-def _only(table: pa.Table, rounds_R: Array) -> pa.Table:
+def _keep_rounds(table: pa.Table, rounds_R: Array) -> pa.Table:
     is_in = np.isin(table["round"].to_numpy(), rounds_R)
     return table if is_in.all() else table.filter(pa.array(is_in))
 

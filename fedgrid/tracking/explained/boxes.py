@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedgrid.tracking.explained.scores import Explained, ExplanationScore
-from fedgrid.tracking.figures.panels import FIFTHS, Margins, named_rows, panels, rule, say
+from fedgrid.tracking.figures.panels import FIFTHS, Margins, name_rows, panels, rule, say
 from fedgrid.tracking.figures.style import FAINT, INK, PAGE, SMALL, Style, paper_style, styles
 
 HALF = 0.32
@@ -25,7 +25,7 @@ def explanation_boxes(explained: Sequence[Explained], on: str, score: Explanatio
     datasets = tuple(dict.fromkeys(model.scenario[0] for model in explained))
     algorithms = tuple(dict.fromkeys(model.algorithm for model in explained))
     with paper_style():
-        labels, left, height = named_rows(algorithms)
+        labels, left, height = name_rows(algorithms)
         margins = Margins(left=left, right=0.3, head=0.24, gap=0.55, row_gap=0.56)
         row_height = max(0.6, (height + 0.05) * len(labels))
         figure, places = panels(len(datasets), min(COLUMNS, len(datasets)), row_height, margins=margins)

@@ -100,7 +100,7 @@ OWN_SCORES = (
 """Those of one's own runs."""
 
 
-def of_runs(explained: Sequence[Explained], on: str, score: ExplanationScore) -> ScoresByAlgorithm:
+def run_means(explained: Sequence[Explained], on: str, score: ExplanationScore) -> ScoresByAlgorithm:
     """Return the mean over the models of each run, by algorithm, scenario and seed; without NaNs.
 
     An algorithm without any score is there too, with no scenario.
@@ -138,7 +138,7 @@ def compare_explanations(
     """
     suffix = f" {AS_PUBLISHED}" if as_published else ""
     return compare_scores(
-        of_runs(explained, on, score),
+        run_means(explained, on, score),
         f"{score.name} on {on}{suffix}",
         highest=as_published or score.highest,
         num_scenarios=len({model.scenario for model in explained}),
@@ -179,6 +179,6 @@ def verdict(by_gap: Comparison) -> str:
     return f"By {by_gap.measure}, in which confidence counts less, {words}."
 
 
-def of_clients(explained: Sequence[Explained], clients: int) -> tuple[Explained, ...]:
+def choose_clients(explained: Sequence[Explained], clients: int) -> tuple[Explained, ...]:
     """Return those of scenarios with this many clients."""
     return tuple(model for model in explained if model.scenario[1] == clients)

@@ -27,7 +27,7 @@ from fedgrid.tracking.figures.panels import (
 )
 from fedgrid.tracking.figures.style import Style, paper_style, styles
 from fedgrid.tracking.scoring import measures
-from fedgrid.tracking.scoring.axes import along, at, numbers_of, of_setting, values_of
+from fedgrid.tracking.scoring.axes import numbers_of, runs_along, runs_at, runs_of_setting, values_of
 from fedgrid.tracking.scoring.measures import Measure, means_by
 from fedgrid.tracking.scoring.study import Study
 
@@ -49,7 +49,7 @@ def over_axis(study: Study, axis: str) -> Figure:
     Lines are means over scenarios, each of which counts alike; bands reach from the least to the greatest
     mean of a seed. Values that are no numbers stand side by side in the order of the runs.
     """
-    part = along(study, axis)
+    part = runs_along(study, axis)
     values = values_of(part, axis)
     shown = measures.swept(part)
     with paper_style():
@@ -57,7 +57,8 @@ def over_axis(study: Study, axis: str) -> Figure:
         margins = Margins(gap=0.55, head=0.2, row_gap=0.6)
         figure, places = panels(len(shown), COLUMNS, 1.6, margins=margins, legend=entries(style))
         lines = {
-            name: [at(part.of(algorithm=name), axis, value) for value in values] for name in part.algorithms
+            name: [runs_at(part.of(algorithm=name), axis, value) for value in values]
+            for name in part.algorithms
         }
         for axes, measure in zip(places, shown, strict=True):
             axes.set_title(TITLES[measure])
@@ -72,7 +73,7 @@ def over_epsilon(study: Study) -> Figure:
     Runs without noise stand at the right edge. An algorithm whose clients send nothing has epsilon 0, and is
     a level line. Runs with noise whose epsilon is infinite are left out.
     """
-    parts = [of_setting(study, setting) for setting in study.settings]
+    parts = [runs_of_setting(study, setting) for setting in study.settings]
     points: dict[str, list[tuple[float, Study]]] = {name: [] for name in study.algorithms}
     for name, part in product(points, parts):
         own = part.of(algorithm=name)
@@ -118,7 +119,7 @@ def sweep(study: Study, axis: str, by: str) -> Figure:
     """
     if len(study.datasets) > 1:
         raise ValueError(f"{study.name} has several data sets ({', '.join(study.datasets)}), expected one")
-    part = along(along(study, axis), by)
+    part = runs_along(runs_along(study, axis), by)
     values, names = values_of(part, axis), {f"{by} {value}": value for value in values_of(part, by)}
     shown, algorithms = measures.swept(part), part.algorithms
     with paper_style():
@@ -130,7 +131,7 @@ def sweep(study: Study, axis: str, by: str) -> Figure:
             row = places[start * len(shown) : (start + 1) * len(shown)]
             own = part.of(algorithm=algorithm)
             lines = {
-                name: [at(at(own, by, other), axis, value) for value in values]
+                name: [runs_at(runs_at(own, by, other), axis, value) for value in values]
                 for name, other in names.items()
             }
             for axes, measure in zip(row, shown, strict=True):

@@ -86,7 +86,7 @@ def draw_map(axes: Axes, labels_RK: Array, truth_K: Array, round_R: Array) -> No
     order_K = by_group(truth_K)
     last = len(truth_K) - 0.5
     axes.imshow(
-        _coloured(labels_RK[:, order_K].T, truth_K[order_K]),
+        _colour_clusters(labels_RK[:, order_K].T, truth_K[order_K]),
         extent=(round_R[0] - 0.5, round_R[-1] + 0.5, last, -0.5),
         aspect="auto",
         interpolation="none",
@@ -128,7 +128,7 @@ def _edges(truth_K: Array) -> Array:
     return np.concatenate([[0], np.cumsum(np.unique(truth_K, return_counts=True)[1])])
 
 
-def _coloured(labels_KR: Array, truth_K: Array) -> Array:
+def _colour_clusters(labels_KR: Array, truth_K: Array) -> Array:
     """Return the picture: red, green and blue from 0 to 1, shape (K, R, 3)."""
     picture = np.empty((*labels_KR.shape, 3))
     shades: dict[str, dict[int, int]] = {}

@@ -120,7 +120,7 @@ def entries(styles: Mapping[str, Style]) -> list[Line2D]:
     return [Line2D([], [], label=fill(name, LONG), **style.of_line) for name, style in styles.items()]
 
 
-def named_rows(names: Sequence[str]) -> tuple[list[str], float, float]:
+def name_rows(names: Sequence[str]) -> tuple[list[str], float, float]:
     """Return the names, wrapped; their width and the height of a row, in inches."""
     labels = [fill(name, LONG) for name in names]
     longest = max((len(line) for label in labels for line in label.split("\n")), default=0)

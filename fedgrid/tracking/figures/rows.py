@@ -20,7 +20,7 @@ from fedgrid.tracking.figures.panels import (
     NO_RUN,
     Margins,
     name_row,
-    named_rows,
+    name_rows,
     panels,
     rule,
     say,
@@ -37,7 +37,7 @@ from fedgrid.tracking.figures.style import (
     paper_style,
     styles,
 )
-from fedgrid.tracking.scoring.cost import AS_USUAL, Terms, costs, recorded, scale
+from fedgrid.tracking.scoring.cost import AS_USUAL, Terms, adapt_terms, costs, scale
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
 
@@ -53,7 +53,7 @@ def cost_to_target(study: Study, terms: Terms = AS_USUAL) -> Figure:
     There is one row per algorithm, one dot per run, and a bar at the median; the number of runs that never
     reach the target is at the right. There is no panel of traffic if that of a run is unknown.
     """
-    terms = recorded(study, terms)
+    terms = adapt_terms(study, terms)
     by_algorithm, target = costs(study, terms), terms.target
     every_cost = [cost for of_algorithm in by_algorithm.values() for cost in of_algorithm]
     name, size = scale(every_cost, terms.unit)
@@ -63,7 +63,7 @@ def cost_to_target(study: Study, terms: Terms = AS_USUAL) -> Figure:
             of: [cost.sent(terms.unit) / size for cost in of_runs] for of, of_runs in by_algorithm.items()
         }
     with paper_style():
-        labels, left, height = named_rows(study.algorithms)
+        labels, left, height = name_rows(study.algorithms)
         margins = Margins(left=left, right=0.62, head=0.42, gap=0.75)
         figure, row = panels(len(axis), len(axis), max(0.6, (height + 0.05) * len(labels)), margins=margins)
         for axes, (label, values) in zip(row, axis.items(), strict=True):
@@ -109,7 +109,7 @@ def critical_difference(
     """
     ordered = {name: rank for name, rank in sorted(ranks.items(), key=lambda item: item[1]) if rank == rank}
     bars = _levels([[ordered[name] for name in clique if name in ordered] for clique in cliques])
-    labels, width, step = named_rows([f"{name}  {rank:.2f}" for name, rank in ordered.items()])
+    labels, width, step = name_rows([f"{name}  {rank:.2f}" for name, rank in ordered.items()])
     names_from = AXIS + 0.2 + BAR * (1 + max((level for level, _, _ in bars), default=-1))
     height = names_from + step * max(1, -(-len(ordered) // 2))
     side = width + 0.1
@@ -197,7 +197,7 @@ def _segments(study: Study, ends: Mapping[str, str], of: Callable[[Run, str], fl
     require_one(study, "dataset")
     with paper_style():
         style, splits = styles(study.algorithms), study.splits
-        labels, left, row_height = named_rows(study.algorithms)
+        labels, left, row_height = name_rows(study.algorithms)
         legend = [
             Line2D([], [], label=name, color=FAINT, linestyle="none", marker="o", markerfacecolor=face)
             for name, face in zip(ends.values(), ("white", FAINT), strict=True)

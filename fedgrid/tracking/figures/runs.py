@@ -140,14 +140,14 @@ def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array, *, least: int
 
 
 def _mark_clustering(axes: Axes, records: Records, *, shift: float = 0.0) -> None:
-    number = _clustered_in(records)
+    number = _round_of_clustering(records)
     if number is not None:
         axes.axvline(number + shift, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1.5)
 
 
 def _name_clustering(axes: Axes, records: Records, *, shift: float = 0.0) -> None:
     """Write above the panel in which round the clients were clustered."""
-    number = _clustered_in(records)
+    number = _round_of_clustering(records)
     if number is None:
         return
     early = number <= records.round_R.mean()
@@ -162,5 +162,5 @@ def _name_clustering(axes: Axes, records: Records, *, shift: float = 0.0) -> Non
     )
 
 
-def _clustered_in(records: Records) -> int | None:
+def _round_of_clustering(records: Records) -> int | None:
     return clustering_round(records.clients["cluster"], records.rounds["clustered"])

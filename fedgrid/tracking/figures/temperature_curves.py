@@ -114,13 +114,13 @@ def _finish(axes: Axes) -> None:
 
 
 def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalised: bool) -> None:
-    results, least = _with_temperatures(study.finished)
+    results, least = _choose_runs(study.finished)
     if not results:
         _empty(axes, UNKNOWN if study.finished else NO_RUN)
         return
     round_R, values_SR = by_round(results, "temperature")
     if normalised:
-        values_SR = _scaled(values_SR)
+        values_SR = _scale_runs(values_SR)
     # A mean over the few runs that recorded it longest would not be one of all runs.
     count_R = (~np.isnan(values_SR)).sum(axis=0)
     there_R = count_R >= least * count_R.max()
@@ -149,7 +149,7 @@ def _parts(study: Study) -> dict[str, Study]:
     return {f"{name}, {clients} clients": study.of(clients=clients) for name, clients in study.blocks}
 
 
-def _with_temperatures(results: Sequence[Run]) -> tuple[list[Run], float]:
+def _choose_runs(results: Sequence[Run]) -> tuple[list[Run], float]:
     """Return the runs to average, and the share of them that a round must have to be drawn.
 
     Of runs that never cluster one per scenario and seed, as they are equal, in the rounds that all have.
@@ -165,7 +165,7 @@ def _with_temperatures(results: Sequence[Run]) -> tuple[list[Run], float]:
     return [result for result in measured if result.algorithm.startswith(FAMILY)], 0.5
 
 
-def _scaled(values_SR: Array) -> Array:
+def _scale_runs(values_SR: Array) -> Array:
     """Scale each run to the range from 0 to 1; a constant run is 0."""
     low_S = np.fmin.reduce(values_SR, axis=1)[:, None]
     span_S = np.fmax.reduce(values_SR, axis=1)[:, None] - low_S

@@ -128,7 +128,7 @@ BY_ROUND = (
 """The figures of a number of clients; those of one tuple are alternatives."""
 
 
-def of_dataset(study: Study, terms: Terms = AS_USUAL, *, published: bool = False) -> Section:
+def dataset_section(study: Study, terms: Terms = AS_USUAL, *, published: bool = False) -> Section:
     """Return the section of a study of one data set; `terms` are those of the cost of a target score.
 
     With `published` the published conventions come first where there are others too.
@@ -144,7 +144,7 @@ def of_dataset(study: Study, terms: Terms = AS_USUAL, *, published: bool = False
         f"{dataset}-all",
         f"{dataset}: all numbers of clients",
         items=(
-            _in_order(rounds, published),
+            _order_options(rounds, published),
             Choice(tuple(scores.items())),
             *([definitions] if len(definitions.columns) > 1 else []),
             personalisation.fairness(study),
@@ -202,7 +202,7 @@ def _block(study: Study, terms: Terms, published: bool) -> Section:
         partial(figures.cost_to_target, study, terms),
     )
     items = (
-        _in_order(tables, published),
+        _order_options(tables, published),
         *(_curves(study, kinds, name, title) for kinds in BY_ROUND),
         spent,
         cost(study, terms),
@@ -212,7 +212,7 @@ def _block(study: Study, terms: Terms, published: bool) -> Section:
     return Section(name, title, items=items)
 
 
-def _in_order(options: Mapping[str, Table], published: bool) -> Choice:
+def _order_options(options: Mapping[str, Table], published: bool) -> Choice:
     """Return a choice that begins with the published conventions if the report is beside such numbers."""
     return Choice(tuple(sorted(options.items(), key=lambda one: published and one[0] != AS_PUBLISHED)))
 

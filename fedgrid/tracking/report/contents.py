@@ -5,11 +5,11 @@ from functools import partial
 from itertools import combinations
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.report.blocks import of_dataset
-from fedgrid.tracking.report.page import Choice, Page, Plate, Section, worded
+from fedgrid.tracking.report.blocks import dataset_section
+from fedgrid.tracking.report.page import Choice, Page, Plate, Section, add_words
 from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.scoring import measures, statistics
-from fedgrid.tracking.scoring.axes import along, axes_of, of_setting, setting_words, values_of
+from fedgrid.tracking.scoring.axes import axes_of, runs_along, runs_of_setting, setting_words, values_of
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables import clustering, comparison, scenarios
@@ -52,7 +52,7 @@ def report_page(
         papers: sections on papers, shown at the beginning.
         analyses: sections on analyses of the runs.
     """
-    section_of = partial(of_dataset, terms=terms, published=published or study.is_archived)
+    section_of = partial(dataset_section, terms=terms, published=published or study.is_archived)
     sections = [
         _overview(study),
         *_axes(study),
@@ -60,9 +60,9 @@ def report_page(
         *_own_numbers(study),
         *([_lacking(study)] if study.unfinished else []),
         *papers,
-        *([_beside(study, other, comparison.MEASURES)] if other else []),
+        *([_comparison(study, other, comparison.MEASURES)] if other else []),
         *(
-            worded(section_of(of_setting(part, setting)), setting_words(setting))
+            add_words(section_of(runs_of_setting(part, setting)), setting_words(setting))
             for part in (study.of(dataset=dataset) for dataset in study.datasets)
             for setting in part.settings
         ),
@@ -85,7 +85,7 @@ def comparison_page(one: Study, other: Study, scores: Sequence[str] = ()) -> Pag
         (study.name, f"{len(study.finished)} of {len(study.runs)} runs finished") for study in (one, other)
     )
     lacking = tuple(_lacking(study) for study in (one, other) if study.unfinished)
-    return Page(f"{one.name} beside {other.name}", facts, (_beside(one, other, chosen), *lacking))
+    return Page(f"{one.name} beside {other.name}", facts, (_comparison(one, other, chosen), *lacking))
 
 
 def _facts(study: Study) -> tuple[tuple[str, str], ...]:
@@ -141,7 +141,7 @@ def _axes(study: Study) -> Iterator[Section]:
 
 def _privacy(study: Study) -> Iterator[Section]:
     """Yield a section on what privacy costs, if any run has noise."""
-    if measures.recorded(study, (measures.EPSILON,)):
+    if measures.choose_recorded(study, (measures.EPSILON,)):
         plate = Plate(
             "over-epsilon",
             "Scores over epsilon",
@@ -163,7 +163,11 @@ def _sweeps(study: Study) -> Iterator[Choice]:
     for dataset in study.datasets:
         part = study.of(dataset=dataset)
         for pair in combinations(axes_of(part), 2):
-            orders = [(axis, by) for axis, by in (pair, pair[::-1]) if axes_of(along(along(part, axis), by))]
+            orders = [
+                (axis, by)
+                for axis, by in (pair, pair[::-1])
+                if axes_of(runs_along(runs_along(part, axis), by))
+            ]
             plates = (
                 Plate(
                     f"sweep-{plain(axis)}-by-{plain(by)}-{dataset}",
@@ -195,7 +199,7 @@ def _lacking(study: Study) -> Section:
     return Section(f"lacking-{plain(study.name)}", f"Not finished: {study.name}", items=(table,))
 
 
-def _beside(one: Study, other: Study, chosen: Sequence[measures.Measure]) -> Section:
+def _comparison(one: Study, other: Study, chosen: Sequence[measures.Measure]) -> Section:
     return Section("beside", f"{one.name} beside {other.name}", items=comparison.compare(one, other, chosen))
 
 

@@ -143,7 +143,7 @@ def sent(result: Run, traffic: Traffic) -> Array:
     return np.asarray(bytes_R + np.cumsum(np.minimum(whole_R, result.curves["bytes_down"])))
 
 
-def recorded(study: Study, terms: Terms) -> Terms:
+def adapt_terms(study: Study, terms: Terms) -> Terms:
     """Return the terms; F1 is the published one if a run has no other, as those of the archive."""
     target = terms.target
     if target.curve != DEFAULT.curve:

@@ -111,7 +111,7 @@ def means_by(scores: Mapping[tuple[Any, int], float], place: int) -> list[float]
     return [float(np.mean(values)) for values in groups.values()]
 
 
-def recorded(study: Study, chosen: Iterable[Measure]) -> tuple[Measure, ...]:
+def choose_recorded(study: Study, chosen: Iterable[Measure]) -> tuple[Measure, ...]:
     """Return those of some measures that any finished run has."""
     return tuple(
         measure for measure in chosen if any(not isnan(measure.of(result)) for result in study.finished)
@@ -163,7 +163,7 @@ def last_f1(study: Study) -> tuple[Measure, Measure]:
     The authors' archive has only F1 over the union of classes, and no test of the clusters' models on the
     server's images.
     """
-    is_right = bool(recorded(study, (PF1_LAST,)))
+    is_right = bool(choose_recorded(study, (PF1_LAST,)))
     return (PF1_LAST, GF1_LAST) if is_right else (PF1_LAST_PUBLISHED, GF1_LAST_PUBLISHED)
 
 
@@ -172,4 +172,4 @@ SWEPT = (PA_LAST, FINAL_ARI)
 
 def swept(study: Study) -> tuple[Measure, ...]:
     """Return the measures to show over the values of an axis: `SWEPT`, and others that any run has."""
-    return (*SWEPT, *recorded(study, (LOCAL_LAST, GA_LAST, GLOBAL_LAST, SILHOUETTE_LAST)))
+    return (*SWEPT, *choose_recorded(study, (LOCAL_LAST, GA_LAST, GLOBAL_LAST, SILHOUETTE_LAST)))

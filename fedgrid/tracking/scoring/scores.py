@@ -13,7 +13,7 @@ import numpy as np
 
 from fedgrid.record_columns import EVERY_COLUMN
 from fedgrid.tracking import records
-from fedgrid.tracking.arrays import computed, finite, last, mean
+from fedgrid.tracking.arrays import compute_scores, finite, last, mean
 from fedgrid.tracking.records import Columns, Records
 from fedgrid.tracking.scoring import disturbances
 from fedgrid.tracking.scoring.client_scores import CLIENTS, ONLY_CURVES, PUBLISHED_CLIENTS, TRAINING
@@ -21,9 +21,9 @@ from fedgrid.tracking.scoring.disturbances import ATTACKER, DRIFT, FAULTS
 from fedgrid.tracking.scoring.partitions import (
     PARTITION,
     clustering,
-    of_partition,
-    of_partitions,
     published_clustering,
+    score_partition,
+    score_partitions,
 )
 
 OF_ROUNDS = (*PARTITION, *CLIENTS, *TRAINING)
@@ -47,14 +47,14 @@ def curves(whole: Records) -> Columns:
     that were to train; `bytes`, sent since the start, up and down; and `seconds` since the start, as without
     the round cache.
     """
-    parts = of_partitions(whole.clients["cluster"], whole.clients["true_cluster"])
+    parts = score_partitions(whole.clients["cluster"], whole.clients["true_cluster"])
     sent_R = (whole.rounds["bytes_down"] + whole.rounds["bytes_up"]).astype(np.float64)
     return Columns(
         whole.round_R.shape,
         {
             **{name: np.asarray(values_R, np.float64) for name, values_R in whole.rounds.items()},
-            **computed((*CLIENTS, *PUBLISHED_CLIENTS, *TRAINING, *ONLY_CURVES), whole.clients),
-            **disturbances.scores_of(whole.clients),
+            **compute_scores((*CLIENTS, *PUBLISHED_CLIENTS, *TRAINING, *ONLY_CURVES), whole.clients),
+            **disturbances.score_disturbances(whole.clients),
             **{score.name: np.array([part[score.name] for part in parts], np.float64) for score in PARTITION},
             "asked_clients": whole.clients["asked"].sum(axis=1),
             "bytes": np.cumsum(sent_R),
@@ -70,17 +70,17 @@ def own_numbers(of_run: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in of_run if name not in {*declared, *DECLARED, *SOMETIMES, *SUMS})
 
 
-def of_round(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def score_round(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Score one round from its row of `rounds.parquet` and its K rows of `clients.parquet`.
 
     Returns name -> number, None where there is none: the columns of `rounds.parquet`, the scores of
     `OF_ROUNDS`, `published_gf1`, and those of `FAULTS` if there are attackers.
     """
-    return _at(records.of_rows(round_row, client_rows), 0)
+    return _score_at(records.records_of_rows(round_row, client_rows), 0)
 
 
-def of_rounds(run_folder: Path, skip: Set[int] = frozenset()) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (round, scores) of the recorded rounds as `of_round` returns them, except those in `skip`.
+def score_rounds(run_folder: Path, skip: Set[int] = frozenset()) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (round, scores) of the recorded rounds as `score_round` returns them, except those in `skip`.
 
     Raises:
         RecordsError: if there are no records.
@@ -88,10 +88,10 @@ def of_rounds(run_folder: Path, skip: Set[int] = frozenset()) -> Iterator[tuple[
     whole = records.read_records(run_folder)
     for index, number in enumerate(whole.round_R.tolist()):
         if number not in skip:
-            yield number, _at(whole, index)
+            yield number, _score_at(whole, index)
 
 
-def of_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
+def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
     """Score a run, finished or not; `published` is what the papers' tables call its algorithm.
 
     Returns name -> number, None where there is none. Scores of the partition are of the last round, those of
@@ -104,7 +104,7 @@ def of_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
     whole = records.read_records(run_folder)
     labels_RK, truth_RK = whole.clients["cluster"], whole.clients["true_cluster"]
     tested = np.flatnonzero(~np.isnan(whole.clients["cluster_own_accuracy"]).all(axis=1))
-    parts = of_partitions(labels_RK, truth_RK)
+    parts = score_partitions(labels_RK, truth_RK)
     of_all = Columns((labels_RK.size,), {name: values.ravel() for name, values in whole.clients.items()})
     return finite(
         {
@@ -117,24 +117,27 @@ def of_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
                 for name in ("ari", "ami", "homogeneity", "completeness")
             },
             **asdict(clustering(labels_RK, truth_RK, whole.rounds["clustered"])),
-            **_numbers(computed(CLIENTS, _clients(whole, int(tested[-1]) if len(tested) else -1))),
+            **_numbers(compute_scores(CLIENTS, _clients(whole, int(tested[-1]) if len(tested) else -1))),
             **asdict(published_clustering(labels_RK, truth_RK, published)),
-            **_numbers(computed(PUBLISHED_CLIENTS, of_all)),
-            **{name: last(values_R) for name, values_R in disturbances.scores_of(whole.clients).items()},
+            **_numbers(compute_scores(PUBLISHED_CLIENTS, of_all)),
+            **{
+                name: last(values_R)
+                for name, values_R in disturbances.score_disturbances(whole.clients).items()
+            },
         }
     )
 
 
-def _at(whole: Records, index: int) -> dict[str, Any]:
+def _score_at(whole: Records, index: int) -> dict[str, Any]:
     clients = _clients(whole, index)
     of_faults = FAULTS if ATTACKER in clients else ()
     return finite(
         {
             **{name: values_R[index].item() for name, values_R in whole.rounds.items()},
-            **of_partition(clients["cluster"][0], clients["true_cluster"][0]),
-            **_numbers(computed(CLIENTS, clients)),
+            **score_partition(clients["cluster"][0], clients["true_cluster"][0]),
+            **_numbers(compute_scores(CLIENTS, clients)),
             "published_gf1": mean(clients["local_server_f1_union"]).item(),
-            **_numbers(computed((*TRAINING, *of_faults), clients)),
+            **_numbers(compute_scores((*TRAINING, *of_faults), clients)),
         }
     )
 

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from fedgrid.tracking.scoring.axes import along, axes_of, value_on, values_of
+from fedgrid.tracking.scoring.axes import axes_of, runs_along, value_on, values_of
 from fedgrid.tracking.scoring.measures import Measure, measure_named, scores_by_seed, words_of
 from fedgrid.tracking.scoring.paired_tests import ALPHA, LEAST_SEEDS, by_seed, holm, seeds_test
 from fedgrid.tracking.scoring.run import AXES, SETTING_OF_ALGORITHM, Run, find_axis
 from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study, plain, slug
-from fedgrid.tracking.tables.cells import explained, over_scenarios, split_name
+from fedgrid.tracking.tables.cells import explain_cells, over_scenarios, split_name
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, embolden
 
 ALGORITHM = "algorithm"
@@ -71,11 +71,11 @@ def by_axes(
     part = study
     for axis in (*layout.rows, *layout.columns):
         if axis.startswith(SETTING_OF_ALGORITHM):
-            part = along(part, axis)
+            part = runs_along(part, axis)
     rival = None if against is None else part.where(algorithm=against).algorithms[0]
     cells = _cells(part, layout, measures, rival)
     all_rows, all_columns = (
-        _ordered(part, axes, side, layout) for side, axes in enumerate((layout.rows, layout.columns))
+        _order_places(part, axes, side, layout) for side, axes in enumerate((layout.rows, layout.columns))
     )
     titles = ", ".join(measure.name for measure in measures)
     table = Table(
@@ -99,7 +99,7 @@ def by_axes(
         corner=WORDS.get(layout.rows[-1], layout.rows[-1]),
         part=", ".join(WORDS.get(axis, axis) for axis in layout.rows[:-1]) or "part",
     )
-    return explained(table, part)
+    return explain_cells(table, part)
 
 
 def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> Layout:
@@ -128,7 +128,7 @@ def _scenario_axes(study: Study) -> tuple[str, ...]:
     return tuple(axis for axis in dict.fromkeys(axes) if len(values_of(study, axis)) > 1)
 
 
-def _ordered(study: Study, axes: Sequence[str], side: int, layout: Layout) -> list[Place]:
+def _order_places(study: Study, axes: Sequence[str], side: int, layout: Layout) -> list[Place]:
     """Return the rows or columns that have a run, in the order of the axes' values."""
     present = {layout.places(run)[side] for run in study.runs}
     every = product(*((IDLE, *values_of(study, axis)) for axis in axes))

@@ -84,7 +84,7 @@ def algorithms_table(
     columns = tuple(columns)
     rows = algorithm_rows(study, cells_of) if columns else ()
     bold = bold_columns(rows, highest) if highest else rows
-    return explained(Table(name, title, caption, columns, bold, corner="algorithm"), study)
+    return explain_cells(Table(name, title, caption, columns, bold, corner="algorithm"), study)
 
 
 def measures_table(
@@ -115,7 +115,7 @@ def measures_table(
         corner="algorithm",
         part="part" if parts is None else "data set",
     )
-    return explained(table, study)
+    return explain_cells(table, study)
 
 
 def spread_over_seeds(scores: Mapping[tuple[Any, int], float], expected: int) -> float | None:
@@ -130,7 +130,7 @@ def spread_over_seeds(scores: Mapping[tuple[Any, int], float], expected: int) ->
     return float(np.std(of_seeds, ddof=1)) if is_whole and len(of_seeds) > 1 else None
 
 
-def explained(table: Table, study: Study) -> Table:
+def explain_cells(table: Table, study: Study) -> Table:
     """Return the table with seeds, means of some of the runs, and missing runs explained in its caption."""
     cells = [cell for row in table.rows for cell in row.cells]
     seeds = len({run.seed for run in study.runs})

@@ -13,7 +13,7 @@ from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS
 from fedgrid.tracking.scoring.study import Study, require_one
-from fedgrid.tracking.tables.cells import algorithms_table, explained, over_seeds, split_name
+from fedgrid.tracking.tables.cells import algorithms_table, explain_cells, over_seeds, split_name
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, dash, number, share
 
 ROUNDS = {"first": measures.CLUSTERING_ROUND, "last": measures.LAST_CHANGE}
@@ -128,7 +128,7 @@ def exactly_right(study: Study) -> Table:
         ),
         corner="data set",
     )
-    return explained(table, study)
+    return explain_cells(table, study)
 
 
 def right_share(study: Study) -> Cell:

@@ -63,8 +63,8 @@ def compare(one: Study, other: Study, measures: Sequence[Measure] = MEASURES) ->
     pairs, unpaired = _pairs(one, other, names)
     remarks = _remarks(one, other, pairs, unpaired)
     return (
-        *(_of_measure(measure, pairs, (one.name, other.name), remarks) for measure in measures),
-        _of_pairs(pairs, measures, (one.name, other.name), remarks),
+        *(_measure_table(measure, pairs, (one.name, other.name), remarks) for measure in measures),
+        _pairs_table(pairs, measures, (one.name, other.name), remarks),
     )
 
 
@@ -134,7 +134,7 @@ def _differing(pairs: Sequence[Pair]) -> list[str]:
     return [f"{key} ({', '.join(list(differences[key])[:NAMED])})" for key in sorted(differences)]
 
 
-def _of_measure(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str], remarks: str) -> Table:
+def _measure_table(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str], remarks: str) -> Table:
     groups: dict[str, dict[str, list[Pair]]] = {}
     for pair in pairs:
         groups.setdefault(pair.scenario[0], {}).setdefault(pair.algorithm, []).append(pair)
@@ -179,7 +179,7 @@ def _cells(pairs: Sequence[Pair], measure: Measure) -> tuple[Cell, ...]:
     )
 
 
-def _of_pairs(
+def _pairs_table(
     pairs: Sequence[Pair], measures: Sequence[Measure], names: tuple[str, str], remarks: str
 ) -> Table:
     return Table(

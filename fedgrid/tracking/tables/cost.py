@@ -11,11 +11,11 @@ import numpy as np
 
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.axes import setting_words
-from fedgrid.tracking.scoring.cost import AS_USUAL, Cost, Terms, costs, recorded, scale
+from fedgrid.tracking.scoring.cost import AS_USUAL, Cost, Terms, adapt_terms, costs, scale
 from fedgrid.tracking.scoring.measures import EPSILON, FINAL_ARI, PA_LAST, scores_by_seed
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
-from fedgrid.tracking.tables.cells import algorithm_rows, algorithms_table, explained, over_scenarios
+from fedgrid.tracking.tables.cells import algorithm_rows, algorithms_table, explain_cells, over_scenarios
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, bold_columns, median, share
 
 NEVER = "never"
@@ -37,7 +37,7 @@ def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
         ValueError: if the study has several data sets or numbers of clients.
     """
     dataset, clients = require_one(study, "dataset", "clients")
-    terms = recorded(study, terms)
+    terms = adapt_terms(study, terms)
     by_algorithm, target = costs(study, terms), terms.target
     name, size = scale(chain.from_iterable(by_algorithm.values()), terms.unit)
     columns: Sequence[tuple[str, Callable[[Cost], float], int]] = (
@@ -179,7 +179,7 @@ def over_epsilon(study: Study) -> Table:
         corner="algorithm",
         part="setting",
     )
-    return explained(table, study)
+    return explain_cells(table, study)
 
 
 def _epsilon(study: Study) -> Cell:

@@ -30,14 +30,14 @@ def to_markdown(table: Table) -> str:
     """Return a GitHub Markdown table below its caption, sections as bold rows, notes as a list below."""
     heading = [
         in_markdown(table.corner),
-        *(_marked(in_markdown(column.heading), column.notes, _raise) for column in table.columns),
+        *(_add_marks(in_markdown(column.heading), column.notes, _raise) for column in table.columns),
     ]
     lines: list[Sequence[str]] = []
     for section, rows in _sections(table):
         if section:
             lines.append([f"**{in_markdown(section)}**", *[""] * len(table.columns)])
         for row in rows:
-            name = _marked(in_markdown(row.name), row.notes, _raise)
+            name = _add_marks(in_markdown(row.name), row.notes, _raise)
             lines.append([name, *(_markdown_cell(cell) for cell in row.cells)])
     widths = [max(3, *(len(line[index]) for line in [heading, *lines])) for index in range(len(heading))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
@@ -56,17 +56,17 @@ def to_latex(table: Table) -> str:
     body: list[str] = []
     for section, rows in _sections(table):
         if section:
-            title = rf"\multicolumn{{{len(table.columns) + 1}}}{{l}}{{\textit{{{escaped(section)}}}}} \\"
+            title = rf"\multicolumn{{{len(table.columns) + 1}}}{{l}}{{\textit{{{escape_latex(section)}}}}} \\"
             body += [*([r"\midrule"] if body else []), title]
         for row in rows:
-            name = _marked(escaped(row.name), row.notes, _superscript)
+            name = _add_marks(escape_latex(row.name), row.notes, _superscript)
             body.append(_line([name, *(_latex_cell(cell) for cell in row.cells)]))
-    notes = [rf"\par {_superscript(key)}~{escaped(text)}" for key, text in table.notes.items()]
+    notes = [rf"\par {_superscript(key)}~{escape_latex(text)}" for key, text in table.notes.items()]
     return "\n".join(
         [
             r"\begin{table}[htbp]",
             r"\centering",
-            rf"\caption{{{escaped(table.title)}. {escaped(table.caption)}}}",
+            rf"\caption{{{escape_latex(table.title)}. {escape_latex(table.caption)}}}",
             rf"\label{{tab:{table.name}}}",
             r"\footnotesize",
             r"\setlength{\tabcolsep}{3pt}",
@@ -136,13 +136,13 @@ def _sections(table: Table) -> Iterable[tuple[str, Iterator[Row]]]:
     return groupby(table.rows, key=lambda row: row.section)
 
 
-def _marked(text: str, notes: Sequence[str], raised: Callable[[str], str]) -> str:
+def _add_marks(text: str, notes: Sequence[str], raised: Callable[[str], str]) -> str:
     return text + (raised(", ".join(notes)) if notes else "")
 
 
 def _markdown_cell(cell: Cell) -> str:
     text = in_markdown(cell.text)
-    return _marked(f"**{text}**" if cell.bold else text, cell.notes, _raise)
+    return _add_marks(f"**{text}**" if cell.bold else text, cell.notes, _raise)
 
 
 def _raise(keys: str) -> str:
@@ -150,17 +150,17 @@ def _raise(keys: str) -> str:
 
 
 def _latex_cell(cell: Cell) -> str:
-    text = re.sub(r"(?<![^ ])-(?=\d)", "$-$", escaped(cell.text))
-    return _marked(rf"\textbf{{{text}}}" if cell.bold else text, cell.notes, _superscript)
+    text = re.sub(r"(?<![^ ])-(?=\d)", "$-$", escape_latex(cell.text))
+    return _add_marks(rf"\textbf{{{text}}}" if cell.bold else text, cell.notes, _superscript)
 
 
 def _latex_heading(table: Table) -> Iterator[str]:
-    names = [_marked(escaped(column.name), column.notes, _superscript) for column in table.columns]
-    corner = escaped(table.corner)
+    names = [_add_marks(escape_latex(column.name), column.notes, _superscript) for column in table.columns]
+    corner = escape_latex(table.corner)
     if any(column.group for column in table.columns):
         groups = [(name, len(list(columns))) for name, columns in groupby(table.columns, lambda c: c.group)]
         starts = [2 + sum(width for _, width in groups[:index]) for index in range(len(groups))]
-        spans = [rf"\multicolumn{{{width}}}{{c}}{{{escaped(name)}}}" for name, width in groups]
+        spans = [rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(name)}}}" for name, width in groups]
         rules = [
             rf"\cmidrule(lr){{{start}-{start + width - 1}}}"
             for (name, width), start in zip(groups, starts, strict=True)
@@ -178,9 +178,9 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _superscript(keys: str) -> str:
-    return rf"\textsuperscript{{{escaped(keys)}}}"
+    return rf"\textsuperscript{{{escape_latex(keys)}}}"
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Return text as LaTeX shows it, in one line."""
     return "".join(LATEX.get(char, char) for char in printable(text.replace("\n", " ")))

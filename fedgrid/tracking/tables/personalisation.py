@@ -171,7 +171,7 @@ def definitions(study: Study) -> Table:
         {
             (paper, measure.name): measure
             for paper, own_scores in DEFINITIONS.items()
-            for measure in measures.recorded(study, own_scores)
+            for measure in measures.choose_recorded(study, own_scores)
         },
     )
 
@@ -197,7 +197,7 @@ def disturbances(study: Study) -> Table | None:
     Raises:
         ValueError: if the study has several data sets.
     """
-    special = measures.recorded(study, (*OF_FAULTS.values(), *OF_DRIFT.values()))
+    special = measures.choose_recorded(study, (*OF_FAULTS.values(), *OF_DRIFT.values()))
     if not special:
         return None
     (dataset,) = require_one(study, "dataset")

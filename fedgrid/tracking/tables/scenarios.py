@@ -8,7 +8,7 @@ from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rou
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables import personalisation
-from fedgrid.tracking.tables.cells import algorithms_table, explained, over_scenarios, over_seeds
+from fedgrid.tracking.tables.cells import algorithms_table, explain_cells, over_scenarios, over_seeds
 from fedgrid.tracking.tables.clustering import right_share
 from fedgrid.tracking.tables.significance import rank_cell
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table
@@ -73,7 +73,7 @@ def per_scenario(study: Study) -> Table:
         rows,
         corner="algorithm",
     )
-    return explained(table, study)
+    return explain_cells(table, study)
 
 
 def _measures() -> Mapping[tuple[str, str], Measure]:

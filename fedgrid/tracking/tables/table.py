@@ -124,7 +124,7 @@ def number(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Ce
 def mean(value: float, spread: float | None, *, count: int, expected: int, seeds: int, digits: int) -> Cell:
     """Return the cell of a mean of `count` out of `expected` values, of this many seeds."""
     text = fixed(value, digits) + (f" ± {fixed(spread, digits)}" if spread is not None else "")
-    return _counted(Cell(text, value, spread, count, seeds), count, expected)
+    return _add_count(Cell(text, value, spread, count, seeds), count, expected)
 
 
 def median(values: Sequence[float], digits: int, printed: str | None = None, *, never: str = NONE) -> Cell:
@@ -148,7 +148,7 @@ def median(values: Sequence[float], digits: int, printed: str | None = None, *, 
 
 def dash(value: float | None = None, *, expected: int, finished: int) -> Cell:
     """Return the cell of a number that the finished runs do not have; csv files show `value` for it."""
-    return _counted(Cell(NONE, value, count=finished), finished, expected)
+    return _add_count(Cell(NONE, value, count=finished), finished, expected)
 
 
 def share(part: int, finished: int, expected: int) -> Cell:
@@ -198,7 +198,7 @@ def bold_columns(rows: Sequence[Row], highest: Sequence[bool | None]) -> tuple[R
     return tuple(bold)
 
 
-def lettered(table: Table) -> Table:
+def letter_notes(table: Table) -> Table:
     """Return the table with its notes renamed to a, b, ... in the order of their first mention.
 
     Notes without a mention are left out.
@@ -244,7 +244,7 @@ def signed(value: float, digits: int) -> str:
     return f"+{text}" if value > 0 and float(text) else text
 
 
-def _counted(cell: Cell, count: int, expected: int) -> Cell:
+def _add_count(cell: Cell, count: int, expected: int) -> Cell:
     if count >= expected:
         return cell
     return replace(cell, text=f"{cell.text} ({count}/{expected})", tone="partial")

@@ -142,7 +142,7 @@ def field_of(
     chosen = [outcome for outcome in wide if question is SERVING or outcome.has_groups]
     scores = {
         method: {outcome.block: float(getattr(outcome, question.score)) for outcome in of_method}
-        for method, of_method in grouped(chosen).items()
+        for method, of_method in group_by_method(chosen).items()
     }
     references = {outcome.method for outcome in chosen if outcome.is_reference}
     comparison = compare_scores(
@@ -168,12 +168,12 @@ def field_of(
             method: {block: score for block, score in scores[method].items() if block in shared}
             for method in order
         },
-        by_family(grouped(wide)),
+        by_family(group_by_method(wide)),
         families_of(wide, of_groups=question is CLUSTERING),
     )
 
 
-def grouped(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+def group_by_method(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     """Return method -> its outcomes."""
     by_method: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
@@ -194,7 +194,7 @@ def by_family(by_method: Mapping[str, Sequence[Outcome]]) -> dict[str, dict[str,
     ]
     return {
         method: {
-            family: _in_family([outcome for outcome in outcomes if outcome.family == family], *accuracies)
+            family: _judge_family([outcome for outcome in outcomes if outcome.family == family], *accuracies)
             for family in dict.fromkeys(outcome.family for outcome in outcomes)
         }
         for method, outcomes in by_method.items()
@@ -211,7 +211,7 @@ def families_of(outcomes: Iterable[Outcome], *, of_groups: bool = False) -> list
     return sorted(chosen, key=lambda family: (not grouped_families[family], family))
 
 
-def _in_family(
+def _judge_family(
     outcomes: Sequence[Outcome], oracle: Mapping[Block, float], bnc: Mapping[Block, float]
 ) -> InFamily:
     behind_oracle, behind_bnc = (
@@ -244,7 +244,7 @@ def _standings(outcomes: Sequence[Outcome], question: Question) -> dict[str, Sta
             _mean([outcome.megabytes for outcome in of_method]),
             float(np.median([own.megabytes_to(goals.get(own.block, inf)) for own in of_method])),
         )
-        for method, of_method in grouped(outcomes).items()
+        for method, of_method in group_by_method(outcomes).items()
     }
 
 

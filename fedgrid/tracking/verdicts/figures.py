@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from fedgrid.tracking.figures.panels import LETTER, Margins, entries, named_rows, panels
+from fedgrid.tracking.figures.panels import LETTER, Margins, entries, name_rows, panels
 from fedgrid.tracking.figures.style import FAINT, GRID, PAGE, PaperFigure, Style, paper_style, styles
 from fedgrid.tracking.verdicts.field import Standing
 
@@ -98,7 +98,7 @@ def tiles(maps: Mapping[str, Map], legend: Mapping[str, str]) -> Figure:
         for title, own in maps.items()
     }
     names = [name for own in families.values() for name in own]
-    labels, left, _ = named_rows(methods)
+    labels, left, _ = name_rows(methods)
     head = 0.42 + LETTER * max(map(len, names), default=0)
     rows = ROW * max(1, len(methods))
     height = head + rows + 0.05

@@ -161,5 +161,5 @@ def _defaults(outcomes: Sequence[Outcome], clustering: Field | None, serving: Ma
     ]
     first = next(iter(serving.values()))
     titles = {method: first.standings[method].title for method in first.ranks}
-    table = tables.tuned_beside_default(columns, titles)
+    table = tables.compare_settings(columns, titles)
     return Section("defaults", "What tuning changes", items=(table,))

@@ -106,7 +106,7 @@ def overall(field: Field, name: str, title: str) -> Table:
     rows = [
         Row(
             standing.title,
-            (*_own_cells(field, method), *_tested(field, method)),
+            (*_own_cells(field, method), *_test_cells(field, method)),
             is_reference=standing.is_reference,
         )
         for method, standing in field.standings.items()
@@ -153,7 +153,7 @@ def regret(field: Field, name: str, title: str) -> Table:
     return _by_family(field, name, title, caption, cell)
 
 
-def tuned_beside_default(
+def compare_settings(
     columns: Sequence[tuple[str, Field | None, Field | None]], titles: Mapping[str, str]
 ) -> Table:
     """Return each method's score with default and with tuned settings.
@@ -227,7 +227,7 @@ def _own_cells(field: Field, method: str, bold: str = "") -> list[Cell]:
     ]
 
 
-def _tested(field: Field, method: str) -> list[Cell]:
+def _test_cells(field: Field, method: str) -> list[Cell]:
     """Return how many methods one is better and worse than and, of serving, how it stands against BNC."""
     better, worse = field.better.get(method), field.worse(method)
     counts = [Cell(NONE)] * 2 if better is None else [Cell(str(len(methods))) for methods in (better, worse)]

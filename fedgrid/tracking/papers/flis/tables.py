@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from fedgrid.tracking.papers.shared.paper import Run, Study, beside, csv_rows, table_beside
+from fedgrid.tracking.papers.shared.paper import Run, Study, csv_rows, put_beside, table_beside
 from fedgrid.tracking.scoring.cost import Cost, cost
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.tables.cells import over_seeds
@@ -95,12 +95,12 @@ def against_flis(study: Study) -> tuple[Table, ...]:
     scenarios = dict.fromkeys(scenario_of(run) for run in compared.runs)
     has_cost = any((run.dataset, str(run.published)) in printed_cost() for run in compared.runs)
     return (
-        *(_accuracy(_of(compared, scenario), scenario) for scenario in scenarios),
+        *(_accuracy(_choose_scenario(compared, scenario), scenario) for scenario in scenarios),
         *([_cost(compared)] if has_cost and {ROUNDS_OF, MBIT_OF} & {*scenarios} else []),
     )
 
 
-def _of(study: Study, scenario: str) -> Study:
+def _choose_scenario(study: Study, scenario: str) -> Study:
     return study.only(run for run in study.runs if scenario_of(run) == scenario)
 
 
@@ -144,7 +144,7 @@ def _cell(study: Study, scenario: str, dataset: str, published: str) -> Cell:
     if published == "SCAFFOLD" and float(printed) == 10.0:
         notes.append("collapse")
     text = f"{printed} ± {deviation}" if deviation else printed
-    cell = beside(cell, float(printed), text, far=5.0)
+    cell = put_beside(cell, float(printed), text, far=5.0)
     return replace(cell, notes=(*cell.notes, *notes))
 
 
@@ -160,7 +160,7 @@ def _cost(study: Study) -> Table:
         for dataset, heading in columns:
             printed = printed_cost().get((dataset, str(part.runs[0].published)))
             scenario, place, of = parts[heading]
-            own = _of(part.of(dataset=dataset), scenario)
+            own = _choose_scenario(part.of(dataset=dataset), scenario)
             spent = [of(cost(result, curve_of(result), TARGETS[dataset])) for result in own.finished]
             cell = median(spent, 2 * place, printed[place] if printed else None)
             yield cell if own.runs else Cell(ABSENT)

@@ -11,12 +11,12 @@ from fedgrid.tracking.explained.scores import (
     SCORES,
     Explained,
     compare_explanations,
-    of_runs,
     published_ranks,
+    run_means,
 )
 from fedgrid.tracking.papers.ocfl import numbers
 from fedgrid.tracking.papers.ocfl.tables import FAR_SCORE
-from fedgrid.tracking.papers.shared.paper import beside
+from fedgrid.tracking.papers.shared.paper import put_beside
 from fedgrid.tracking.scoring.run import AS_PUBLISHED
 from fedgrid.tracking.tables.significance import rank_cell
 from fedgrid.tracking.tables.table import (
@@ -28,7 +28,7 @@ from fedgrid.tracking.tables.table import (
     Table,
     dash,
     fixed,
-    lettered,
+    letter_notes,
     mean,
 )
 
@@ -59,7 +59,7 @@ def scores(explained: Sequence[Explained]) -> Table:
         part="data sets",
         notes={FAR: f"Differs from the published by more than {FAR_SCORE:g}."},
     )
-    return lettered(table)
+    return letter_notes(table)
 
 
 def ranks(explained: Sequence[Explained], on: str) -> Table:
@@ -67,7 +67,7 @@ def ranks(explained: Sequence[Explained], on: str) -> Table:
     (clients,) = {model.scenario[1] for model in explained}
     compared = [compare_explanations(explained, on, score) for score in SCORES]
     right = [dict(zip(result.algorithms, result.ranks, strict=True)) for result in compared]
-    published = [published_ranks(of_runs(explained, on, score)) for score in (INSERTION, DELETION)]
+    published = [published_ranks(run_means(explained, on, score)) for score in (INSERTION, DELETION)]
     algorithms = dict.fromkeys(model.algorithm for model in explained)
     remarks = dict.fromkeys(
         remark
@@ -106,7 +106,7 @@ def _cells(explained: Sequence[Explained], algorithm: str) -> Iterator[Cell]:
         for score in SCORES:
             by_scenario = {
                 scenario: float(np.mean(list(seeds.values())))
-                for scenario, seeds in of_runs(explained, on, score)[algorithm].items()
+                for scenario, seeds in run_means(explained, on, score)[algorithm].items()
             }
             if not by_scenario:
                 is_there = any(model.on == on for model in explained)
@@ -123,5 +123,5 @@ def _cells(explained: Sequence[Explained], algorithm: str) -> Iterator[Cell]:
                     score.name, insertion - deletion
                 )
                 text = fixed(reference, DIGITS)
-                cell = beside(cell, reference, text, far=FAR_SCORE, highest=score.highest)
+                cell = put_beside(cell, reference, text, far=FAR_SCORE, highest=score.highest)
             yield cell

@@ -181,17 +181,17 @@ def sentences(dataset: str, *keys: str, archived: bool) -> Iterator[str]:
     return (OF_ALL[key].words(archived=archived) for key in keys if OF_ALL[key].fits(dataset))
 
 
-def of_row(run: Run) -> tuple[str, ...]:
+def row_notes(run: Run) -> tuple[str, ...]:
     """Return the notes that apply to the algorithm and data set of a run."""
     return tuple(key for key, reason in OF_ROWS.items() if reason.is_of_row(run))
 
 
-def of_column(measure: str) -> tuple[str, ...]:
+def column_notes(measure: str) -> tuple[str, ...]:
     """Return the notes of a measure."""
     return tuple(key for key, reason in OF_COLUMNS.items() if measure in reason.measures)
 
 
-def of_cell(cell: Cell, run: Run, measure: str) -> Cell:
+def note_cell(cell: Cell, run: Run, measure: str) -> Cell:
     """Return a cell with the notes of its scenario, algorithm and measure."""
     notes = tuple(
         key

@@ -18,7 +18,7 @@ import numpy as np
 
 from fedgrid.tracking.papers.shared.paper import Paper, Run, Study, csv_rows, table_beside
 from fedgrid.tracking.scoring.cost import cost, sent
-from fedgrid.tracking.tables.cells import explained
+from fedgrid.tracking.tables.cells import explain_cells
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, fixed, median
 
 FOLDER = Path(__file__).parent
@@ -163,7 +163,7 @@ def _flips(study: Study, dataset: str) -> Table:
         tuple(rows),
         corner="flip probability",
     )
-    return explained(table, embedding)
+    return explain_cells(table, embedding)
 
 
 def against_attack(errors: Mapping[str, Sequence[float]]) -> Table | None:

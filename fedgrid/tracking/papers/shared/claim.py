@@ -96,7 +96,7 @@ def _words(run: Run, without: str) -> str:
     return ", ".join(text for key, text in parts.items() if key != without)
 
 
-def above(
+def check_differences(
     what: str, one: ScoreBySeed, other: ScoreBySeed, *, low: float = 0.0, high: float = inf
 ) -> Iterator[Check]:
     """Yield a check of `one - other` for each scenario that both have, over the seeds that both have."""
@@ -107,9 +107,9 @@ def above(
             yield Check(what, scenario, differences, low, high)
 
 
-def alone(what: str, one: ScoreBySeed, *, low: float, high: float = inf) -> Iterator[Check]:
+def check_scores(what: str, one: ScoreBySeed, *, low: float, high: float = inf) -> Iterator[Check]:
     """Yield a check of the numbers themselves for each scenario."""
-    yield from above(what, one, dict.fromkeys(one, 0.0), low=low, high=high)
+    yield from check_differences(what, one, dict.fromkeys(one, 0.0), low=low, high=high)
 
 
 def largest(checks: Iterable[Check]) -> tuple[Check, ...]:
@@ -117,12 +117,12 @@ def largest(checks: Iterable[Check]) -> tuple[Check, ...]:
     return tuple(sorted(checks, key=lambda check: check.mean)[-1:])
 
 
-def named(*titles: str) -> Callable[[Run], bool]:
+def has_name(*titles: str) -> Callable[[Run], bool]:
     """Return whether a run is of one of these algorithms, by their names in tables, but not as published."""
     return lambda run: run.published in titles and not run.is_as_published
 
 
-def having(key: str, value: str, where: Callable[[Run], bool]) -> Callable[[Run], bool]:
+def has_value(key: str, value: str, where: Callable[[Run], bool]) -> Callable[[Run], bool]:
     """Return whether a run fits, and has a value of a key."""
     return lambda run: run.keys.get(key) == value and where(run)
 
@@ -146,4 +146,4 @@ def ends(
     """
     values = values_of(study, key, where)
     chosen = (values[0], values[-1]) if len(values) > 1 else ()
-    return [(value, scores(study, of, having(key, value, where), key)) for value in chosen]
+    return [(value, scores(study, of, has_value(key, value, where), key)) for value in chosen]
