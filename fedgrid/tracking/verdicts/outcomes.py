@@ -117,7 +117,7 @@ def to_csv(outcomes: Iterable[Outcome]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADINGS)
-    for outcome in sorted(outcomes, key=lambda each: each.key):
+    for outcome in sorted(outcomes, key=lambda outcome: outcome.key):
         writer.writerow(map(in_csv, _cells(outcome)))
     return text.getvalue()
 
@@ -132,13 +132,13 @@ def from_csv(text: str, name: str) -> tuple[Outcome, ...]:
     if tuple(lines.fieldnames or ()) != HEADINGS:
         missing = [heading for heading in HEADINGS if heading not in (lines.fieldnames or ())]
         raise ValueError(f"{name} has other columns than outcomes of this version: {missing} are missing")
-    found = []
+    outcomes = []
     for number, line in enumerate(lines, start=2):
         try:
-            found.append(_read(line))
+            outcomes.append(_read(line))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{name}, line {number}: {error}") from error
-    return tuple(found)
+    return tuple(outcomes)
 
 
 _NAMES = (

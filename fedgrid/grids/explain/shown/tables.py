@@ -8,7 +8,7 @@ from fedgrid.tracking.explained.scores import (
     OWN_SCORES,
     UNSEEN_GAP,
     Explained,
-    of_runs,
+    run_means,
 )
 from fedgrid.tracking.tables.cells import mean_over_scenarios
 from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns
@@ -40,7 +40,7 @@ def own_scores(explained: Sequence[Explained], on: str) -> Table:
     for name, chosen in parts:
         part = [each for each in there if each.scenario[0] in chosen]
         every = [each for each in explained if each.scenario[0] in chosen]
-        by_score = [of_runs([*part], on, score) for score in chosen_scores]
+        by_score = [run_means([*part], on, score) for score in chosen_scores]
         for algorithm in algorithms:
             expected = {(each.scenario, each.seed) for each in every if each.algorithm == algorithm}
             cells = [

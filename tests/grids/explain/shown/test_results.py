@@ -12,7 +12,7 @@ from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, Paired, Sho
 from fedgrid.grids.explain.shown.sections import own_sections
 from fedgrid.grids.explain.shown.tables import own_scores
 from fedgrid.tracking import figures
-from fedgrid.tracking.explained.scores import GAP, Explained, of_runs
+from fedgrid.tracking.explained.scores import GAP, Explained, run_means
 
 SCENARIO = ("digits", 15, "overlapping-balanced")
 
@@ -52,8 +52,8 @@ def test_sentence_says_which_algorithms_gain_and_which_lose():
 def test_score_of_an_own_run_is_the_mean_over_images_and_a_diverged_model_leaves_it_without_one():
     """3 images of gap 0.5 and 1 of gap 0.1."""
     rows = [model("SCL", 0.75, 0.25, weight=3), model("SCL", 0.3, 0.2, weight=1)]
-    assert of_runs(rows, "members", GAP)["SCL"][SCENARIO][0] == pytest.approx(0.4)
-    assert of_runs([*rows, model("SCL", nan, nan, weight=1)], "members", GAP) == {"SCL": {}}
+    assert run_means(rows, "members", GAP)["SCL"][SCENARIO][0] == pytest.approx(0.4)
+    assert run_means([*rows, model("SCL", nan, nan, weight=1)], "members", GAP) == {"SCL": {}}
 
 
 def test_table_has_the_gap_of_unseen_images_only_where_some_are_seen():
