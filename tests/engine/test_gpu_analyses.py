@@ -21,8 +21,7 @@ from fedgrid.engine.runtime.run.replay import observe
 from fedgrid.engine.runtime.run.served import ServingWorker
 from fedgrid.grids.attack.compute import attacked
 from fedgrid.grids.attack.settings import ATTACK_KINDS, Attacking
-from fedgrid.grids.explain.compute.baselines import mean_colour
-from fedgrid.grids.explain.compute.explained_run import Explainer, explain_run
+from fedgrid.grids.explain.compute.explained_run import Explainer, explain_run, mean_colour
 from fedgrid.grids.explain.compute.settings import Explaining
 from tests.helpers import small_runs
 from tests.helpers.gpu_cases import Case, descendants, setup_of, start_of, uncovered, worker_of

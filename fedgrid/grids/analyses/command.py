@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
@@ -29,11 +29,9 @@ from fedgrid.grids.analyses.show import Shown, show_plan, show_results
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.checks import check_origins
 from fedgrid.grids.planning.claims import of_further_results
+from fedgrid.grids.ray_cluster.gpus import Gpu
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
-
-if TYPE_CHECKING:
-    from fedgrid.grids.ray_cluster.gpus import Gpu
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ def _work(
     lease: Lease,
     console: Console,
     how: How,
-    opened: "Sequence[Gpu]",
+    opened: Sequence[Gpu],
 ) -> Result:
     """Do the jobs that are left, while holding the storage's lease; `before` are done already."""
     if not todo:

@@ -1,25 +1,21 @@
 """`fedgrid arena --check N`: compute some of the kept results again, and say how far they differ."""
 
-from __future__ import annotations
-
 from math import isnan
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.arena.definition import Arena
 from fedgrid.grids.arena.kept import Kept
 from fedgrid.grids.arena.results import outcomes_in
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.progress import JsonLines
+from fedgrid.grids.execution.run import LaunchResult, run_grid
+from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.load import Grid
 from fedgrid.tracking.verdicts.outcomes import SCORES, Outcome
-
-if TYPE_CHECKING:
-    from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.execution.run import LaunchResult
-    from fedgrid.grids.planning.options import LaunchOptions
 
 T = TypeVar("T")
 
@@ -32,8 +28,6 @@ def run_check(
     Raises:
         ConfigError: none of the arena's rows is kept; as `run_grid`.
     """
-    from fedgrid.grids.execution.run import run_grid
-
     tuned_on = arena.tuning.dataset_in_files
     tuned = {method: kept.tuned.get((tuned_on, method, arena.trials)) for method in arena.competitors}
     entries = arena.entries({method: one.params for method, one in tuned.items() if one is not None})

@@ -32,7 +32,6 @@ WITH_GROUPS = (
     "flipped",
 )
 """Families whose hidden groups are there to be found. Those of label skew share their labels."""
-TRIALS = 16
 DATASET = "digits"
 OURS = "evident-groups"
 """fedgrid's own method, of which the verdict is where the user has none."""

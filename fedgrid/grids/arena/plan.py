@@ -1,23 +1,17 @@
 """`fedgrid arena --dry-run`: every run of the searches and of the rows that is left, and roughly how long."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from rich.console import Console
 
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.arena.definition import Arena, RunConfig
 from fedgrid.grids.arena.kept import Kept, Params
 from fedgrid.grids.arena.tuning import Search, digest_of, search_of
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.planning.dry_run import dry_run
+from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.suggest import suggestions
-
-if TYPE_CHECKING:
-    from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.planning.options import LaunchOptions
 
 
 def plan_arena(arena: Arena, kept: Kept, storage: Storage, options: LaunchOptions, console: Console) -> None:

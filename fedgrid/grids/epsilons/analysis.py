@@ -38,11 +38,6 @@ Beside = Callable[[RunConfig, Mapping[str, Array], Path], Iterable[Table]]
 """Returns tables of a training, its columns, each of shape (E,), and its folder."""
 
 
-def nothing(config: RunConfig, epochs: Mapping[str, Array], run_folder: Path) -> Iterable[Table]:
-    """Return no table beside a training."""
-    return ()
-
-
 class Epsilons(Analysis):
     """Epsilons and cooldown for `sattler`, by rules of thumb, to start a search from."""
 
@@ -50,7 +45,7 @@ class Epsilons(Analysis):
     in_process = True
     whole_grid = False
 
-    def __init__(self, beside: Beside = nothing) -> None:
+    def __init__(self, beside: Beside = lambda *training: ()) -> None:
         """Take what makes tables of a training and others like it."""
         self._beside = beside
 
@@ -96,13 +91,7 @@ class Epsilons(Analysis):
                 f"epsilons-{each.run.run_id}",
                 "Loss and norms by epoch",
                 "The dashed lines are what is proposed for `sattler`.",
-                partial(
-                    figures.update_norms,
-                    epochs,
-                    epsilon_1=proposal.epsilon_1,
-                    epsilon_2=proposal.epsilon_2,
-                    cooldown=proposal.cooldown,
-                ),
+                partial(figures.update_norms, epochs, **proposal.settings),
             )
             yield Section(
                 f"epsilons-{each.run.run_id}",
@@ -135,9 +124,8 @@ class Epsilons(Analysis):
 
     def pictures(self, found: Found, folder: Path) -> Iterator[Path]:
         """Draw loss and norms."""
-        proposal, path = _proposal(found), folder / "update_norms.png"
-        epsilons = {"epsilon_1": proposal.epsilon_1, "epsilon_2": proposal.epsilon_2}
-        drawn = figures.update_norms(epochs_of(found.run.folder), cooldown=proposal.cooldown, **epsilons)
+        path = folder / "update_norms.png"
+        drawn = figures.update_norms(epochs_of(found.run.folder), **_proposal(found).settings)
         figures.save(drawn, path)
         yield path
 

@@ -186,17 +186,12 @@ def test_the_means_of_a_run_go_to_mlflow_once(storage, capsys, monkeypatch):
     logged = []
 
     class Known:
+        runs = {run.run_id: None for run in GridFolder(storage, "small").runs()}
+
         def __init__(self, *given):
             pass
 
-        def entry(self, run):
-            return self
-
-        @property
-        def experiment(self):
-            return self
-
-        def log_totals(self, entry, scores):
+        def log(self, run_id, scores):
             logged.append((scores, []))
 
         def artifact(self, run, path, folder):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH
 from fedgrid.grids.explain.compute.saliency import check_mode
-from fedgrid.grids.explain.compute.steps import counts
+from fedgrid.grids.explain.compute.settings import counts
 
 Score: TypeAlias = Callable[[Tensor], Tensor]
 """Images (M, C, H, W) -> their scores, shape (M,)."""
