@@ -9,7 +9,7 @@ from fedgrid.grids.browse.find import find_run
 from fedgrid.grids.presets.yaml_file import at
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.outcome import is_finished
-from fedgrid.grids.results.study import describe
+from fedgrid.grids.results.runs import describe
 from fedgrid.tracking.scoring.run import Run, select
 from fedgrid.tracking.scoring.selection import read_conditions
 

@@ -20,7 +20,7 @@ from fedgrid.grids.analyses.analysis import Analysis, Found, Job
 from fedgrid.grids.analyses.files import PLAIN_NAME, JobFiles
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.study import describe
+from fedgrid.grids.results.runs import describe
 from fedgrid.tracking.report.page import Section
 from fedgrid.tracking.scoring.run import Run
 

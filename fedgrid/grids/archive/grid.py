@@ -107,4 +107,4 @@ class Imported:
         }
 
     def _runs_before(self) -> tuple[RunConfig, ...]:
-        return self._folder.every() if self._folder.is_there else ()
+        return self._folder.read().every if self._folder.is_there else ()

@@ -29,7 +29,7 @@ def find_run(what: str, storage: Storage) -> tuple[RunConfig, Sequence[str]]:
     runs: dict[str, RunConfig] = {}
     grids: dict[str, list[str]] = {}
     for grid in list_grids(storage):
-        for run in GridFolder(storage, grid).every():
+        for run in GridFolder(storage, grid).read().every:
             runs[run.run_id] = run
             grids.setdefault(run.run_id, []).append(grid)
     if not any(_is_named(run, name) for run in runs.values()):

@@ -128,7 +128,7 @@ class _Runs:
             self.retention.conclude(grid.until)
 
     def _grow(self, grid: Grid, grown: Grid) -> None:
-        failed = {failure.config.run_id for failure in self.watch.failures}
+        failed = {failure.run_id for failure in self.watch.failures}
         left = unfinished(grown.runs, self.storage, grown.until)
         todo = [run for run in left if run.run_id not in failed]
         self.watch.lease.extend(of_launch(grown.runs, todo, cached=self.retention is not None))

@@ -39,9 +39,10 @@ def launched(name: str, storage: Storage) -> Grid:
     """
     storage.pull_marks()
     folder = GridFolder(storage, name)
-    runs = folder.runs()
+    stored = folder.read()
+    runs = stored.runs
     text = folder.preset().decode(errors="replace")
-    return Grid(name, runs, text, naming_keys(runs), source=folder.source())
+    return Grid(name, runs, text, naming_keys(runs), source=stored.source)
 
 
 def retry(

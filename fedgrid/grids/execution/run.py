@@ -16,7 +16,6 @@ from fedgrid.grids.planning.checks import check_data, check_origins, check_stora
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished, trusting_times
-from fedgrid.grids.results.source import check_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,7 +55,7 @@ def run_grid(
     )
     storage.pull_marks()
     chosen = grid.runs if only is None else only
-    check_source(grid, storage)
+    GridFolder(storage, grid.name).check_source(grid)
     with trusting_times(storage):
         result, done = _run_chosen(grid, chosen, storage, options, trackers, console)
         if options.as_json:

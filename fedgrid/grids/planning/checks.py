@@ -44,7 +44,7 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
     for name in dict.fromkeys(run.dataset for run in runs):
         pool, server = load(name, data_dir)
         kind, _, place = name.partition(":")
-        if kind == "folder" and (note := image_folders.mixed(Path(find(name, data_dir).location))):
+        if kind == "folder" and (note := image_folders.describe_mixture(Path(find(name, data_dir).location))):
             warn(note)
         pairs[name] = pool.without_pixels(), server
     splits = {(run.scenario, run.seed, run.split): run for run in runs}

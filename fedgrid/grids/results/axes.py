@@ -74,12 +74,6 @@ def name_of(config: RunConfig, axes: Sequence[str]) -> str:
     return f"{config.name} ({words})" if words else config.name
 
 
-def setting_of(config: RunConfig, axes: Sequence[str]) -> str:
-    """Return what sets a run's scenario apart, empty if nothing does: `, split.majority 0.5`."""
-    pairs = pairs_of(config, [axis for axis in axes if not axis.startswith(SETTING)])
-    return "".join(f", {axis} {value}" for axis, value in pairs)
-
-
 def _differing(configs: Sequence[RunConfig]) -> set[str]:
     """Return the keys at the top of a configuration in which runs differ, often a few."""
     names = set(RunConfig.model_fields) if configs else set()

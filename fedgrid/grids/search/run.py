@@ -114,9 +114,9 @@ def plan_search(search: Search, storage: Storage, options: LaunchOptions, consol
     progress = SearchProgress(search, storage)
     grid, _ = progress.replay()
     # Imports torch.
-    from fedgrid.grids.planning.dry_run import dry_run
+    from fedgrid.grids.planning.dry_run import show_plan
 
-    dry_run(grid, storage, options, console)
+    show_plan(grid, storage, options, console)
     if not options.as_json:
         done, size = len(progress.trials), len({run.run_id for run in grid.runs})
         counts = f"{done} of {search.trials} trials are done; {size} runs so far and in the next batch"

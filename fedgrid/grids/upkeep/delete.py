@@ -77,7 +77,7 @@ def prune_grid(name: str, storage: Storage, console: Console, ask: Ask | None = 
         RunError: if the storage cannot be read or written.
     """
     storage.pull_marks()
-    superseded = GridFolder(storage, name).superseded()
+    superseded = GridFolder(storage, name).read().superseded
     if not superseded:
         print_plain(console, f"No run of {name} is superseded.")
         return
@@ -87,7 +87,7 @@ def prune_grid(name: str, storage: Storage, console: Console, ask: Ask | None = 
     with Lease(storage, name, of_deletion(doomed.runs), warn), disk_errors(storage.root):
         doomed = _still(doomed, find_superseded(name, storage))
         # A launch that has just ended may ask for some of them again.
-        still = {run.run_id for run in GridFolder(storage, name).superseded() if run in superseded}
+        still = {run.run_id for run in GridFolder(storage, name).read().superseded if run in superseded}
         logged = _forget(name, storage, still)
         _remove(_folders(doomed, storage), storage)
         GridFolder(storage, name).drop(still)
@@ -101,7 +101,7 @@ def find_doomed(name: str, storage: Storage) -> Doomed:
     Raises:
         ConfigError: if there is no such grid, or another one cannot be read: its runs might go too.
     """
-    found = _alone(GridFolder(storage, name).every(), name, storage)
+    found = _alone(GridFolder(storage, name).read().every, name, storage)
     return replace(found, size=found.size + _size(GridFolder(storage, name).path, storage))
 
 
@@ -111,7 +111,7 @@ def find_superseded(name: str, storage: Storage) -> Doomed:
     Raises:
         ConfigError: as `find_doomed`.
     """
-    return _alone(GridFolder(storage, name).superseded(), name, storage)
+    return _alone(GridFolder(storage, name).read().superseded, name, storage)
 
 
 def _alone(runs: Collection[RunConfig], name: str, storage: Storage) -> Doomed:
@@ -120,7 +120,7 @@ def _alone(runs: Collection[RunConfig], name: str, storage: Storage) -> Doomed:
         run.run_id
         for grid in list_grids(storage)
         if grid != name
-        for run in GridFolder(storage, grid).every()
+        for run in GridFolder(storage, grid).read().every
     }
     own = [run for run in runs if run.run_id not in others]
     there = tuple(run for run in own if folder_of(storage.root, run).exists())

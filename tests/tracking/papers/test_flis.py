@@ -21,7 +21,7 @@ KEYS = {
 def run(algorithm="FLIS-DC", *, dataset="cifar10", split="label-skew", seed=0, **keys):
     described = run_of(algorithm, dataset=dataset, clients=100, split=split, seed=seed)
     known = {**KEYS, **{key.replace("__", "."): value for key, value in keys.items()}}
-    return replace(described, run_id=f"{described.run_id} {known['split.labels_share']}", keys=known)
+    return replace(described, run_id=f"{described.run_id} {known['split.labels_share']}", values=known)
 
 
 def finished(accuracy, *args, sent=(0, 0), served=None, **settings):

@@ -25,7 +25,7 @@ def run(algorithm="Embeddings", *, dataset="mnist", split="rotated", federated="
     )
     name = f"{described.run_id} {federated} {flip}"
     title = algorithm if algorithm != "Embeddings" else f"Embeddings ({federated}, {flip})"
-    return replace(described, run_id=name, algorithm=title, keys=keys, model_bytes=400)
+    return replace(described, run_id=name, algorithm=title, values=keys, model_bytes=400)
 
 
 def finished(accuracy, labels=WHOLE, *, seconds=(1, 2), **settings):

@@ -20,7 +20,7 @@ def finished(
     run = run_of(algorithm, dataset=dataset, split=split, seed=seed)
     known = {**dict(axes), **dict(keys)}
     name = " ".join([run.name, *known.values()])
-    run = replace(run, run_id=name, name=name, axes=tuple(axes), keys=known)
+    run = replace(run, run_id=name, name=name, axes=tuple(axes), values=known)
     return result_of(run, labels_RK, curves={curve: [0.0, value] for curve, value in scores.items()})
 
 

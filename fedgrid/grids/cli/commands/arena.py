@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, use_plugins, with_groups
-from fedgrid.grids.cli.commands.options import Changes, Dataset, Filters, InProcess, Launch, Seeds
+from fedgrid.grids.cli.commands.options import Changes, Dataset, DryRun, Filters, InProcess, Launch, Seeds
 
 app = typer.Typer()
 
@@ -48,10 +48,7 @@ def arena(
     ] = False,
     launch: Launch,
     in_process: InProcess = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Show what would run, with which resources, and roughly how long."),
-    ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Tune every method alike, run them on the same clients, and print the verdict on yours.
 

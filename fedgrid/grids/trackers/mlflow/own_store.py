@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.held_file import link
-from fedgrid.engine.runtime.storage.user_paths import cache_folder
+from fedgrid.engine.runtime.storage.user_files import cache_folder
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.store import connect, database_file, default_uri, one_line

@@ -9,7 +9,7 @@ import pytest
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.integrity.made_with import CODE, MADE_WITH, Part, sealed
+from fedgrid.engine.runtime.integrity.made_with import CODE, MADE_WITH, Part, seal_parts
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.grids.following.teller import End
 from fedgrid.grids.trackers.mlflow.descriptions import of_run_ended
@@ -45,7 +45,7 @@ def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, te
     """Four rounds of half a second, the first of which began at STARTED_MS."""
     record(storage, CONFIG, ROUNDS)
     folder = folder_of(storage, CONFIG)
-    (folder / MADE_WITH).write_text(sealed((Part(1, {CODE: "a digest", "images": DIGEST}),)))
+    (folder / MADE_WITH).write_text(seal_parts((Part(1, {CODE: "a digest", "images": DIGEST}),)))
     tell(teller, CONFIG, "FINISHED")
     run = store.runs[NAME]
     assert (run.info.start_time, run.info.end_time) == (STARTED_MS, STARTED_MS + 2000)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.exposure.privacy import last_sent, over_epsilon
 from fedgrid.tracking.report.contents import report_page
+from fedgrid.tracking.tables.cost import last_sent, over_epsilon
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 
 NAN = float("nan")
@@ -21,7 +21,7 @@ def result(algorithm, uplink, epsilon, labels_RK, accuracy, seed=0):
         run,
         run_id=f"{run.run_id}-{uplink}",
         axes=(("uplink", uplink),),
-        keys={"privacy.delta": "1e-05"},
+        values={"privacy.delta": "1e-05"},
     )
     curves = {
         "personalised_accuracy": (0.1, accuracy),
@@ -67,7 +67,7 @@ class TestTable:
         """Epsilon rises to 6 in round 2 of 3, and stays."""
         whole, *_ = study(solo=False).finished
         keys = {"privacy.delta": "1e-05", "privacy.epsilon": "8"}
-        spent = replace(whole, keys=keys, curves={**whole.curves, "epsilon": np.array([3.0, 6.0, 6.0])})
+        spent = replace(whole, values=keys, curves={**whole.curves, "epsilon": np.array([3.0, 6.0, 6.0])})
         table = over_epsilon(study_of([spent]))
         assert [column.name for column in table.columns][:2] == ["epsilon", "sends until"]
         assert [cell.text for cell in table.rows[0].cells][1] == "2"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.clustering.temperature import rises
+from fedgrid.algorithms.clustered.while_training.ocfl import rises
 
 
 def risen(temperatures, window):

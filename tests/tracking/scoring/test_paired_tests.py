@@ -103,9 +103,10 @@ def test_the_same_pairs_have_the_same_interval_and_the_second_sees_it_turned():
     found = signed_ranks(one, other)
     assert found == signed_ranks(one, other)
     seen = signed_ranks(other, one)
-    turned = found.turned()
-    assert (turned.better, turned.worse, turned.p) == (seen.better, seen.worse, seen.p)
-    assert (turned.effect, *turned.interval) == pytest.approx((seen.effect, *seen.interval))
+    assert (found.better, found.worse, found.p) == (seen.worse, seen.better, seen.p)
+    assert (-found.effect, *found.interval) == pytest.approx(
+        (seen.effect, -seen.interval[1], -seen.interval[0])
+    )
 
 
 def test_no_pairs_are_refused():

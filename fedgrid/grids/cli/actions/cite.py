@@ -1,4 +1,4 @@
-"""What shelves need of grids and runs: the sections that they add to a report, and `fedgrid cite`."""
+"""`fedgrid cite`: of a grid that was launched with what made its runs, or of one that could be."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,25 +8,11 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, PACKAGES, PYTHON, parts_of, versions
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.archive import explanation_records
 from fedgrid.grids.cite.methods import paragraph
 from fedgrid.grids.cite.references import references, without
-from fedgrid.grids.explain.shown.scores import explanation_sections
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
-from fedgrid.tracking.papers.sections import NOTHING_PUBLISHED, paper_sections
-from fedgrid.tracking.report.page import Section
-from fedgrid.tracking.scoring.study import Study
-
-__all__ = ["NOTHING_PUBLISHED", "cite", "imported_explanations", "paper_sections"]
-
-
-def imported_explanations(grid: GridFolder, study: Study) -> tuple[Section, ...]:
-    """Return the sections on published scores of explanations that are of runs of the study."""
-    there = {(run.scenario[:3], run.method) for run in study.runs}
-    rows = explanation_records.explained(grid)
-    return tuple(explanation_sections([row for row in rows if (row.scenario, row.algorithm) in there]))
 
 
 def cite(what: str, storage: Storage, data_dir: Path) -> None:

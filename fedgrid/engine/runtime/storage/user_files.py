@@ -1,10 +1,11 @@
-"""What takes long to find out, remembered in the user's cache: losing it costs time alone.
+"""Paths as a user gives them, and the user's cache, which remembers what takes long to find out.
 
-Nobody else writes there, and a storage that cannot be written is served as well. To read all files of
-thousands of runs takes seconds: which finished runs had no damage is remembered by sizes, times and inodes
-of their files. If that is lost or damaged, everything is checked again.
+Losing that costs time alone. Nobody else writes there, and a storage that cannot be written is served as
+well. To read all files of thousands of runs takes seconds: which finished runs had no damage is remembered by
+sizes, times and inodes of their files. If that is lost or damaged, everything is checked again.
 """
 
+import os
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -12,10 +13,51 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fedgrid.engine.federation.errors import FedgridError
+from fedgrid.engine.federation.errors import ConfigError, FedgridError
 from fedgrid.engine.runtime.storage.atomic import write_text
 from fedgrid.engine.runtime.storage.format import seal, unseal
-from fedgrid.engine.runtime.storage.user_paths import cache_folder
+
+SHOWN = 100
+"""Characters of a path in a message."""
+
+
+def absolute(given: str | Path, what: str) -> Path:
+    """Return the absolute path of something that need not exist; `what` it is begins the message.
+
+    Raises:
+        ConfigError: there can be nothing of that name.
+    """
+    try:
+        path = Path(given).expanduser().absolute()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        cause = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{what} {str(given)[:SHOWN]}: {cause}; name another path") from error
+    return path
+
+
+def cache(instead: str) -> Path:
+    """Return fedgrid's folder in the user's cache.
+
+    Raises:
+        ConfigError: the user has no home folder; the variable to set `instead` is named.
+    """
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedgrid"
+    except RuntimeError as error:
+        raise ConfigError(f"there is no home folder for fedgrid's cache; set HOME or {instead}") from error
+
+
+def cache_folder() -> Path:
+    """Return FEDGRID_CACHE, or fedgrid's folder in the user's cache.
+
+    Raises:
+        ConfigError: the user has no home folder.
+    """
+    if given := os.environ.get("FEDGRID_CACHE"):
+        return Path(given).expanduser().absolute()
+    return cache(instead="FEDGRID_CACHE")
+
 
 IMAGES, FILES, DIGEST, CHECKED = "images", "files", "digest", "checked"
 
