@@ -12,7 +12,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.search.space import Params
-from fedgrid.redaction import in_csv
+from fedgrid.redaction import csv_text
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.verdicts import outcomes as outcome_files
 from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena
@@ -112,14 +112,14 @@ def texts_of(outcomes: Iterable[Outcome], tuned: Sequence[Tuned]) -> dict[str, s
 
 def _tuned_text(tuned: Iterable[Tuned]) -> str:
     """Return the file of settings: a line a method."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for one in sorted(tuned, key=lambda each: (each.dataset, each.method)):
-        settings = json.dumps(dict(one.params), sort_keys=True)
-        line = (one.dataset, one.method, one.trials, one.trial, f"{one.validation:.6g}", settings, one.search)
-        writer.writerow(map(in_csv, line))
-    return text.getvalue()
+    lines = [
+        (
+            *(one.dataset, one.method, one.trials, one.trial, f"{one.validation:.6g}"),
+            *(json.dumps(dict(one.params), sort_keys=True), one.search),
+        )
+        for one in sorted(tuned, key=lambda each: (each.dataset, each.method))
+    ]
+    return csv_text([COLUMNS, *lines])
 
 
 def _read_tuned(text: str) -> tuple[Tuned, ...]:

@@ -1,8 +1,6 @@
 """`fedgrid attack` as an analysis: a job attacks one run; its rows are a client's or a model's numbers."""
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
-from io import StringIO
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -24,7 +22,7 @@ from fedgrid.grids.attack.settings import ATTACK_KINDS, CLIENTS, STEPS, Attackin
 from fedgrid.grids.attack.show import COLUMNS, LEVEL, Summary, summary_of, table_of
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.study import readable_results
-from fedgrid.redaction import in_csv
+from fedgrid.redaction import csv_text
 from fedgrid.tracking.papers.prigent.tables import against_attack
 
 MESSAGES = "error from messages MSE"
@@ -166,9 +164,5 @@ def _csv(found: Sequence[Found]) -> str:
         }
         for run, row in ((each.run, row) for each in found for row in each.about["rows"])
     ]
-    text = StringIO()
     columns = dict.fromkeys(name for row in rows for name in row)
-    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: in_csv(value) for name, value in row.items()} for row in rows)
-    return text.getvalue()
+    return csv_text([columns, *([row.get(name, "") for name in columns] for row in rows)])
