@@ -13,7 +13,7 @@ MOST = 12
 """Pictures of messages, and of updates."""
 
 
-def drawn(pictures: Sequence[Picture], title: str, classes: Sequence[str] = ()) -> bytes:
+def draw_pictures(pictures: Sequence[Picture], title: str, classes: Sequence[str] = ()) -> bytes:
     """Return a PNG: the first pictures of messages, then those of updates, each below its truth.
 
     `classes` are the names of the classes; none: they are called by their numbers.

@@ -54,10 +54,10 @@ def reconstruction(
 
     Updates of a model of more than `LARGEST` parameters are not inverted.
     """
-    found = [*from_messages(observed, encoder)] if encoder is not None else []
+    pairs = [*from_messages(observed, encoder)] if encoder is not None else []
     if observed.layout.num_parameters <= LARGEST:
-        found += from_updates(observed, settings)
-    return [row for row, _ in found], [picture for _, picture in found]
+        pairs += from_updates(observed, settings)
+    return [row for row, _ in pairs], [picture for _, picture in pairs]
 
 
 def from_messages(observed: Observed, encoder: Encoder) -> Iterator[tuple[dict[str, Any], Picture]]:
@@ -124,9 +124,11 @@ class Scale:
     @classmethod
     def of(cls, means_LZ: NDArray[np.float64]) -> "Scale":
         """Return the mean of the codes below, and of those above the middle of the range of class means."""
-        there = means_LZ[np.isfinite(means_LZ[:, 0])]
-        above = scaled(there) > 0.5
-        low, high = (there[where].mean() if where.any() else there.mean() for where in (~above, above))
+        finite_LZ = means_LZ[np.isfinite(means_LZ[:, 0])]
+        above = scaled(finite_LZ) > 0.5
+        low, high = (
+            finite_LZ[where].mean() if where.any() else finite_LZ.mean() for where in (~above, above)
+        )
         return cls(float(low), float(high))
 
     def codes(self, bits: NDArray[np.float64]) -> NDArray[np.float64]:

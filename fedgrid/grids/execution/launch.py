@@ -164,8 +164,8 @@ def _tally(grid: Grid, todo: Sequence[RunConfig], storage: Storage) -> Tally:
 
 def _count_new(grid: Grid, grown: Grid, storage: Storage, tally: Tally) -> None:
     """Count the runs that `grown` has and `grid` does not."""
-    known = {run.run_id for run in grid.runs}
-    new = [run for run in grown.runs if run.run_id not in known]
+    before = {run.run_id for run in grid.runs}
+    new = [run for run in grown.runs if run.run_id not in before]
     todo = unfinished(new, storage)
     rounds_done = {run.run_id: RunFolder(storage, run).rounds_done for run in todo}
     tally.add(todo, rounds_done, len(new) - len(todo))

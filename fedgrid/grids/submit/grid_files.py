@@ -15,7 +15,7 @@ FOLDER = "grid"
 """Where the files lie in the job's working directory, as they lie to one another here."""
 
 
-def staged(argument: str, folder: Path, shipment: Shipment, *, is_first: bool) -> str:
+def stage_argument(argument: str, folder: Path, shipment: Shipment, *, is_first: bool) -> str:
     """Copy an argument that names a grid's file; return its name there, or else the argument.
 
     Only the first argument may be a file without the suffix of YAML.
@@ -37,11 +37,11 @@ def stage(name: str, folder: Path, shipment: Shipment) -> str:
     root = os.path.commonpath([path.parent for path in files])
     for path, file in files.items():
         shipment.take(file.values)
-        there = folder / FOLDER / path.relative_to(root)
-        there.parent.mkdir(parents=True, exist_ok=True)
-        stage_listed(path, there.parent)
-        there.write_text(shipment.rewrite(path.read_text()))
-        if left := next(relative(read_yaml(there).values), None):
+        copy = folder / FOLDER / path.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        stage_listed(path, copy.parent)
+        copy.write_text(shipment.rewrite(path.read_text()))
+        if left := next(relative(read_yaml(copy).values), None):
             raise ConfigError(f"{path}: {left}: write this name in one piece, without escapes")
     return Path(FOLDER, next(iter(files)).relative_to(root)).as_posix()
 
@@ -105,13 +105,13 @@ def stage_listed(grid: Path, folder: Path) -> None:
 
 
 def _stage_plugin(name: str, folder: Path, index: int) -> str:
-    there = Path("plugins", str(index), Path(name).name)
-    _copy(Path(name), folder / there)
-    return there.as_posix()
+    copy = Path("plugins", str(index), Path(name).name)
+    _copy(Path(name), folder / copy)
+    return copy.as_posix()
 
 
-def _copy(file: Path, there: Path) -> None:
+def _copy(file: Path, copy: Path) -> None:
     if not file.is_file():
         raise ConfigError(f"no plugin {file}")
-    there.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(file, there)
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(file, copy)

@@ -112,7 +112,7 @@ def stage(arguments: Sequence[str], folder: Path) -> list[str]:
         shipment.take(argument.rpartition("=")[2])
     with_plugins = grid_files.stage_options(checked, folder)
     return [
-        grid_files.staged(shipment.rewrite(argument), folder, shipment, is_first=index == 0)
+        grid_files.stage_argument(shipment.rewrite(argument), folder, shipment, is_first=index == 0)
         for index, argument in enumerate(with_plugins)
     ]
 

@@ -142,19 +142,21 @@ def is_held_by(port: int, group: int) -> bool:
     """
     if not (PROC / "net" / "tcp").exists():
         return True
-    wanted = {f"socket:[{inode}]" for inode in _sockets(port)}
-    return any(wanted & _open_files(pid) for pid in _processes() if _group(pid) == group or _is_own_ssh(pid))
+    listening = {f"socket:[{inode}]" for inode in _sockets(port)}
+    return any(
+        listening & _open_files(pid) for pid in _processes() if _group(pid) == group or _is_own_ssh(pid)
+    )
 
 
 def _sockets(port: int) -> list[str]:
     """Return the sockets that listen on a port of 127.0.0.1, else those on the port of every address."""
     rows = [line.split() for line in (PROC / "net" / "tcp").read_text().splitlines()[1:]]
-    found: dict[str, list[str]] = {LOOPBACK: [], ANY: []}
+    sockets: dict[str, list[str]] = {LOOPBACK: [], ANY: []}
     for row in rows:
         address, _, number = row[1].partition(":")
-        if row[3] == LISTENS and int(number, 16) == port and address in found:
-            found[address].append(row[9])
-    return found[LOOPBACK] or found[ANY]
+        if row[3] == LISTENS and int(number, 16) == port and address in sockets:
+            sockets[address].append(row[9])
+    return sockets[LOOPBACK] or sockets[ANY]
 
 
 def _processes() -> Iterator[int]:
@@ -163,12 +165,12 @@ def _processes() -> Iterator[int]:
 
 def _open_files(pid: int) -> set[str]:
     """Return what a process has open, as far as this user may know."""
-    found = set()
+    links = set()
     with suppress(OSError):
         for path in (PROC / str(pid) / "fd").iterdir():
             with suppress(OSError):
-                found.add(os.readlink(path))
-    return found
+                links.add(os.readlink(path))
+    return links
 
 
 def _group(pid: int) -> int | None:

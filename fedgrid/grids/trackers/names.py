@@ -34,7 +34,7 @@ def described() -> dict[str, str]:
     """
     own = (number for entry in ALGORITHMS.values() for number in entry.numbers)
     declared: Sequence[RecordColumn | Score | OwnNumber] = (*EVERY_COLUMN["rounds"], *OF_ROUNDS, *own)
-    return {f"{each.section}/{each.name}": each.meaning for each in declared if each.section}
+    return {f"{one.section}/{one.name}": one.meaning for one in declared if one.section}
 
 
 def plain(key: str) -> str:

@@ -97,21 +97,26 @@ class Explainer:
         baseline_CHW = baseline_of(kind, image_CHW, self._colour_C)
         with torch.inference_mode():
             # Each on its own: the last bits depend on the images of a batch.
-            logits, of_baseline = (self._module(each[None])[0] for each in (image_CHW, baseline_CHW))
+            logits, of_baseline = (
+                self._module(input_CHW[None])[0] for input_CHW in (image_CHW, baseline_CHW)
+            )
         prediction = int(logits.argmax())
         row: Row = {
             "label": label,
             "prediction": prediction,
             "base_prediction": int(of_baseline.argmax()),
         }
-        found = self._map(image_CHW, label if published else prediction)
-        map_HW = found.maps_NHW[0]
+        saliency = self._map(image_CHW, label if published else prediction)
+        map_HW = saliency.maps_NHW[0]
         if not bool(torch.isfinite(logits).all() and torch.isfinite(map_HW).all()):
             return row
         score = class_score(self._module, prediction)
         scores = score_image(score, image_CHW, baseline_CHW, map_HW, self._pixels, rng)
         row |= score_columns(scores)
-        row |= {"map_largest": float(found.largest_N[0]), "map_values": len(np.unique(map_HW.cpu().numpy()))}
+        row |= {
+            "map_largest": float(saliency.largest_N[0]),
+            "map_values": len(np.unique(map_HW.cpu().numpy())),
+        }
         if shown:
             row |= {"map": _bytes(map_HW), "pixels": _bytes(image_CHW)}
         return row

@@ -50,7 +50,7 @@ def _hex(host: str) -> str:
 
 
 @contextmanager
-def passed_on(listener: socket.socket, to: Path) -> Iterator[None]:
+def pass_on(listener: socket.socket, to: Path) -> Iterator[None]:
     """Pass on what this user's processes send to a bound socket to the Unix socket `to`, and back."""
     started: Future[Callable[[], object]] = Future()
     thread = Thread(target=lambda: asyncio.run(_serve(listener, to, started)), name="fedgrid ui", daemon=True)
