@@ -6,6 +6,7 @@ Source: Zuziak et al. 2025, arXiv:2509.01587, section 5, Algorithm 2.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -70,36 +71,28 @@ def explain_run(
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
+@dataclass(frozen=True)
 class Explainer:
     """Explains images by one model, each on its own."""
 
-    def __init__(
-        self,
-        settings: Explaining,
-        module: nn.Module,
-        layer: str | None,
-        pixels: int,
-        seed: int,
-        colour_C: Tensor,
-    ) -> None:
-        """Take a model in `eval` mode, the layer to explain (None: the pixels) and pixels a step."""
-        self._settings = settings
-        self._module = module
-        self._layer = layer
-        self._pixels = pixels
-        self.seed = seed
-        self._colour_C = colour_C
+    settings: Explaining
+    module: nn.Module
+    """In `eval` mode."""
+    layer: str | None
+    """What is explained; None: the pixels."""
+    pixels: int
+    """Exchanged in a step."""
+    seed: int
+    colour_C: Tensor
 
     def row(self, image_CHW: Tensor, label: int, rng: np.random.Generator, *, shown: bool) -> Row:
         """Return the prediction, the scores and, if `shown`, the map of an image of [0, 1]."""
-        published = self._settings.as_published
-        kind = "black" if published else self._settings.baseline
-        baseline_CHW = baseline_of(kind, image_CHW, self._colour_C)
+        published = self.settings.as_published
+        kind = "black" if published else self.settings.baseline
+        baseline_CHW = baseline_of(kind, image_CHW, self.colour_C)
         with torch.inference_mode():
             # Each on its own: the last bits depend on the images of a batch.
-            logits, of_baseline = (
-                self._module(input_CHW[None])[0] for input_CHW in (image_CHW, baseline_CHW)
-            )
+            logits, of_baseline = (self.module(input_CHW[None])[0] for input_CHW in (image_CHW, baseline_CHW))
         prediction = int(logits.argmax())
         row: Row = {
             "label": label,
@@ -110,8 +103,8 @@ class Explainer:
         map_HW = saliency.maps_NHW[0]
         if not bool(torch.isfinite(logits).all() and torch.isfinite(map_HW).all()):
             return row
-        score = class_score(self._module, prediction)
-        scores = score_image(score, image_CHW, baseline_CHW, map_HW, self._pixels, rng)
+        score = class_score(self.module, prediction)
+        scores = score_image(score, image_CHW, baseline_CHW, map_HW, self.pixels, rng)
         row |= score_columns(scores)
         row |= {
             "map_largest": float(saliency.largest_N[0]),
@@ -123,9 +116,9 @@ class Explainer:
 
     def _map(self, image_CHW: Tensor, target: int) -> Saliency:
         image_1CHW, target_1 = image_CHW[None], torch.tensor([target])
-        if self._layer is None:
-            return input_gradients(self._module, image_1CHW, target_1)
-        return grad_cam(self._module, self._layer, image_1CHW, target_1)
+        if self.layer is None:
+            return input_gradients(self.module, image_1CHW, target_1)
+        return grad_cam(self.module, self.layer, image_1CHW, target_1)
 
 
 def _rows(sample: Sample, explainer: Explainer, served: ServedModels) -> Iterator[Row]:

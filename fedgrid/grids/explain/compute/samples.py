@@ -67,10 +67,10 @@ def samples(settings: Explaining, source: Source) -> list[Sample]:
     """
     if settings.as_published:
         firsts = np.unique(source.labels_K, return_index=True)[1]
-        clusters = [_of_cluster(settings, source, int(client)) for client in firsts]
+        drawn = [_of_cluster(settings, source, int(client)) for client in firsts]
     else:
-        clusters = [_of_client(settings, source, client) for client in range(len(source.splits_K))]
-    return [sample for sample in clusters if sample is not None]
+        drawn = [_of_client(settings, source, client) for client in range(len(source.splits_K))]
+    return [sample for sample in drawn if sample is not None]
 
 
 def _of_client(settings: Explaining, source: Source, client: int) -> Sample | None:
