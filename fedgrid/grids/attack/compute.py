@@ -5,13 +5,13 @@ from math import isclose
 from typing import TYPE_CHECKING, Any
 
 from fedgrid.grids.analyses.analysis import Artifacts, ConfigError, Context, Job, RunState
+from fedgrid.grids.attack.pictures import Picture, draw_pictures
 from fedgrid.grids.attack.settings import Attacking
 from fedgrid.grids.display.plain import warn
 from fedgrid.tracking import records
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.run.replay import Encoder, Observed
-    from fedgrid.grids.attack.reconstruction import Picture
 
 SAME_NORM = 1e-6
 """Relative difference of an update's norm up to which it is the run's own."""
@@ -37,8 +37,6 @@ def attack(job: Job, context: Context) -> Artifacts:
         rows, drawings = run_attack(observed, job.settings, encoder)
     pictures = {}
     if drawings:
-        from fedgrid.grids.attack.pictures import draw_pictures
-
         title = f"{config.scenario}, seed {config.seed}: {context.runs[config.run_id].algorithm}"
         pictures["-images.png"] = draw_pictures(drawings, title, context.dataset(config).class_names)
     return Artifacts({"rows": rows}, pictures)

@@ -27,24 +27,11 @@ from fedgrid.engine.federation.encoders.encoder import Codec, Encoder, decode
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.runtime.run.replay import HeldImages, Observed
 from fedgrid.grids.attack.inversion import invert
+from fedgrid.grids.attack.pictures import Image, Picture
 from fedgrid.grids.attack.settings import Attacking
 
 LARGEST = 1_000_000
 """Parameters of a model whose updates are inverted: every step passes through it twice and back."""
-Image = NDArray[np.floating[Any]]
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A reconstruction beside what it is of."""
-
-    of: str
-    """`message` or `update`."""
-    client: int
-    label: int
-    truth: Image
-    """In [0, 1], shape (C, H, W): the class mean of the client, or its nearest image."""
-    found: Image
 
 
 def reconstruction(

@@ -24,7 +24,6 @@ from fedgrid.grids.trackers.annotations import Annotations, annotations_of
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow import descriptions, runs
 from fedgrid.grids.trackers.mlflow.store import is_missing, one_line, tracking_uri
-from fedgrid.grids.trackers.mlflow.view import view
 from fedgrid.grids.trackers.names import described, made_by, metrics, run_name, tags, totals
 from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun, Tracker
 from fedgrid.redaction import redacted
@@ -226,8 +225,7 @@ class MlflowTracker(Tracker):
         if is_new:
             given |= descriptions.note_tags(descriptions.of_metrics(described()))
         parent = self._start(PARENT, self.grid.name, given, {}, None)
-        shown = view([*described()], self.grid.axes, self.grid.searched)
-        runs.describe_experiment(self._client, self._experiment_id, self.grid.name, shown)
+        runs.describe_experiment(self._client, self._experiment_id, self.grid, [*described()])
         if self.grid.text:
             with TemporaryDirectory(prefix="fedgrid-") as scratch:
                 preset = Path(scratch, "preset.yaml")

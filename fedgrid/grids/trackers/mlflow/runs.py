@@ -1,7 +1,7 @@
 """An experiment of MLflow and its runs: found by one search, described, deleted."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.descriptions import is_ours, note_tags, of_grid
 from fedgrid.grids.trackers.mlflow.own_store import make_ready, own_file
 from fedgrid.grids.trackers.mlflow.store import artifact_root, connect, is_missing, tracking_uri
-from fedgrid.grids.trackers.mlflow.view import VIEW_TAG
+from fedgrid.grids.trackers.mlflow.view import VIEW_TAG, view
+from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.redaction import redacted
 
 RUN_ID_TAG = "fedgrid.run_id"
@@ -84,12 +85,12 @@ def end(client: Any, run: Any, status: str, ended_ms: int | None = None) -> None
     client.set_terminated(run.info.run_id, status, ended_ms)
 
 
-def describe_experiment(client: Any, experiment_id: str, grid: str, view: str) -> None:
-    """Set an experiment's description, unless the user has written one, and its prepared view."""
+def describe_experiment(client: Any, experiment_id: str, grid: TrackedGrid, keys: Sequence[str]) -> None:
+    """Set an experiment's view, of metrics with these keys, and its description, unless it is the user's."""
     present = client.get_experiment(experiment_id).tags
-    tags = {VIEW_TAG: view, KIND_TAG: present.get(KIND_TAG, KIND)}
+    tags = {VIEW_TAG: view(keys, grid.axes, grid.searched), KIND_TAG: present.get(KIND_TAG, KIND)}
     if is_ours(present):
-        tags |= note_tags(of_grid(grid, experiment_id))
+        tags |= note_tags(of_grid(grid.name, experiment_id))
     for key, value in tags.items():
         if present.get(key) != value:
             client.set_experiment_tag(experiment_id, key, value)
