@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon
 from matplotlib.ticker import MaxNLocator
 
 from fedgrid.tracking.arrays import Array, mean
@@ -19,6 +18,7 @@ from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
     Margins,
+    band,
     entries,
     number_rounds,
     panels,
@@ -142,12 +142,6 @@ def marks(position: int, count: int, rounds: int) -> tuple[int, int]:
     """Return first and step of a line's markers; those of `count` coinciding lines alternate."""
     step = max(count, rounds // 4)
     return (position * step // count) % rounds, step
-
-
-def band(axes: Axes, round_R: Array, low_R: Array, high_R: Array, colour: str) -> None:
-    """Shade the area between two curves."""
-    around = np.concatenate([round_R, round_R[::-1]]), np.concatenate([low_R, high_R[::-1]])
-    axes.add_patch(Polygon(np.column_stack(around), facecolor=colour, alpha=0.12, linewidth=0))
 
 
 def _draw(axes: Axes, study: Study, score: Score, style: Mapping[str, Style]) -> None:

@@ -121,7 +121,9 @@ def checked_head(head: bytes, port: int) -> bytes:
         raise ValueError("another host or origin")
     if "\n" in "".join([line, *fields]) or any(not name or name != name.strip() for name in names):
         raise ValueError("no HTTP")
-    fields_kept = [field for field, name in zip(fields, names, strict=True) if name not in ("connection", "upgrade")]
+    fields_kept = [
+        field for field, name in zip(fields, names, strict=True) if name not in ("connection", "upgrade")
+    ]
     return "\r\n".join([line, *fields_kept, "Connection: close", "", ""]).encode("latin-1")
 
 
