@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon
 from matplotlib.ticker import MaxNLocator
 
 from fedgrid.tracking.arrays import Array, mean
@@ -19,6 +18,7 @@ from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
     Margins,
+    band,
     entries,
     number_rounds,
     panels,
@@ -135,12 +135,6 @@ def deviation(values_SR: Array) -> Array:
     count_R = (~np.isnan(values_SR)).sum(axis=0)
     squares_R = np.nansum((values_SR - mean(values_SR.T)) ** 2, axis=0)
     return np.asarray(np.sqrt(squares_R / np.maximum(count_R - 1, 1)))
-
-
-def band(axes: Axes, round_R: Array, low_R: Array, high_R: Array, colour: str) -> None:
-    """Shade the area between two curves."""
-    around = np.concatenate([round_R, round_R[::-1]]), np.concatenate([low_R, high_R[::-1]])
-    axes.add_patch(Polygon(np.column_stack(around), facecolor=colour, alpha=0.12, linewidth=0))
 
 
 def _draw(axes: Axes, study: Study, score: Score, style: Mapping[str, Style]) -> None:
