@@ -60,7 +60,9 @@ def _read(data: BinaryIO, choose: Callable[[pa.Schema], Sequence[str]]) -> pa.Ta
     for place, field in enumerate(file.schema_arrow):
         if field.name in names and pa.types.is_list(field.type):
             written = sum(group.column(place).num_values for group in groups)
-            if _list_values(table[field.name]) != written:
+            # Parquet counts one value of a list that is empty or null.
+            lengths = pc.list_value_length(table[field.name]).fill_null(0)
+            if (pc.sum(pc.max_element_wise(lengths, 1)).as_py() or 0) != written:
                 raise BadTable(f"column {field.name} has fewer values than were written")
     return table
 
@@ -71,9 +73,3 @@ def _check_fits(size: int) -> None:
             ENOMEM,
             f"it would take {size / 1e9:,.1f} GB of memory, more than a quarter of {memory() / 1e9:,.1f} GB",
         )
-
-
-def _list_values(lists: pa.ChunkedArray) -> int:
-    """Return the number of values that Parquet counts: one of a list that is empty or null."""
-    lengths = pc.list_value_length(lists).fill_null(0)
-    return int(pc.sum(pc.max_element_wise(lengths, 1)).as_py() or 0)

@@ -1,5 +1,7 @@
 """What the columns of a run's tables can hold: a file may come from somebody else, with right checksums."""
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import pyarrow as pa
 
@@ -19,7 +21,7 @@ def wrong_type(schema: pa.Schema) -> str | None:
     declared = _declared()
     for field in schema:
         expected = _expected(declared.get(field.name))
-        if not _fits(field.type, expected):
+        if not EXPECTED[expected](field.type):
             return f"column {field.name!r:.40} has values of type {field.type!s:.40}, not {expected}"
     return None
 
@@ -47,7 +49,6 @@ def _declared() -> dict[str, RecordColumn]:
 
 
 def _outside(column: RecordColumn, values: pa.ChunkedArray) -> str | None:
-    """Return a value that a column of numbers cannot have."""
     if pa.types.is_boolean(values.type):
         return None
     largest = LARGEST_WHOLE if _is_whole(values.type) else LARGEST
@@ -71,17 +72,14 @@ def _expected(column: RecordColumn | None) -> str:
     return "whole numbers" if column.required and _is_whole(column.type) else "numbers"
 
 
-def _fits(kind: pa.DataType, expected: str) -> bool:
-    match expected:
-        case "text":
-            return bool(pa.types.is_string(kind))
-        case "lists of numbers":
-            return bool(pa.types.is_list(kind)) and is_number(kind.value_type)
-        case "whole numbers":
-            return _is_whole(kind)
-        case _:
-            return is_number(kind)
-
-
 def _is_whole(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+
+
+EXPECTED: Mapping[str, Callable[[pa.DataType], bool]] = {
+    "text": pa.types.is_string,
+    "lists of numbers": lambda kind: pa.types.is_list(kind) and is_number(kind.value_type),
+    "whole numbers": _is_whole,
+    "numbers": is_number,
+}
+"""What a column can have, in words, and whether a type is that."""

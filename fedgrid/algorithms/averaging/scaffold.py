@@ -21,7 +21,7 @@ from fedgrid.algorithms.contract.base import Conditions, Fresh, State, Traits
 from fedgrid.algorithms.contract.local_method import own_sums_problem
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import Order, Presence
-from fedgrid.algorithms.updates.source import Layout
+from fedgrid.algorithms.updates.source import Layout, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
 if TYPE_CHECKING:
@@ -98,14 +98,12 @@ class Scaffold(FedOpt):
         """Refuse another aggregator than the mean: the server's variate is a sum of its own."""
         return own_sums_problem("scaffold", self.settings.aggregate) or super().problem(conditions)
 
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return FedOpt's state and a variate of zero."""
         state = super().init(layout, num_clients, fresh, rng)
         return state.keep(**{VARIATE: np.zeros(layout.num_parameters, np.float32)})
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
-    ) -> Sequence[Order]:
+    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client the model, the rule and the server's variate."""
         payload = {VARIATE: state.arrays[VARIATE]}
         return [
@@ -113,7 +111,7 @@ class Scaffold(FedOpt):
             for client in present.sampled
         ]
 
-    def aggregate(self, state: State, updates: Updates, rng: np.random.Generator) -> State:
+    def aggregate(self, state: State, updates: Updates, rng: Rng) -> State:
         """Average the updates, and move the variate: c <- c + (S / N) mean(c_i+ - c_i)."""
         [change_W] = updates.means([updates.clients], output=CHANGE)
         share = np.float32(len(updates.clients) / len(state.labels_K))

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedgrid.algorithms.updates.source import Matrix
+from fedgrid.algorithms.updates.source import Matrix, Rng
 
 Groups = list[list[int]]
 Library = Literal["louvain", "leiden"]
@@ -37,9 +37,7 @@ def similarities(distances_KK: Matrix, exponent: float) -> Matrix:
     return np.asarray(np.where(pairs_KK, (farthest - distances_KK) / spread, 0.0) ** exponent)
 
 
-def communities(
-    similarities_KK: Matrix, library: Library, resolution: float, rng: np.random.Generator
-) -> Groups:
+def communities(similarities_KK: Matrix, library: Library, resolution: float, rng: Rng) -> Groups:
     """Return the communities of the graph with these weights, by their first member; each ascending.
 
     A similarity of 0 is no edge, and no community reaches across the parts of a graph that is not

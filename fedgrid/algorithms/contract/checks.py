@@ -46,14 +46,7 @@ def checked_partition(algorithm: Algorithm, method: str, state: State, num_clien
 
 
 def checked_state(algorithm: Algorithm, method: str, state: State, size: int, num_clients: int) -> State:
-    """Return the state that a method returned, with arrays that cannot be written to.
-
-    Args:
-        algorithm: whose method it is.
-        method: its name.
-        state: what it returned.
-        size: P.
-        num_clients: K.
+    """Return the state that a method returned, with arrays that cannot be written to; `size` is P.
 
     Raises:
         BrokenContract: a model is no float32 vector of P finite entries; the labels are no integers 0..C-1,

@@ -15,9 +15,8 @@ def of_launch(
 ) -> Claims:
     """Return the claims of a launch that trains `todo`, of a grid's `runs`.
 
-    Args:
-        cached: whether it uses cached rounds of other runs.
-        fresh: whether it deletes `todo` first, and the cached rounds that these could use.
+    `cached`: it uses cached rounds of other runs. `fresh`: it deletes `todo` first, and the cached rounds
+    that these could use.
     """
     todo = list(todo)
     shared_prefixes = (

@@ -50,9 +50,8 @@ def dry_run(
 ) -> None:
     """Show what a grid's runs need, how much of it is done, and roughly how long the rest takes.
 
-    In this process they would have one core. With a round cache the time is an upper bound: how many rounds
-    runs share depends on when their algorithms diverge from FedAvg. `stacking` says what was decided about
-    the clients of an actor.
+    In this process they would have one core. With a round cache the time is an upper bound. `stacking` says
+    what was decided about the clients of an actor.
 
     Raises:
         ConfigError: if a run cannot fit on the nodes, or its data set is too small for its split.
@@ -105,7 +104,6 @@ def runs_of(left: RoundsLeft) -> list[dict[str, Any]]:
 
 
 def _list_runs(runs: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """List the runs; of more than `RUNS_LISTED` the first."""
     print_plain(console, "\nRuns, in this order unless others share their rounds:")
     for run in runs[:RUNS_LISTED]:
         done = run["rounds"] - run["rounds_left"]
@@ -157,7 +155,10 @@ def _show(
     console.print(_dataset_table(name, rows, total))
     say("")
     if nodes:
-        console.print(_capacity_table(capacities))
+        table = _table("Resources", "clients", "a run reserves", "at once here")
+        for capacity in capacities:
+            table.add_row(str(capacity.clients), capacity.reserves, str(capacity.at_once))
+        console.print(table)
         say(f"\nHere: {describe(nodes)}.")
     else:
         say("In this process: one run after another, on one core, without Ray.")
@@ -177,16 +178,12 @@ def _show(
 def _about_time(capacities: Sequence[Capacity], device: str) -> str:
     what = "GPU" if device == "cuda" else "core"
     note = "Time: from short bursts of training on random images, on a\n"
-    note += f"{what} of {processor_name(device)}{_load()}"
+    note += f"{what} of {processor_name(device)}"
+    busy, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if busy > BUSY * cores:
+        note += f".\nIts {cores} cores have other work now (load {busy:.1f}): runs take longer while they do"
     on_gpu = any(capacity.placement.gpus_per_actor for capacity in capacities)
     return f"{note};\nwith the cluster's GPUs it is much less." if on_gpu and what == "core" else f"{note}."
-
-
-def _load() -> str:
-    """Return in words that other work makes runs slower than they were timed; empty on a quiet machine."""
-    busy, cores = os.getloadavg()[0], os.cpu_count() or 1
-    slower = f".\nIts {cores} cores have other work now (load {busy:.1f}): runs take longer while they do"
-    return slower if busy > BUSY * cores else ""
 
 
 def _dataset_table(name: str, rows: Sequence[DatasetRow], total: Mapping[str, Any]) -> Table:
@@ -197,13 +194,6 @@ def _dataset_table(name: str, rows: Sequence[DatasetRow], total: Mapping[str, An
         clients = ", ".join(map(str, row.clients))
         table.add_row(row.dataset, *_cells(asdict(row), clients), end_section=row is rows[-1])
     table.add_row("total", *_cells(total, ""), style="bold")
-    return table
-
-
-def _capacity_table(capacities: Sequence[Capacity]) -> Table:
-    table = _table("Resources", "clients", "a run reserves", "at once here")
-    for capacity in capacities:
-        table.add_row(str(capacity.clients), capacity.reserves, str(capacity.at_once))
     return table
 
 

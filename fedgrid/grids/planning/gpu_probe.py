@@ -77,10 +77,8 @@ class Probed:
 def probe(crowds: Sequence[Crowd], device: str = "cuda", processes: Any = None) -> Probed:
     """Measure each crowd on the first GPU of this process, one after the other; takes some ten seconds.
 
-    Args:
-        crowds: those that follow each other with as many processes use the same ones.
-        device: as torch names it.
-        processes: makes pools and barriers as `multiprocessing` does; None: spawned processes.
+    Those that follow each other with as many processes use the same ones: spawned ones, or those of pools and
+    barriers that `processes` makes as `multiprocessing` does.
 
     Raises:
         ConfigError: a model cannot be trained with these settings.
@@ -212,10 +210,7 @@ def _speed(crowd: Crowd, turn: Callable[[], int]) -> float:
 
 
 def _first_turn(crowd: Crowd, device: str) -> Callable[[], int]:
-    """Let the clients of an actor train from the same model, and be tested; return what does it again.
-
-    That returns the number of images trained.
-    """
+    """Train and test the clients of an actor once; return what does it again and counts images."""
     load = crowd.workload
     active.know(load.plugins)
     active.activate([plugin.digest for plugin in load.plugins])

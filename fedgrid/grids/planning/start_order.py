@@ -12,16 +12,11 @@ def in_order(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
 
     A long run that starts last would keep a whole cluster waiting. Within a shared prefix, start the run that
     diverges from FedAvg earliest: in the round in which it diverges it also caches FedAvg's mean, with which
-    the next run continues. In the other order, each run would train that round once more
-    (`runtime.round_cache.cached_round`).
-
-    Args:
-        runs: the runs in the order of the grid.
-        at_once: how many runs go side by side. Two runs with one shared prefix would need the same round at
-            the same time: one computes it, the other waits and leaves its core idle. So `at_once` shared
-            prefixes take turns: the first run of each, then the second run of each, and so on to their ends;
-            then the next. A last group smaller than `at_once` joins the group before it. They are not all
-            mixed because the round cache holds a shared prefix's large entries until its last run has ended.
+    the next run continues (`runtime.round_cache.cached_round`). Of `at_once` runs side by side, two with one
+    shared prefix would need the same round at the same time, and one would wait. So `at_once` shared prefixes
+    take turns: the first run of each, then the second run of each, and so on to their ends; then the next. A
+    last group smaller than `at_once` joins the group before it. They are not all mixed because the round
+    cache holds a shared prefix's large entries until its last run has ended.
     """
     datasets = list(dict.fromkeys(run.dataset for run in runs))
 

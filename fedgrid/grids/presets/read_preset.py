@@ -56,30 +56,30 @@ def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
     base = _base(file, trail)
     _use_plugins(file, trail)
     axes = {axis: values for axis, values in base.axes.items() if not _is_fixed(axis, file)} | _axes(file)
+    chosen = base.filter
+    if "filter" in file.values:
+        place = Place(file, ("filter",))
+        _require_keys("filter", file.values["filter"], tuple(axes), place)
+        chosen = choose(file.values["filter"], axes, place)
+    source = f"preset {trail[-1]}"
+    if trail[-1] not in preset_names():
+        # FEDGRID_SOURCE names the place of a file that was sent to a cluster.
+        source = os.environ.get("FEDGRID_SOURCE") or str(Path(trail[-1]).resolve())
     return replace(
         base,
         axes=axes,
         fixed={**base.fixed, **_fixed(file)},
         overrides=(*base.overrides, *_overrides(file, axes)),
         excluded=(*base.excluded, *_excluded(file, axes)),
-        filter=_filter(file, axes) if "filter" in file.values else base.filter,
+        filter=chosen,
         name=Path(trail[-1]).stem,
         text=file.text,
-        source=f"preset {trail[-1]}" if trail[-1] in preset_names() else _path(trail[-1]),
+        source=source,
     )
 
 
-def _path(file: str) -> str:
-    """Return the place of a file; FEDGRID_SOURCE names it where the file was sent to a cluster."""
-    return os.environ.get("FEDGRID_SOURCE") or str(Path(file).resolve())
-
-
 def _dotted(key: str, value: Any) -> ConfigError:
-    """Return the error for `training.rounds: 5` at the top of a file.
-
-    Raises:
-        ConfigError: the section has no such key.
-    """
+    """Return the error for `training.rounds: 5` at the top of a file; raises it if there is no such key."""
     section, _, inner = key.partition(".")
     if key in (KIND, f"{ALGORITHM}.name"):  # They stand for their whole section.
         return ConfigError(f"'{key}' is no key of a file; write `{section}: {in_one_line(value)}`")
@@ -174,7 +174,6 @@ def _fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
 
 
 def _excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
-    """Return which combinations of its axes' values a file leaves out."""
     given, place = file.values.get(EXCLUDE, []), Place(file, (EXCLUDE,))
     if not isinstance(given, list):
         raise ConfigError(f"{place}: exclude = {given!r}: expected a list, as in [{{clients: 30, seed: 4}}]")
@@ -185,12 +184,6 @@ def _excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
                 f"{place.under(index)}: exclude has an entry without an axis; allowed: {', '.join(axes)}"
             )
     return tuple(choose(entry, axes, place.under(index)) for index, entry in enumerate(given))
-
-
-def _filter(file: YamlFile, axes: Axes) -> Choice:
-    place = Place(file, ("filter",))
-    _require_keys("filter", file.values["filter"], tuple(axes), place)
-    return choose(file.values["filter"], axes, place)
 
 
 def _overrides(file: YamlFile, axes: Axes) -> tuple[Override, ...]:

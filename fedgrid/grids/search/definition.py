@@ -102,12 +102,10 @@ def load_search(
 ) -> Search:
     """Return the search that a command line describes.
 
-    Args:
-        what: an algorithm, or the path of a YAML file.
-        options, changes, filters, seeds: as in `load_grid`, for the runs of each trial.
-        own: `trials`, `searcher`, `objective` and `early_stop`, if the command line gives them.
-        base: a preset or file; the algorithm is searched over its scenarios.
-        space: of an algorithm, instead of its own.
+    `what` is an algorithm, or the path of a YAML file; an algorithm is searched over the scenarios of `base`,
+    a preset or file, in `space` instead of its own. `own` has `trials`, `searcher`, `objective` and
+    `early_stop`, if the command line gives them; the other arguments are as in `load_grid`, for the runs of
+    each trial.
 
     Raises:
         ConfigError: if a name or value is wrong.

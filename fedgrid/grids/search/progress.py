@@ -49,7 +49,10 @@ class SearchProgress:
         """
         search = self._search
         searcher = suggestions(search.space, search.searcher, search.trials, search.start_order_key)
-        while asked := searcher.ask(min(self._batch(), search.trials - len(self.trials))):
+        # All are suggested at once if early stopping compares all of them.
+        needs_no_scores = search.searcher != "optuna" and not search.early_stop.in_batches
+        size = search.trials if needs_no_scores else BATCH
+        while asked := searcher.ask(min(size, search.trials - len(self.trials))):
             batch = [self._suggested(params) for params in asked]
             self._runs |= {run.run_id: run for one in batch for run in one.runs}
             stopped: dict[int, Rung] = {}
@@ -80,12 +83,6 @@ class SearchProgress:
                 break
             grid = grown
         return grid, grids
-
-    def _batch(self) -> int:
-        """Return how many trials are suggested at once: all of them, if early stopping compares all."""
-        search = self._search
-        needs_no_scores = search.searcher != "optuna" and not search.early_stop.in_batches
-        return search.trials if needs_no_scores else BATCH
 
     def _grid(self, going: Iterable[_Suggested], rung: Rung) -> Grid:
         for run in (run for one in going for run in one.runs):
@@ -118,8 +115,8 @@ class SearchProgress:
         if problem is not None:
             return Trial(number, suggested.params, run_ids, None, problem)
         if stopped_at is not None:
-            there = self._scores_at(runs, stopped_at)
-            return Trial(number, suggested.params, run_ids, None, None, stopped_at, there)
+            scores = self._scores_at(runs, stopped_at)
+            return Trial(number, suggested.params, run_ids, None, None, stopped_at, scores)
         outcomes = [finished(self._storage.root, run) for run in runs]
         return Trial(number, suggested.params, run_ids, score([outcome.scores or {} for outcome in outcomes]))
 
@@ -141,11 +138,11 @@ class SearchProgress:
 
     def _scores_at(self, runs: Sequence[RunConfig], rung: Rung) -> dict[str, float | None]:
         """Return the scores of a trial at a rung, even if more rounds of its runs are done."""
-        found = []
+        scores_of_runs = []
         for run in runs:
             folder = folder_of(self._storage.root, run)
             self._storage.pull(folder.name, skip=("state-",))
             last = round_at(run, rung)
             tested = {number: scores for number, scores in of_rounds(folder) if number <= last}
-            found.append(tested[last])
-        return score(found)
+            scores_of_runs.append(tested[last])
+        return score(scores_of_runs)

@@ -137,11 +137,8 @@ class Tree:
     def bayesian(self, guards: Guards, seed: int, *, reversed_sign: bool = False) -> Cut:
         """Return the cut with the greatest index of the thresholds that Optuna's Gaussian process tries.
 
-        Args:
-            guards: other cuts have the release's penalty.
-            seed: of the optimisation.
-            reversed_sign: score by the negative index, within the release's bounds; else thresholds are
-                between 0 and the last merge.
+        Cuts that `guards` do not accept have the release's penalty. With `reversed_sign` the score is the
+        negative index, within the release's bounds; else thresholds are between 0 and the last merge.
         """
         tried: dict[float, Cut] = {}
 
@@ -157,14 +154,13 @@ class Tree:
         if self._num < 3:
             return self.below(np.inf)
         bounds = PUBLISHED_BOUNDS if reversed_sign else (0.0, float(self.heights[-1]))
-        found = _optimised(score, bounds, seed)
-        if score(found) == PENALTY and not reversed_sign:
+        best = _optimised(score, bounds, seed)
+        if score(best) == PENALTY and not reversed_sign:
             return self.below(np.inf)
-        return tried[found]
+        return tried[best]
 
 
 def _optimised(score: Callable[[float], float], bounds: tuple[float, float], seed: int) -> float:
-    """Return the threshold with the best score of those that are tried."""
     # Imported here because it takes a second that no other algorithm needs.
     import warnings
 

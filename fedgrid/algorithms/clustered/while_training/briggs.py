@@ -14,9 +14,9 @@ from pydantic import NonNegativeFloat, PositiveInt, model_validator
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving, split_positions
 from fedgrid.algorithms.clustering.clusterers import agglomerate, labels_to_groups
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
-from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
+from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, Step
 from fedgrid.algorithms.contract.section import FirstRound
-from fedgrid.algorithms.updates.source import Matrix
+from fedgrid.algorithms.updates.source import Matrix, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@inproceedings{briggs2020federated,
@@ -85,9 +85,7 @@ class Briggs(FedOpt):
         """The round of the clustering is a setting."""
         return (3.0, self.settings.round)
 
-    def recluster(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Split the federation's only cluster, if this is the round.
 
         Clients without an update, or with a zero one, join the largest cluster. With fewer than two

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedgrid.algorithms.averaging.aggregators import AGGREGATORS
 from fedgrid.algorithms.clustering.clusterers import CLUSTERERS
+from fedgrid.algorithms.contract.aggregator import AGGREGATORS
 from fedgrid.algorithms.registry import ALGORITHMS, ARENA
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.registry import MODELS

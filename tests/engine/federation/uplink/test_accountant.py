@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from fedgrid.algorithms.averaging.scaffold import ScaffoldRule
-from fedgrid.algorithms.clustered.before_training.private import of_bits
+from fedgrid.algorithms.clustered.before_training.class_means import of_bits
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.federation.uplink.accountant import ORDERS, Accountant, epsilon
