@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from fedgrid.engine.federation.before_training.deal import deal
+from fedgrid.engine.federation.before_training.setup import deal
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data import image_folders
 from fedgrid.engine.federation.data.images import Pair
-from fedgrid.engine.federation.dealing.server_images import server_sets
+from fedgrid.engine.federation.dealing.holdouts import server_sets
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.data.datasets import find, is_here, load
-from fedgrid.engine.runtime.data.identity import digest_of_dataset
+from fedgrid.engine.runtime.data.datasets import digest_of_dataset, find, is_here, load
 from fedgrid.engine.runtime.integrity.made_with import (
     ACCEPT,
     IMAGES,
@@ -45,7 +44,7 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
     for name in dict.fromkeys(run.dataset for run in runs):
         pool, server = load(name, data_dir)
         kind, _, place = name.partition(":")
-        if kind == "folder" and (note := image_folders.mixed(Path(find(name, data_dir).location))):
+        if kind == "folder" and (note := image_folders.describe_mixture(Path(find(name, data_dir).location))):
             warn(note)
         pairs[name] = pool.without_pixels(), server
     splits = {(run.scenario, run.seed, run.split): run for run in runs}

@@ -41,7 +41,7 @@ BUSY = 0.75
 ONE_CORE = (Node(1.0, 0.0),)
 
 
-def dry_run(
+def show_plan(
     grid: Grid,
     storage: Storage,
     options: LaunchOptions,

@@ -7,7 +7,7 @@ tables and figures of a report) takes them from here.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
@@ -36,6 +36,8 @@ KIND = f"{SPLIT}.kind"
 """The key of a split that is the axis `SPLIT`."""
 SETTING = f"{ALGORITHM}."
 """Prefix of the axes that are settings of an algorithm."""
+Values: TypeAlias = Mapping[str, str | None]
+"""Axis -> value as text."""
 
 
 def axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
@@ -104,29 +106,19 @@ def value_of(config: RunConfig, key: str) -> Any:
     return to_jsonable_python(value[0]) if value else None
 
 
-def variant_settings(configs: Sequence[RunConfig], prefix: str = SETTING) -> tuple[str, ...]:
-    """Return the keys with this prefix in which runs of one name differ, as `algorithm.threshold`.
-
-    Such runs are variants of an algorithm: Briggs with `threshold 0.3`, and with `threshold 0.4`.
-    """
-    groups: dict[str, list[RunConfig]] = {}
-    for config in configs:
-        groups.setdefault(config.name, []).append(config)
-    keys = [key for key in axis_keys(configs) if key.startswith(prefix)]
-    differing = {
-        key
-        for group in groups.values()
-        if len(group) > 1
-        for key in keys
-        if len({value_text(run, key) for run in group}) > 1
-    }
-    return tuple(key for key in keys if key in differing)
+def json_values(config: RunConfig, keys: Iterable[str]) -> dict[str, Any]:
+    """Return a run's values of those keys that it has, as they would stand in JSON."""
+    return {key: to_jsonable_python(found[0]) for key in keys if (found := _found(config, key))}
 
 
-def variant_of(config: RunConfig, settings: Sequence[str]) -> str:
-    """Return a run's values of these settings, as in `round 6, threshold 0.4`; empty if it has none."""
-    values = {key.removeprefix(SETTING): value_text(config, key) for key in settings}
-    return ", ".join(f"{key} {value}" for key, value in values.items() if value not in (None, "null"))
+def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
+    """Return a run's values of some axes."""
+    return {axis: value_text(config, axis) for axis in axes}
+
+
+def pairs_of(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return axis and value of the axes that a run has, as `tracking.scoring.run.Run.axes` holds them."""
+    return tuple((axis, value) for axis, value in values_of(config, axes).items() if value is not None)
 
 
 def default_of(config: RunConfig, key: str) -> Any:
@@ -137,6 +129,26 @@ def default_of(config: RunConfig, key: str) -> Any:
         return to_jsonable_python(defaults[name])
     fields = type(getattr(config, section)).model_fields if name else RunConfig.model_fields
     return to_jsonable_python(fields[name or section].get_default(call_default_factory=True))
+
+
+def variant_settings(configs: Sequence[RunConfig], prefix: str = SETTING) -> tuple[str, ...]:
+    """Return the keys with this prefix in which runs of one name differ, as `algorithm.threshold`."""
+    groups: dict[str, list[RunConfig]] = {}
+    for config in configs:
+        groups.setdefault(config.name, []).append(config)
+    keys = [key for key in axis_keys(configs) if key.startswith(prefix)]
+    differing: dict[str, None] = {}
+    for group in groups.values():
+        if len(group) > 1:
+            several = (key for key in keys if len({value_text(run, key) for run in group}) > 1)
+            differing |= dict.fromkeys(several)
+    return tuple(key for key in keys if key in differing)
+
+
+def variant_of(config: RunConfig, settings: Sequence[str]) -> str:
+    """Return a run's values of these settings, as in `round 6, threshold 0.4`; empty if it has none."""
+    values = {key.removeprefix(SETTING): value_text(config, key) for key in settings}
+    return ", ".join(f"{key} {value}" for key, value in values.items() if value not in (None, "null"))
 
 
 def _found(config: RunConfig, key: str) -> tuple[Any] | None:

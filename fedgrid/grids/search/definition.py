@@ -64,7 +64,12 @@ class Search:
 
     def grid(self, runs: tuple[RunConfig, ...], until: Mapping[str, int]) -> Grid:
         """Return the runs of the search so far as a grid."""
-        return Grid(self.name, runs, self.text, tuple(f"{SETTING}{key}" for key in self.space), until)
+        return Grid(self.name, runs, self.text, self.axes, until)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The settings that are searched, as axes of a grid."""
+        return tuple(f"{SETTING}{key}" for key in self.space)
 
     @cached_property
     def text(self) -> str:

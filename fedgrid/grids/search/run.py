@@ -16,7 +16,7 @@ from fedgrid.grids.display.progress import JsonLines, work_done
 from fedgrid.grids.display.summary import print_finished
 from fedgrid.grids.display.tables import cell, titled_table
 from fedgrid.grids.execution.run import launch_remaining
-from fedgrid.grids.presets.axis_keys import SETTING
+from fedgrid.grids.following.follow import Trackers
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.search import files
@@ -24,7 +24,6 @@ from fedgrid.grids.search.early_stop import Rung, round_at
 from fedgrid.grids.search.log_result import log_result
 from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
 from fedgrid.grids.search.progress import SearchProgress
-from fedgrid.grids.trackers.follow import Trackers
 from fedgrid.tracking.scoring.selection import text_of
 
 if TYPE_CHECKING:
@@ -74,15 +73,14 @@ def advance(search: Search, storage: Storage, options: LaunchOptions, console: C
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the search as a whole cannot go on.
     """
-    settings = tuple(f"{SETTING}{key}" for key in search.space)
     at_uri = storage.uri is not None and not options.in_process
     trackers = Trackers(
         search.name,
         storage,
         warn,
         names=options.trackers,
-        axes=settings,
-        searched=settings,
+        axes=search.axes,
+        searched=search.axes,
         text=search.text,
         at_uri=at_uri,
     )
@@ -114,9 +112,9 @@ def plan_search(search: Search, storage: Storage, options: LaunchOptions, consol
     progress = SearchProgress(search, storage)
     grid, _ = progress.replay()
     # Imports torch.
-    from fedgrid.grids.planning.dry_run import dry_run
+    from fedgrid.grids.planning.dry_run import show_plan
 
-    dry_run(grid, storage, options, console)
+    show_plan(grid, storage, options, console)
     if not options.as_json:
         done, size = len(progress.trials), len({run.run_id for run in grid.runs})
         counts = f"{done} of {search.trials} trials are done; {size} runs so far and in the next batch"

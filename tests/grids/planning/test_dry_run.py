@@ -13,7 +13,7 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.planning import dry_run as planning
 from fedgrid.grids.planning.calibrate import Speed
-from fedgrid.grids.planning.dry_run import dry_run
+from fedgrid.grids.planning.dry_run import show_plan
 from fedgrid.grids.planning.estimate import Capacity, DatasetRow, capacities_of, dataset_rows
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.planning.workload import workload_of
@@ -48,7 +48,7 @@ def show(tmp_path, tmp_path_factory, capsys, monkeypatch):
         monkeypatch.setattr(planning, "nodes_to_run_on", lambda **_: nodes)
         cache = CacheOptions() if with_cache else None
         options = LaunchOptions(tmp_path / "data", request, as_json=as_json, cache=cache)
-        dry_run(Grid("mine", tuple(runs), ""), Storage(tmp_path / "runs"), options, Console(width=80))
+        show_plan(Grid("mine", tuple(runs), ""), Storage(tmp_path / "runs"), options, Console(width=80))
         assert sorted(tmp_path.rglob("*")) == before
         return capsys.readouterr().out
 

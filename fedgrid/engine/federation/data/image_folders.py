@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from fedgrid.engine.federation.data.images import Images, ImageSet, Pair, check_is_file, check_memory
-from fedgrid.engine.federation.data.resizing import Size
+from fedgrid.engine.federation.data.images import Images, ImageSet, Pair
+from fedgrid.engine.federation.data.names import Size
+from fedgrid.engine.federation.data.readers import check_is_file, check_memory
 from fedgrid.engine.federation.errors import DataError
 
 LAYOUT = "an image folder has train/<class>/* and test/<class>/*"
@@ -77,7 +78,7 @@ def files(folder: Path) -> list[Path]:
     return [path for part in _files(folder) for files in part for path in files]
 
 
-def mixed(folder: Path) -> str | None:
+def describe_mixture(folder: Path) -> str | None:
     """Return in one line that some images are grey and are read as colour; None if all are of one kind.
 
     Reads no more than the beginning of each file.
@@ -106,7 +107,7 @@ def _files(folder: Path) -> tuple[Files, Files]:
     classes = list(folders["train"])
     if not classes:
         raise DataError(f"{folder / 'train'} has no class folders; {LAYOUT}")
-    stray = [found[0] for name, found in folders["test"].items() if name not in classes]
+    stray = [folders_of_class[0] for name, folders_of_class in folders["test"].items() if name not in classes]
     if stray:
         raise DataError(f"{stray[0]} is a class without a folder in {folder / 'train'}; {LAYOUT}")
     train, test = (
@@ -133,11 +134,11 @@ def _group_names(folder: Path) -> list[str]:
 
 def _class_folders(part: Path, groups: Sequence[str]) -> dict[str, list[Path]]:
     """Return the folders of each class, by its name: one, or one in each group that has the class."""
-    found: dict[str, list[Path]] = {}
+    by_name: dict[str, list[Path]] = {}
     for top in [part / group for group in groups if (part / group).is_dir()] if groups else [part]:
         for folder in _entries(top, folders=True):
-            found.setdefault(folder.name, []).append(folder)
-    return dict(sorted(found.items()))
+            by_name.setdefault(folder.name, []).append(folder)
+    return dict(sorted(by_name.items()))
 
 
 def _class_files(folders: Sequence[Path]) -> list[Path]:

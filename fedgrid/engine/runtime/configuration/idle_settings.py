@@ -19,11 +19,11 @@ def idle_settings(config: RunConfig) -> dict[str, str]:
     name, rounds = config.algorithm["name"], config.training.rounds
     if name not in ALGORITHMS:
         return {}
-    found = first_rounds(type(ALGORITHMS[name].settings), config.algorithm)
+    first_of = first_rounds(type(ALGORITHMS[name].settings), config.algorithm)
     return {
         key: f"algorithm {name}: {key} {config.algorithm[key]} acts from round {first} on, "
         f"and the last round is {rounds}"
-        for key, first in found.items()
+        for key, first in first_of.items()
         if first > rounds
     }
 

@@ -58,7 +58,11 @@ def convert(source: Path, target: Path) -> Converted:
         DataError: the source is not of these formats, or too small for a test set of all classes.
         StorageError: the target cannot be written.
     """
-    arrays = _split(_by_writer(source), source)
+    by_writer: dict[str, list[Part]] = defaultdict(list)
+    for path in _files(source):
+        for part in _of_parquet(path) if path.suffix == ".parquet" else _of_leaf(path):
+            by_writer[part[0]].append(part)
+    arrays = _split(by_writer, source)
     with disk_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as (temporary,), temporary.open("wb") as file:
@@ -67,21 +71,8 @@ def convert(source: Path, target: Path) -> Converted:
     return Converted(len(np.unique(arrays["train_group"])), pool, test)
 
 
-def _by_writer(source: Path) -> dict[str, list[Part]]:
-    """Return what each writer has written, in the order of the files' names."""
-    found: dict[str, list[Part]] = defaultdict(list)
-    for file in _files(source):
-        for part in _of_parquet(file) if file.suffix == ".parquet" else _of_leaf(file):
-            found[part[0]].append(part)
-    return found
-
-
 def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of the npz file; writers are numbered in the order of their names.
-
-    Raises:
-        DataError: a class has no image in the pool or the test set.
-    """
+    """Return the arrays of the npz file; writers are numbered in the order of their names."""
     arrays: dict[str, list[NDArray[Any]]] = defaultdict(list)
     for number, writer in enumerate(sorted(by_writer)):
         images = np.concatenate([part[1] for part in by_writer[writer]])
@@ -103,20 +94,16 @@ def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[
 
 
 def _files(source: Path) -> list[Path]:
-    """Return the files to read, of one kind.
-
-    Raises:
-        DataError: there are none.
-    """
+    """Return the files to read, of one kind."""
     if source.is_file():
-        found = [source]
+        files = [source]
     else:
         patterns = (("*.json",), ("train/*.json", "test/*.json"), ("*.parquet",))
-        each = ([path for pattern in group for path in sorted(source.glob(pattern))] for group in patterns)
-        found = next(filter(None, each), [])
-    if not found or any(file.suffix not in (".json", ".parquet") for file in found):
+        kinds = ([path for pattern in group for path in sorted(source.glob(pattern))] for group in patterns)
+        files = next(filter(None, kinds), [])
+    if not files or any(file.suffix not in (".json", ".parquet") for file in files):
         raise DataError(f"{source} has no images of FEMNIST; {EXPECTED}")
-    return found
+    return files
 
 
 def _of_leaf(file: Path) -> Iterator[Part]:
@@ -133,7 +120,6 @@ def _of_leaf(file: Path) -> Iterator[Part]:
 
 
 def _of_parquet(file: Path) -> Iterator[Part]:
-    """Yield the images of a Parquet file, one by one."""
     # Imported here because only this command needs it.
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -142,7 +128,7 @@ def _of_parquet(file: Path) -> Iterator[Part]:
     damage = (OSError, ValueError, KeyError, TypeError, SyntaxError, pa.ArrowException)
     try:
         table = pq.ParquetFile(file)
-        names = [_column(table.schema_arrow.names, each) for each in (WRITER, LABEL, ("image",))]
+        names = [_column(table.schema_arrow.names, accepted) for accepted in (WRITER, LABEL, ("image",))]
         for batch in table.iter_batches(columns=names):
             for writer, label, image in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
                 yield _checked(str(writer), _image(image)[None], [label])

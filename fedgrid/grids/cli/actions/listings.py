@@ -1,4 +1,4 @@
-"""Print the data sets, splits, algorithms and models to choose from, as tables or as JSON."""
+"""Print the data sets, splits, algorithms, models and presets to choose from, as tables or as JSON."""
 
 import json
 from collections.abc import Iterable
@@ -24,6 +24,8 @@ from fedgrid.grids.display.blueprint import Blueprint
 from fedgrid.grids.display.blueprint import of as blueprint_of
 from fedgrid.grids.display.tables import choice_table, class_count_table
 from fedgrid.grids.presets.key_docs import settings_rows
+from fedgrid.grids.presets.load import load_grid
+from fedgrid.grids.presets.preset_files import comment, preset_names, source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -211,3 +213,20 @@ def _model_table(entries: Iterable[ModelEntry]) -> Table:
         for entry in entries
     ]
     return choice_table(("name", "parameters", "what it is", "source"), rows)
+
+
+def list_presets(as_json: bool, console: Console) -> None:
+    """Print name, number of runs and subject of the grids that come with fedgrid."""
+    rows = [
+        {"name": name, "runs": len(load_grid(name, {}, [], Path()).runs), "what": subject(source(name))}
+        for name in preset_names()
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    console.print(choice_table(("name", "runs", "what"), [tuple(map(str, row.values())) for row in rows]))
+
+
+def subject(text: str) -> str:
+    """Return what the first comment of a file says up to its colon."""
+    return comment(text).partition(": ")[0]

@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from fedgrid.algorithms.clustering.clusterers import Clusterer
-from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.registry import ALGORITHMS, ARENA
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
 from fedgrid.engine.federation.data.registry import DATASETS
@@ -89,7 +88,7 @@ def _of_key(name: str, usual: Schema) -> Schema:
     elif name == "seed":
         one = SEED
     elif name == ALGORITHM:
-        one = {"anyOf": [{"enum": [*ALGORITHMS, ARENA]}, *map(_algorithm, ALGORITHMS.values())]}
+        one = {"anyOf": [{"enum": [*ALGORITHMS, ARENA]}, *map(_algorithm, ALGORITHMS)]}
     elif name == SPLIT:
         one = {"anyOf": [{"enum": list(KINDS)}, {"$ref": "#/definitions/Split"}]}
     elif name == "model":
@@ -99,8 +98,9 @@ def _of_key(name: str, usual: Schema) -> Schema:
     return _one_or_several(one) if name in AXES else one
 
 
-def _algorithm(entry: AlgorithmEntry) -> Schema:
+def _algorithm(name: str) -> Schema:
     """Return the schema of an algorithm with settings; each has its own defaults."""
+    entry = ALGORITHMS[name]
     settings = type(entry.settings).model_json_schema()
     properties = _properties(settings.get("properties", {}), docs_of(type(entry.settings)))
     for name in properties:

@@ -53,9 +53,9 @@ class TestImageFolder:
         assert len(image_folders.read_images(folder)[0].images) == 4
 
     def test_grey_images_among_colour_ones_are_counted_and_one_named(self, folder):
-        assert image_folders.mixed(folder) is None
+        assert image_folders.describe_mixture(folder) is None
         Image.new("RGB", (3, 2)).save(folder / "train" / "ape" / "0.png")
-        note = image_folders.mixed(folder)
+        note = image_folders.describe_mixture(folder)
         assert note is not None
         assert note.startswith(f"5 of 6 images in {folder} are grey, as {folder / 'train' / 'ape' / '1.png'}")
 
