@@ -1,6 +1,6 @@
 """The columns of a run's Parquet files, each declared once: name, type, meaning, and what it can hold.
 
-Schemas, the checks of what was read (`record_values`), MLflow's metrics of a round and the tables of the
+Schemas, the checks of what was read (`parquet_files`), MLflow's metrics of a round and the tables of the
 documentation follow from the declarations. The engine's first floor writes rows by the names in
 `engine.federation.record_names`. Records of a version without a column read as null.
 """

@@ -1,6 +1,6 @@
 """One model for all, however it is trained, in the registry; and what the setting `local` may name."""
 
-from fedgrid.algorithms.averaging import control_variates, fednova, fedopt, fedprox, scaffold
+from fedgrid.algorithms.averaging import fednova, fedopt, fedprox, scaffold
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 
@@ -41,7 +41,7 @@ BIBTEX_OF_OPTIMIZER = {
 LOCAL_METHODS |= {
     "fedprox": fedprox.ProximalTraining,
     "fednova": fednova.NormalisedTraining,
-    "scaffold": control_variates.ControlledTraining,
+    "scaffold": scaffold.ControlledTraining,
 }
 
 FEDAVG = AlgorithmEntry(

@@ -28,7 +28,7 @@ from fedgrid.algorithms.contract.base import (
     Step,
     Traits,
 )
-from fedgrid.algorithms.contract.checks import checked_partition
+from fedgrid.algorithms.contract.checks import check_partition
 from fedgrid.algorithms.contract.local_method import (
     AnyLocalMethod,
     LocalMethod,
@@ -195,7 +195,7 @@ class FedOpt(Algorithm):
         """Place latecomers, choose the partition of this round, then average the updates within it."""
         state, updates, placed = place(state, updates)
         clustered, diagnostics = self.recluster(state, round_index, updates, rng)
-        state = checked_partition(self, "recluster", clustered, len(state.labels_K))
+        state = check_partition(self, "recluster", clustered, len(state.labels_K))
         return self.aggregate(state, updates, rng), replace(
             diagnostics, placed={**placed, **diagnostics.placed}
         )
@@ -274,7 +274,7 @@ def idle_settings(settings: FedOptSettings, when: str) -> tuple[str, ...]:
     return (f"server_optimizer and server_learning_rate have no effect {when}",)
 
 
-def moving(updates: Updates) -> Updates:
+def select_moving(updates: Updates) -> Updates:
     """Return the view of the updates that are not zero: a zero update has no direction."""
     return updates.select(np.asarray(updates.clients)[updates.norms_K > 0].tolist())
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.clustering.graph import Groups
-from fedgrid.algorithms.clustering.measures import silhouette
+from fedgrid.algorithms.clustering.measures import labels_of, silhouette
 from fedgrid.algorithms.updates.source import Matrix, Rng
 
 Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ def groups_of(squares_MM: Matrix, restarts: int, rng: Rng) -> Groups:
     """
     labels_M = cut(squares_MM)
     if restarts and labels_M.any() and len(labels_M) <= MOST_CLIENTS:
-        labels_M = _moved(_vectors(squares_MM), labels_M, restarts, rng)
+        labels_M = _move(_vectors(squares_MM), labels_M, restarts, rng)
     return _groups(labels_M)
 
 
@@ -101,7 +101,7 @@ def _vectors(squares_MM: Matrix) -> Floats:
     return np.asarray(axes[:, positive] * np.sqrt(values[positive]))
 
 
-def _moved(vectors: Floats, labels_M: Labels, restarts: int, rng: Rng) -> Labels:
+def _move(vectors: Floats, labels_M: Labels, restarts: int, rng: Rng) -> Labels:
     """Return the clusters with the least squares of k-means from Ward's means and from random starts."""
     from sklearn.cluster import KMeans
 
@@ -136,9 +136,7 @@ def score(squares_MM: Matrix, groups: Sequence[Sequence[int]], rng: Rng) -> floa
     """
     from scipy.cluster.hierarchy import fcluster, linkage
 
-    labels_M = np.empty(len(squares_MM), np.int64)
-    for label, group in enumerate(groups):
-        labels_M[list(group)] = label
+    labels_M = labels_of(groups, len(squares_MM))
     sampled = np.sort(rng.permutation(len(labels_M))[:MOST_COMPARED])
     labels_M, squares_MM = labels_M[sampled], squares_MM[np.ix_(sampled, sampled)]
     number = len(np.unique(labels_M))

@@ -93,7 +93,7 @@ def probe(crowds: Sequence[Crowd], device: str = "cuda", processes: Any = None) 
             works, reserved = zip(*_answers(pool, together, device, count), strict=True)
             # The processes still have their contexts.
             context = max(context, (free - torch.cuda.mem_get_info()[0] - sum(reserved)) // count)
-        done += map(_added, zip(*works, strict=True))
+        done += map(_add_up, zip(*works, strict=True))
     return Probed(total, context, tuple(done))
 
 
@@ -143,7 +143,7 @@ def _answers(pool: Any, crowds: Sequence[Crowd], device: str, count: int) -> lis
     return answers
 
 
-def _added(works: Sequence[Work | None]) -> Work | None:
+def _add_up(works: Sequence[Work | None]) -> Work | None:
     """Return what the processes of a crowd did together, None if one of them ran out of memory."""
     fitting = [work for work in works if work is not None]
     if len(fitting) < len(works):

@@ -90,15 +90,15 @@ def decide(
 
     def place(runs: Sequence[RunConfig]) -> _Way:
         fitting = with_measured_share(runs, nodes, request, data_dir, on_gpu.probe, gpus)
-        return _placed(runs, nodes, fitting, by_shared_prefix=by_shared_prefix)
+        return _place(runs, nodes, fitting, by_shared_prefix=by_shared_prefix)
 
     alone = place(grid.runs)
     try:
-        clients, stacked = _that_fit(clients, lambda changes: place(load(changes).runs))
+        clients, stacked = _fit(clients, lambda changes: place(load(changes).runs))
     except ConfigError as error:
         return Stacking(1, f"not even two stacked clients fit on a GPU ({_cause(error)})")
     try:
-        return _faster(clients, alone, stacked, data_dir, on_gpu)
+        return _compare(clients, alone, stacked, data_dir, on_gpu)
     except (ConfigError, RunError) as error:
         return Stacking(1, f"stacks could not be timed ({_cause(error)})")
 
@@ -110,7 +110,7 @@ def largest_stack(runs: Sequence[RunConfig], nodes: Sequence[Node], *, by_shared
     return min(min(run.clients, ceil(run.clients * side_by_side / gpus)) for run in runs)
 
 
-def _that_fit(clients: int, place: Callable[[Sequence[str]], _Way]) -> tuple[int, _Way]:
+def _fit(clients: int, place: Callable[[Sequence[str]], _Way]) -> tuple[int, _Way]:
     """Return the largest stack, of `clients`, half of them and so on, that fits on a GPU."""
     while True:
         try:
@@ -121,7 +121,7 @@ def _that_fit(clients: int, place: Callable[[Sequence[str]], _Way]) -> tuple[int
                 raise
 
 
-def _placed(
+def _place(
     runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_shared_prefix: bool
 ) -> _Way:
     waiting = num_to_place(runs, by_shared_prefix=by_shared_prefix)
@@ -146,7 +146,7 @@ class _Kind:
         return f"{load.model} {load.shape[1]}x{load.shape[2]}"
 
 
-def _faster(clients: int, alone: _Way, stacked: _Way, data_dir: Path, on_gpu: OnGpu) -> Stacking:
+def _compare(clients: int, alone: _Way, stacked: _Way, data_dir: Path, on_gpu: OnGpu) -> Stacking:
     """Time both ways, weighted by what the runs train."""
     kinds = list(_kinds(alone, stacked, data_dir).values())
     works = on_gpu.probe(tuple(kind.crowds[way] for way in (0, 1) for kind in kinds)).crowds

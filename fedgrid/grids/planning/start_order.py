@@ -7,7 +7,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
 
-def in_order(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
+def sort_runs(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
     """Sort runs: by data set as declared, then the longest first.
 
     A long run that starts last would keep a whole cluster waiting. Within a shared prefix, start the run that
@@ -29,7 +29,7 @@ def in_order(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
     }
     for run in runs:
         longest_first[length(run)].append(run)
-    return [run for alike in longest_first.values() for run in _by_turns(_shared_prefixes(alike), at_once)]
+    return [run for alike in longest_first.values() for run in _take_turns(_shared_prefixes(alike), at_once)]
 
 
 def _shared_prefixes(runs: Sequence[RunConfig]) -> list[list[RunConfig]]:
@@ -43,7 +43,7 @@ def _shared_prefixes(runs: Sequence[RunConfig]) -> list[list[RunConfig]]:
     ]
 
 
-def _by_turns(shared_prefixes: Sequence[list[RunConfig]], at_once: int) -> Iterable[RunConfig]:
+def _take_turns(shared_prefixes: Sequence[list[RunConfig]], at_once: int) -> Iterable[RunConfig]:
     """Yield the first runs of `at_once` shared prefixes, then their second ones, and so on; then the next."""
     blocks = max(1, len(shared_prefixes) // at_once)
     for block in range(blocks):

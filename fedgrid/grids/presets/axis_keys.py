@@ -96,19 +96,19 @@ def in_run_order(axes: Iterable[str]) -> tuple[str, ...]:
 
 def value_text(config: RunConfig, key: str) -> str | None:
     """Return a run's value of an axis as text, None if its algorithm has no such setting."""
-    value = _found(config, key)
+    value = _look_up(config, key)
     return text_of(value[0]) if value else None
 
 
 def value_of(config: RunConfig, key: str) -> Any:
     """Return a run's value of an axis as it would stand in JSON, None if there is none."""
-    value = _found(config, key)
+    value = _look_up(config, key)
     return to_jsonable_python(value[0]) if value else None
 
 
 def json_values(config: RunConfig, keys: Iterable[str]) -> dict[str, Any]:
     """Return a run's values of those keys that it has, as they would stand in JSON."""
-    return {key: to_jsonable_python(found[0]) for key in keys if (found := _found(config, key))}
+    return {key: to_jsonable_python(found[0]) for key in keys if (found := _look_up(config, key))}
 
 
 def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
@@ -151,7 +151,7 @@ def variant_of(config: RunConfig, settings: Sequence[str]) -> str:
     return ", ".join(f"{key} {value}" for key, value in values.items() if value not in (None, "null"))
 
 
-def _found(config: RunConfig, key: str) -> tuple[Any] | None:
+def _look_up(config: RunConfig, key: str) -> tuple[Any] | None:
     if key == ALGORITHM:
         return (str(config.algorithm["name"]),)
     if key == SPLIT:

@@ -51,7 +51,7 @@ def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
                 if key == "name":
                     raise ConfigError("a grid has the name of its file, or that of --name; leave out the key")
                 if key.partition(".")[0] in (*SECTIONS, ALGORITHM):
-                    raise _dotted(key, file.values[key])
+                    raise _dotted_key_error(key, file.values[key])
                 raise unknown_key(key, "", KEYS, inner=INNER)
     base = _base(file, trail)
     _use_plugins(file, trail)
@@ -68,9 +68,9 @@ def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
     return replace(
         base,
         axes=axes,
-        fixed={**base.fixed, **_fixed(file)},
+        fixed={**base.fixed, **_read_fixed(file)},
         overrides=(*base.overrides, *_overrides(file, axes)),
-        excluded=(*base.excluded, *_excluded(file, axes)),
+        excluded=(*base.excluded, *_read_excluded(file, axes)),
         filter=chosen,
         name=Path(trail[-1]).stem,
         text=file.text,
@@ -78,7 +78,7 @@ def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
     )
 
 
-def _dotted(key: str, value: Any) -> ConfigError:
+def _dotted_key_error(key: str, value: Any) -> ConfigError:
     """Return the error for `training.rounds: 5` at the top of a file; raises it if there is no such key."""
     section, _, inner = key.partition(".")
     if key in (KIND, f"{ALGORITHM}.name"):  # They stand for their whole section.
@@ -152,7 +152,7 @@ def _is_fixed(axis: str, file: YamlFile) -> bool:
     return axis not in AXES and value_at(file.values, axis.split(".")) is not None
 
 
-def _fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
+def _read_fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
     fixed = {}
     for key, value in file.values.items():
         place = Place(file, (key,))
@@ -173,7 +173,7 @@ def _fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
     return fixed
 
 
-def _excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
+def _read_excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
     given, place = file.values.get(EXCLUDE, []), Place(file, (EXCLUDE,))
     if not isinstance(given, list):
         raise ConfigError(f"{place}: exclude = {given!r}: expected a list, as in [{{clients: 30, seed: 4}}]")

@@ -47,7 +47,7 @@ def check_same(search: Search, storage: Storage) -> None:
         )
 
 
-def described(search: Search, trials: Sequence[Trial], complete: bool) -> dict[str, Any]:
+def result_of(search: Search, trials: Sequence[Trial], complete: bool) -> dict[str, Any]:
     """Return the result of a search as it stands in `search.json`."""
     free = label_free(search.objective)
     bests = best(trials, search.objective)
@@ -86,7 +86,7 @@ def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Stor
         RunError: if they cannot be written.
     """
     folder = GridFolder(storage, search.name)
-    text = seal(described(search, trials, complete), indent=2)
+    text = seal(result_of(search, trials, complete), indent=2)
     figures = folder.path / FIGURES
     results = folder.path / FOUND
     if not (results.exists() and read_file(results) == text.encode() and figures.exists()):

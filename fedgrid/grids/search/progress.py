@@ -53,7 +53,7 @@ class SearchProgress:
         needs_no_scores = search.searcher != "optuna" and not search.early_stop.in_batches
         size = search.trials if needs_no_scores else BATCH
         while asked := searcher.ask(min(size, search.trials - len(self.trials))):
-            batch = [self._suggested(params) for params in asked]
+            batch = [self._suggest(params) for params in asked]
             self._runs |= {run.run_id: run for one in batch for run in one.runs}
             stopped: dict[int, Rung] = {}
             going = list(range(len(batch)))
@@ -65,7 +65,7 @@ class SearchProgress:
             yield self._grid((batch[place] for place in going), END)
             done = len(self.trials)
             self.trials += [
-                self._ended(done + 1 + place, one, stopped.get(place)) for place, one in enumerate(batch)
+                self._trial_of(done + 1 + place, one, stopped.get(place)) for place, one in enumerate(batch)
             ]
             searcher.tell([self._result(trial) for trial in self.trials[done:]])
         self.complete = True
@@ -102,13 +102,13 @@ class SearchProgress:
             if batch[place].runs and not self._failure(batch[place].runs, rung)
         }
 
-    def _suggested(self, params: Params) -> _Suggested:
+    def _suggest(self, params: Params) -> _Suggested:
         try:
             return _Suggested(params, self._search.runs(params))
         except ConfigError as error:
             return _Suggested(params, (), str(error))
 
-    def _ended(self, number: int, suggested: _Suggested, stopped_at: Rung | None) -> Trial:
+    def _trial_of(self, number: int, suggested: _Suggested, stopped_at: Rung | None) -> Trial:
         runs = suggested.runs
         run_ids = tuple(run.run_id for run in runs)
         problem = suggested.problem or self._failure(runs, stopped_at or END)

@@ -72,7 +72,7 @@ def read_tuned(given: Sequence[str], storage: Storage) -> list[Tuned]:
     return settings
 
 
-def noted(grid: Grid, tuned: Sequence[Tuned]) -> Grid:
+def add_notes(grid: Grid, tuned: Sequence[Tuned]) -> Grid:
     """Return the grid with a comment in its preset for each search.
 
     Raises:

@@ -67,7 +67,7 @@ class BeforeTraining(SharedLayers):
         clients = sorted(messages)
         vectors_ND = np.array([vector_of(messages[client]) for client in clients])
         if CENTROIDS in state.arrays:
-            return self._joined(state, clients, vectors_ND)
+            return self._join(state, clients, vectors_ND)
         labels_N = self.groups(vectors_ND, rng)
         ids = np.array(clients)
         state = split(state, 0, [ids[labels_N == label].tolist() for label in np.unique(labels_N)])
@@ -76,9 +76,9 @@ class BeforeTraining(SharedLayers):
             [vectors_ND[own_N == label].mean(axis=0) for label in range(len(state.models))]
         )
         members_C = np.bincount(own_N, minlength=len(state.models))
-        return _met(state, state.labels_K, centroids_CD, members_C)
+        return _after(state, state.labels_K, centroids_CD, members_C)
 
-    def _joined(self, state: State, clients: Sequence[int], vectors_ND: NDArray[np.float64]) -> State:
+    def _join(self, state: State, clients: Sequence[int], vectors_ND: NDArray[np.float64]) -> State:
         centroids_CD = state.arrays[CENTROIDS].copy()
         members_C, labels_K = state.arrays[MEMBERS].copy(), state.labels_K.copy()
         distances = []
@@ -90,7 +90,7 @@ class BeforeTraining(SharedLayers):
             if self.settings.update_centroids:
                 members_C[nearest] += 1
                 centroids_CD[nearest] += (vector_D - centroids_CD[nearest]) / members_C[nearest]
-        return _met(state, labels_K, centroids_CD, members_C, np.array(clients), np.array(distances))
+        return _after(state, labels_K, centroids_CD, members_C, np.array(clients), np.array(distances))
 
     def meets_again(self, round_index: int) -> bool:
         """Return whether `recluster_every` rounds have passed since the last time."""
@@ -113,7 +113,7 @@ class BeforeTraining(SharedLayers):
                 centroids_CD[cluster] = vectors_ND[nearest_N == cluster].mean(axis=0)
         members_C = np.bincount(nearest_N, minlength=len(centroids_CD))
         newcomers = np.array(clients)[has_moved_N], distances_NC.min(axis=1)[has_moved_N]
-        return _met(state, labels_K, centroids_CD, members_C, *newcomers)
+        return _after(state, labels_K, centroids_CD, members_C, *newcomers)
 
     def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client its cluster's model."""
@@ -142,7 +142,7 @@ class BeforeTraining(SharedLayers):
         return state, Diagnostics(clustered=is_met and CENTROIDS in state.arrays, placed=placed)
 
 
-def _met(
+def _after(
     state: State,
     labels_K: Labels,
     centroids_CD: NDArray[np.float64],

@@ -61,7 +61,7 @@ class PrivateMessage(Message, MessageNoise):
         return (scale / self.noise) ** 2 if self.noise else inf
 
 
-def of_bits(count: int, flip: float) -> float:
+def bits_distance(count: int, flip: float) -> float:
     """Return the squared distance of this many bits, each flipped with a probability in [0, 0.5].
 
     Distances are in standard deviations of Gaussian noise, which is what the accountant of privacy adds up. A
@@ -106,12 +106,12 @@ class ClassMeans(PrivateMessage):
         if self.clip is not None:  # Of all classes: which ones a client has is covered too.
             complete_LZ = _in_range(means_LZ, filling)
             means_LZ = self.covered(complete_LZ.ravel(), noise).reshape(means_LZ.shape)
-        filled_LZ = self._filled(means_LZ, filling)
+        filled_LZ = self._fill(means_LZ, filling)
         if not self.quantise:
             return {VECTOR: filled_LZ.ravel().astype(np.float32)}
-        bits_D = rounded(filled_LZ.ravel(), tossing)
+        bits_D = round_to_bits(filled_LZ.ravel(), tossing)
         flip = float(budget.choice(self.flip)) if isinstance(self.flip, tuple) else self.flip
-        return {BITS: np.packbits(flipped(bits_D, flip, flipping))}
+        return {BITS: np.packbits(flip_bits(bits_D, flip, flipping))}
 
     def squared_distance(self, payload: Payload, scale: float, *, again: bool) -> float:
         """Return that of the noise or, of bits, of their flips if it is less: a bound on either is one.
@@ -122,19 +122,19 @@ class ClassMeans(PrivateMessage):
         if BITS not in payload or (again and not self.draws_anew):
             return of_noise
         least = min(self.flip) if isinstance(self.flip, tuple) else self.flip
-        return min(of_noise, of_bits(8 * payload[BITS].nbytes, least))
+        return min(of_noise, bits_distance(8 * payload[BITS].nbytes, least))
 
-    def _filled(self, means_LZ: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
+    def _fill(self, means_LZ: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
         """Return the means, scaled to 0..1 if they are quantised, uniform noise for missing classes."""
         if not self.quantise:
             return _in_range(means_LZ, rng)
         noise_LZ = rng.random(means_LZ.shape)
         there_L = np.isfinite(means_LZ[:, 0])
         if self.normalise == "vector":
-            noise_LZ[there_L] = scaled(means_LZ[there_L])
+            noise_LZ[there_L] = scale_vector(means_LZ[there_L])
         else:
             for label in np.flatnonzero(there_L):
-                noise_LZ[label] = scaled(means_LZ[label])
+                noise_LZ[label] = scale_vector(means_LZ[label])
         return noise_LZ
 
 
@@ -162,14 +162,14 @@ def vector_of(payload: Payload) -> NDArray[Any]:
     return payload[VECTOR].astype(np.float64)
 
 
-def scaled(vector_D: NDArray[Any]) -> NDArray[np.float64]:
+def scale_vector(vector_D: NDArray[Any]) -> NDArray[np.float64]:
     """Return a vector brought to 0..1 by its least and greatest entry; one without a range is all 0.5."""
     vector_D = np.asarray(vector_D, np.float64)
     least, range_ = vector_D.min(initial=inf), np.ptp(vector_D) if vector_D.size else 0.0
     return (vector_D - least) / range_ if range_ > 0 else np.full(vector_D.shape, 0.5)
 
 
-def rounded(vector_D: NDArray[Any], rng: Rng) -> Bits:
+def round_to_bits(vector_D: NDArray[Any], rng: Rng) -> Bits:
     """Return entries of 0..1 rounded to bits; one of exactly 0.5 is a coin toss.
 
     A draw is made for each entry, whatever it is, so that the draws that follow do not depend on the data.
@@ -178,6 +178,6 @@ def rounded(vector_D: NDArray[Any], rng: Rng) -> Bits:
     return np.where(np.equal(vector_D, 0.5), coins_D, np.greater(vector_D, 0.5)).astype(np.uint8)
 
 
-def flipped(bits_D: Bits, flip: float, rng: Rng) -> Bits:
+def flip_bits(bits_D: Bits, flip: float, rng: Rng) -> Bits:
     """Return the bits, each flipped with probability `flip` in [0, 0.5], independently."""
     return bits_D ^ (rng.random(bits_D.shape) < flip).astype(np.uint8)

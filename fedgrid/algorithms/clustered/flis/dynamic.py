@@ -20,7 +20,6 @@ from fedgrid.algorithms.clustered.flis.inference import (
     NEEDS_REFERENCES,
     UNKNOWN,
     Classes,
-    Inference,
     LabelKind,
     SimilarityKind,
     Threshold,
@@ -138,14 +137,15 @@ class FlisDc(Algorithm):
 
     def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Build a cluster around each participant, and average the participants' models within it."""
-        inference, always = self._infer(updates), self.settings.always_joined
+        similarities_NN, classes_NM = self._infer(updates)
+        always = self.settings.always_joined
         threshold = self.settings.beta if always is None else min(self.settings.beta, always)
-        joined_NN = neighbourhoods(inference.similarities_NN, threshold)
+        joined_NN = neighbourhoods(similarities_NN, threshold)
         groups, owner_N = distinct(joined_NN, updates.clients)
         participants = list(updates.clients)
         model_K = np.full(len(state.labels_K), NOBODYS, np.int64)
         model_K[participants] = owner_N
-        classes_KM = latest_classes(state, participants, inference.classes_NM)
+        classes_KM = latest_classes(state, participants, classes_NM)
         labels_K = labels_of_all(classes_KM, participants, components(joined_NN))
         models = cluster_models(state.models, updates, groups, self.settings.aggregate)
         members = {client: tuple(groups[owner]) for client, owner in zip(participants, owner_N, strict=True)}
@@ -164,11 +164,11 @@ class FlisDc(Algorithm):
 
     def distances(self, updates: Updates) -> Matrix:
         """Return 1 - similarity, 0 of a model to itself whatever the printed formula says."""
-        distances_NN = 1 - self._infer(updates).similarities_NN
+        distances_NN = 1 - self._infer(updates)[0]
         np.fill_diagonal(distances_NN, 0.0)
         return distances_NN
 
-    def _infer(self, updates: Updates) -> Inference:
+    def _infer(self, updates: Updates) -> tuple[Matrix, Classes]:
         return infer(updates, self.settings.labels, self.settings.similarity)
 
 

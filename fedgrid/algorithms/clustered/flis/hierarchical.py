@@ -156,15 +156,13 @@ class FlisHc(FedOpt):
 
     def _form(self, state: State, updates: Updates) -> State:
         """Return the state with the clusters of the clients that have sent an update; the others wait."""
-        inference = infer(updates, self.settings.labels, self.settings.similarity)
-        groups = labels_to_groups(
-            self.cut(inference.similarities_NN), 1 - inference.similarities_NN, "residual"
-        )
+        similarities_NN, classes_NM = infer(updates, self.settings.labels, self.settings.similarity)
+        groups = labels_to_groups(self.cut(similarities_NN), 1 - similarities_NN, "residual")
         labels_K = np.full(len(state.labels_K), len(groups), np.int64)
         for label, group in enumerate(groups):
             labels_K[[updates.clients[place] for place in group]] = label
         rows = [0] * (len(groups) + bool((labels_K == len(groups)).any()))
-        classes_KM = latest_classes(state, updates.clients, inference.classes_NM)
+        classes_KM = latest_classes(state, updates.clients, classes_NM)
         return state.with_rows(rows, labels_K).keep(**{CLASSES: classes_KM})
 
     def _place(self, state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
@@ -172,17 +170,17 @@ class FlisHc(FedOpt):
         late = updates.select(_waiting(state))
         if not late.clients:
             return state, updates, {}
-        inference = infer(late, self.settings.labels, self.settings.similarity)
+        _, classes_NM = infer(late, self.settings.labels, self.settings.similarity)
         labels_K, reasons = state.labels_K.copy(), {}
         members = [np.array(state.members(label)) for label in range(len(state.models) - 1)]
-        for client, classes_M in zip(late.clients, inference.classes_NM, strict=True):
+        for client, classes_M in zip(late.clients, classes_NM, strict=True):
             means = [
                 float(agreements(classes_M[None], state.arrays[CLASSES][group]).mean()) for group in members
             ]
             labels_K[client] = int(np.argmax(means))
             text = ", ".join(f"{label}: {mean:.3f}" for label, mean in enumerate(means))
             reasons[client] = f"mean agreement {text}"
-        classes_KM = latest_classes(state, late.clients, inference.classes_NM)
+        classes_KM = latest_classes(state, late.clients, classes_NM)
         state = replace(state, labels_K=labels_K).keep(**{CLASSES: classes_KM})
         if not len(_waiting(state)):
             state = state.with_rows(range(len(state.models) - 1), labels_K)

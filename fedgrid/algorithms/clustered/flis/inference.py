@@ -10,7 +10,6 @@ Shapes: N models, M reference images, L classes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -37,28 +36,18 @@ NEEDS_REFERENCES = (
 )
 
 
-@dataclass(frozen=True)
-class Inference:
-    """What a server sees in the predictions of N models."""
-
-    similarities_NN: Matrix
-    classes_NM: Classes
-    """The predicted classes."""
-
-
-def infer(updates: Updates, labels: LabelKind, similarity: SimilarityKind) -> Inference:
-    """Return what the predictions of a round say, in the order of `updates.clients`."""
+def infer(updates: Updates, labels: LabelKind, similarity: SimilarityKind) -> tuple[Matrix, Classes]:
+    """Return similarities and predicted classes of a round's models, in the order of `updates.clients`."""
 
     def compute(predictions_NML: list[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        classes_NM = [predictions_ML.argmax(axis=1) for predictions_ML in predictions_NML]
         return {
             "similarities_NN": similarities(predictions_NML, labels, similarity),
-            "classes_NM": np.stack(
-                [predictions_ML.argmax(axis=1) for predictions_ML in predictions_NML]
-            ).astype(np.int16),
+            "classes_NM": np.stack(classes_NM).astype(np.int16),
         }
 
     arrays = updates.derived(PREDICTIONS, f"{labels}-{similarity}", compute)
-    return Inference(arrays["similarities_NN"], arrays["classes_NM"])
+    return arrays["similarities_NN"], arrays["classes_NM"]
 
 
 def similarities(

@@ -52,8 +52,8 @@ def step(state: State, updates: Updates, aggregate: Aggregator, warnings: tuple[
     if is_first:
         state = state.keep(**{INITIAL: state.models[0]})
     if new:
-        inference = infer(updates.select(new), "hard", "agreement")
-        state = state.keep(**{CLASSES: latest_classes(state, new, inference.classes_NM)})
+        _, classes_NM = infer(updates.select(new), "hard", "agreement")
+        state = state.keep(**{CLASSES: latest_classes(state, new, classes_NM)})
     state = _refresh(state, updates, updates.sampled if is_first else updates.clients)
     seen = np.flatnonzero(state.arrays[CLASSES][:, 0] != UNKNOWN).tolist()
     classes_NM = state.arrays[CLASSES][seen]

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt, model_validator
 
-from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving, split_positions
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving, split_positions
 from fedgrid.algorithms.clustering.clusterers import agglomerate, labels_to_groups
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
 from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, Step
@@ -92,10 +92,10 @@ class Briggs(FedOpt):
         others there is no clustering, now or later.
         """
         if self.settings.pool_rounds and round_index < self.settings.round:
-            state = pool(state, moving(updates), standardise=self.settings.standardise)
+            state = pool(state, select_moving(updates), standardise=self.settings.standardise)
         if round_index + 1 != self.settings.round:
             return state, Diagnostics()
-        part = moving(updates)
+        part = select_moving(updates)
         if len(part.clients) < 2:
             warning = "fewer than two clients have an update in the clustering round: no clusters"
             return state, Diagnostics(warnings=(warning,))

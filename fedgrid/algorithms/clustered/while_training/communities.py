@@ -16,9 +16,15 @@ import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, idle_settings
-from fedgrid.algorithms.clustering.graph import Groups, Library, communities, similarities
+from fedgrid.algorithms.clustering.graph import (
+    Groups,
+    Library,
+    communities,
+    similarities,
+    symmetric_trusted_distances,
+    trusted_distances,
+)
 from fedgrid.algorithms.clustering.measures import silhouette
-from fedgrid.algorithms.clustering.trusted import symmetric_trusted_distances, trusted_distances
 from fedgrid.algorithms.contract.base import (
     Conditions,
     Diagnostics,

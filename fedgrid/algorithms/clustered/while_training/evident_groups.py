@@ -25,13 +25,13 @@ import numpy as np
 from pydantic import Field, NonNegativeInt
 from threadpoolctl import threadpool_limits
 
-from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving
 from fedgrid.algorithms.clustering import ward
 from fedgrid.algorithms.clustering.graph import Groups
 from fedgrid.algorithms.clustering.latecomers import split_among
-from fedgrid.algorithms.clustering.measures import silhouette
-from fedgrid.algorithms.clustering.pooled import MET, add, have_met, known, pooled
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, Step
+from fedgrid.algorithms.clustering.measures import labels_of, silhouette
+from fedgrid.algorithms.clustering.pooled import MET, add, clients_seen, have_met, mean_over_rounds
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, Step
 from fedgrid.algorithms.updates.source import Layout, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
@@ -102,12 +102,12 @@ class EvidentGroups(FedOpt):
         While clients are still to come it also waits for a round in which each cluster sends an update, by
         which latecomers are compared with it.
         """
-        part = moving(updates)
+        part = select_moving(updates)
         if ASKED not in state.arrays or not part.clients:
             return state, Diagnostics()
         distances = (part.cosine_distances_KK, part.standardised_distances_KK)
         state = add(state, part.clients, dict(zip(map(_pooled_in, KINDS), distances, strict=True)))
-        clients = known(state)
+        clients = clients_seen(state)
         if not have_met(state, clients):
             return state, Diagnostics()
         with threadpool_limits(limits=1):
@@ -121,10 +121,10 @@ class EvidentGroups(FedOpt):
         return state, Diagnostics(clustered=evident, silhouette=best.silhouette)
 
     def _look(self, state: State, kind: str, clients: Sequence[int], rng: Rng) -> ShownGroups:
-        squares_MM = pooled(state, clients, _pooled_in(kind))
+        squares_MM = mean_over_rounds(state, clients, _pooled_in(kind))
         positions = ward.groups_of(squares_MM, self.settings.restarts, rng)
         groups = [[clients[place] for place in group] for group in positions]
-        held = np.array_equal(_labels(groups, len(state.labels_K)), state.arrays[_found_in(kind)])
+        held = np.array_equal(labels_of(groups, len(state.labels_K)), state.arrays[_found_in(kind)])
         score = ward.score(squares_MM, positions, rng) if held else None
         return ShownGroups(groups, score or 0.0, silhouette(squares_MM, positions))
 
@@ -134,7 +134,7 @@ class EvidentGroups(FedOpt):
         if asked >= self.settings.window:
             return _forget(state)
         labels_K = {
-            _found_in(kind): _labels(groups.groups, len(state.labels_K))
+            _found_in(kind): labels_of(groups.groups, len(state.labels_K))
             for kind, groups in zip(KINDS, shown, strict=True)
         }
         return state.keep(**{ASKED: np.asarray(asked)}, **labels_K)
@@ -146,14 +146,6 @@ def _pooled_in(kind: str) -> str:
 
 def _found_in(kind: str) -> str:
     return f"found_{kind}_K"
-
-
-def _labels(groups: Groups, num_clients: int) -> Labels:
-    """Return each client's group, numbered by their first members; -1 for clients in none."""
-    labels_K = np.full(num_clients, -1, np.int64)
-    for number, group in enumerate(groups):
-        labels_K[group] = number
-    return labels_K
 
 
 def _split(state: State, groups: Groups, updates: Updates) -> State:

@@ -139,7 +139,7 @@ class Ifca(SharedLayers):
             return super().step(state, round_index, updates, rng)
         if counts.min() < self.settings.least_share * counts.sum():
             warning = f"models chosen by {_join(counts)} clients: drawn again, {left - 1} redraws left"
-            state = replace(state, models=self._redrawn(state, updates.layout, rng))
+            state = replace(state, models=self._redraw(state, updates.layout, rng))
             state = state.keep(redraws=np.array([left - 1]))
             return state, Diagnostics(counts=tuple(counts.tolist()), warnings=(warning,))
         return super().step(state.keep(redraws=np.array([0])), round_index, updates, rng)
@@ -176,7 +176,7 @@ class Ifca(SharedLayers):
             choose_on=self.settings.choose_on,
         )
 
-    def _redrawn(self, state: State, layout: Layout, rng: Rng) -> tuple[Vector, ...]:
+    def _redraw(self, state: State, layout: Layout, rng: Rng) -> tuple[Vector, ...]:
         """Return models whose tensors have their entries shuffled: those of a tensor are drawn alike."""
         models = [model.copy() for model in state.models]
         for model in models:

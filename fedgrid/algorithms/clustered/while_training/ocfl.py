@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, PositiveInt
 from threadpoolctl import threadpool_limits
 
-from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving, split_positions
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving, split_positions
 from fedgrid.algorithms.clustering.clusterers import NOISE, AnyClusterer, KMeans, labels_to_groups
 from fedgrid.algorithms.clustering.latecomers import regroup
 from fedgrid.algorithms.clustering.measures import temperature
@@ -114,7 +114,7 @@ class Ocfl(FedOpt):
         update, or with a zero one (it has no direction), join the largest cluster. With fewer than two others
         there is no temperature in this round.
         """
-        part = moving(updates)
+        part = select_moving(updates)
         shots_taken = int(state.arrays["shots_taken"][0])
         every, last = self.settings.recluster_every, state.arrays.get("last_shot")
         is_due = every is not None and last is not None and round_index >= int(last[0]) + every

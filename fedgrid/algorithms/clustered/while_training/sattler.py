@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
-from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving, split_positions
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving, split_positions
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, Step
 from fedgrid.algorithms.contract.section import FirstRound
@@ -131,7 +131,7 @@ class Sattler(FedOpt):
         round, whether or not a split was possible, so that epsilons can be chosen from a plain run.
         """
         if self.settings.pool_rounds:
-            state = pool(state, moving(updates), standardise=self.settings.standardise)
+            state = pool(state, select_moving(updates), standardise=self.settings.standardise)
         longest = max(float(state.arrays[LONGEST][0]), float(updates.norms_K.max(initial=0.0)))
         divided, mean_norms, max_norms = state.keep(**{LONGEST: np.array([longest])}), [], []
         for cluster in range(len(state.models)):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from fedgrid.algorithms.contract.checks import checked_global_model, checked_served
+from fedgrid.algorithms.contract.checks import check_global_model, check_served
 from fedgrid.algorithms.contract.orders import Served
 from fedgrid.engine.federation.training.confusion import Counts
 
@@ -39,10 +39,10 @@ def run_tests(
     if federation.evaluation.clients == "asked":
         testing = [order.client for order in plan.orders]
     size = federation.layout.size
-    served = checked_served(federation.algorithm, state, size)
+    served = check_served(federation.algorithm, state, size)
     model = None
     if federation.evaluation.global_model:
-        model = checked_global_model(federation.algorithm, state, size)
+        model = check_global_model(federation.algorithm, state, size)
     of_served = _tests(served, work, memories, testing)
     by_name = {"cluster": of_served}
     if model is not None and served.adaptation is None and all(other is model for other in served.models):
