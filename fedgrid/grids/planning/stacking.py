@@ -90,7 +90,10 @@ def decide(
 
     def place(runs: Sequence[RunConfig]) -> _Way:
         fitting = with_measured_share(runs, nodes, request, data_dir, on_gpu.probe, gpus)
-        return _place(runs, nodes, fitting, by_shared_prefix=by_shared_prefix)
+        waiting = num_to_place(runs, by_shared_prefix=by_shared_prefix)
+        places = placements(runs, nodes, fitting, by_shared_prefix=by_shared_prefix).values()
+        actors = max(min(at_once(place, nodes), waiting) * place.num_actors for place in places)
+        return _Way(runs, fitting, ceil(actors / sum(int(node.gpus) for node in nodes)))
 
     alone = place(grid.runs)
     try:
@@ -119,16 +122,6 @@ def _fit(clients: int, place: Callable[[Sequence[str]], _Way]) -> tuple[int, _Wa
             clients //= 2
             if clients < 2:
                 raise
-
-
-def _place(
-    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_shared_prefix: bool
-) -> _Way:
-    waiting = num_to_place(runs, by_shared_prefix=by_shared_prefix)
-    gpus = sum(int(node.gpus) for node in nodes)
-    places = placements(runs, nodes, request, by_shared_prefix=by_shared_prefix).values()
-    actors = max(min(at_once(place, nodes), waiting) * place.num_actors for place in places)
-    return _Way(runs, request, ceil(actors / gpus))
 
 
 @dataclass
