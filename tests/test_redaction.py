@@ -27,7 +27,6 @@ FORMS = [
     f"postgresql+psycopg2://me:{SECRET}@db:5432/mlflow?sslmode=require",
     f"mysql://root:{SECRET}@@host/mlflow",
     f"mysql://root:p@{SECRET}@host/mlflow",
-    f"user:{SECRET}@host/runs",
     f"https://x.blob.core.windows.net/c?sv=2024-01-01&sig={SECRET}&se=2030",
     f"https://host/runs?password={SECRET}",
     f"s3://bucket/runs?access_key={SECRET}&secret_key={SECRET}&region=eu-west-1",
@@ -42,6 +41,8 @@ FORMS = [
     f"headers: Basic {SECRET}",
 ]
 HARMLESS = [
+    "npz:one.npz@4f90b7c2",
+    "folder:/data/mine#64@4f90b7c2 is new: fedgrid run mine",
     "abfs://container@account.dfs.core.windows.net/runs",
     "s3://bucket/runs?region=eu-west-1&endpoint_override=localhost:9000",
     "http://127.0.0.1:5000/#/experiments/1/runs?orderByKey=tags.x",

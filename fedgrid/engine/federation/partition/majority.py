@@ -141,7 +141,8 @@ def images_per_client(available_L: Sequence[int], num_clients: int, split: Split
 def number_classes(split: dict[str, Any], dataset: str, names: Sequence[str]) -> dict[str, Any]:
     """Return the section `split` with classes by number that are given by name: `first_group: [cat, dog]`.
 
-    `names` are those of the data set's classes, in their order; empty if they have numbers only.
+    `names` are those of the data set's classes, in their order; empty if they have numbers only. If all are
+    called by a number, such as folders 1 to 10, numbers are these names.
 
     Raises:
         ConfigError: the data set has no class of that name.
@@ -149,6 +150,8 @@ def number_classes(split: dict[str, Any], dataset: str, names: Sequence[str]) ->
     first = split.get("first_group")
     if not isinstance(first, list | tuple):
         return split
+    if names and all(name.isdecimal() for name in names):
+        first = [str(name) for name in first]
     for name in first:
         if isinstance(name, str) and name not in names:
             classes = (

@@ -12,6 +12,7 @@ from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_and_settings, nameless, written
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.data.names import is_name
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.models.registry import MODELS, check_size
@@ -65,7 +66,7 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
         "training": {**dataset.training.model_dump(), **training},
         "model": model,
         "algorithm": algorithm,
-        "split": _split(values["split"], dataset),
+        "split": _split(values["split"], dataset, is_stored=is_name(str(values["dataset"]))),
         PLUGINS: active.plugin_digests(algorithm, model),
     }
 
@@ -86,14 +87,16 @@ def _algorithm(given: object) -> dict[str, Any]:
     return {"name": name, **written(name, settings)}
 
 
-def _split(given: object, dataset: Dataset) -> object:
+def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
+    """Return the section with its defaults; a stored one has numbers of classes, no names."""
     split = {"kind": given} if isinstance(given, str) else given
     if not isinstance(split, Mapping):
         return given
     kind = kind_of(str(split.get("kind", DEFAULTS["split"])))
     sizes = split.get("sizes")
     counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
-    return number_classes({**kind.DEFAULTS, **counted, **split}, dataset.name, dataset.class_names)
+    complete = {**kind.DEFAULTS, **counted, **split}
+    return complete if is_stored else number_classes(complete, dataset.name, dataset.class_names)
 
 
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:

@@ -30,6 +30,8 @@ OWN_FORMATS = {
     "npz": (npz_files, "npz file with MedMNIST's keys"),
 }
 """Formats of the user's own images: `folder:PATH`, `folder:PATH#WIDTHxHEIGHT` and `npz:PATH`."""
+READER = 2
+"""Version of how files become images: digests of what another one has read are not recalled."""
 SHIPPED = "@"
 """Begins the PATH of images that `fedgrid submit` has sent with a job: its name says what is in them."""
 SHIPPED_FOLDER = Path(__file__).parents[4] / "images"
@@ -226,4 +228,4 @@ def _files(dataset: Dataset, data_dir: Path) -> Iterator[Path]:
 
 
 def _key(dataset: Dataset, data_dir: Path) -> str:
-    return f"{dataset.name} {(data_dir / dataset.location).absolute()}"
+    return f"{dataset.name} {(data_dir / dataset.location).absolute()} {READER}"

@@ -23,12 +23,17 @@ from PIL import Image
 from fedgrid.engine.federation.data.images import Images
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.storage.atomic import disk_errors, replacing
+from fedgrid.regular_files import LARGEST_TABLE, open_file, read_file
 
 SIDE, NUM_CLASSES = 28, 62
 TEST_EVERY = 10
 """Images of a writer for one in the server's test set."""
 WRITER, LABEL = ("writer", "writer_id"), ("label", "character")
 """Names that the columns of a Parquet file may have."""
+LARGEST_JSON = 1 << 30
+"""Bytes of one of LEAF's files; those of FEMNIST have a hundred million."""
+BATCH = 256
+"""Rows of a Parquet file that are in memory at a time."""
 EXPECTED = "expected a folder with LEAF's *.json or train/*.json and test/*.json, or *.parquet"
 
 Part = tuple[str, Images, list[int]]
@@ -95,27 +100,29 @@ def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[
 
 def _files(source: Path) -> list[Path]:
     """Return the files to read, of one kind."""
-    if source.is_file():
+    if not source.is_dir():
         files = [source]
     else:
         patterns = (("*.json",), ("train/*.json", "test/*.json"), ("*.parquet",))
-        kinds = ([path for pattern in group for path in sorted(source.glob(pattern))] for group in patterns)
-        files = next(filter(None, kinds), [])
+        kinds = ([path for pattern in kind for path in sorted(source.glob(pattern))] for kind in patterns)
+        # Finder writes a file `._NAME` beside each on some disks.
+        visible = ([path for path in paths if not path.name.startswith(".")] for paths in kinds)
+        files = next(filter(None, visible), [])
     if not files or any(file.suffix not in (".json", ".parquet") for file in files):
         raise DataError(f"{source} has no images of FEMNIST; {EXPECTED}")
-    return files
+    return [file.resolve() for file in files]
 
 
 def _of_leaf(file: Path) -> Iterator[Part]:
     """Yield the writers of one of LEAF's files: `user_data`, by user 784 numbers from 0 to 1 an image."""
     try:
-        users = json.loads(file.read_bytes())["user_data"]
+        users = json.loads(read_file(file, LARGEST_JSON))["user_data"]
         for writer, data in users.items():
             values = np.array(data["x"], np.float64).reshape(-1, SIDE, SIDE)
             if not ((values >= 0) & (values <= 1)).all():
                 raise ValueError("a pixel outside 0 to 1")
             yield _checked(writer, np.rint(255 * values).astype(np.uint8), data["y"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{file} is not one of LEAF's files for FEMNIST: {_cause(error)}") from error
 
 
@@ -124,14 +131,19 @@ def _of_parquet(file: Path) -> Iterator[Part]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from fedgrid.parquet_files import check_fits
+
     # A damaged PNG is a SyntaxError for PIL.
     damage = (OSError, ValueError, KeyError, TypeError, SyntaxError, pa.ArrowException)
     try:
-        table = pq.ParquetFile(file)
-        names = [_column(table.schema_arrow.names, accepted) for accepted in (WRITER, LABEL, ("image",))]
-        for batch in table.iter_batches(columns=names):
-            for writer, label, image in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
-                yield _checked(str(writer), _image(image)[None], [label])
+        with open_file(file, LARGEST_TABLE) as data:
+            table = pq.ParquetFile(data, page_checksum_verification=True)
+            columns = [_column(table.schema_arrow.names, names) for names in (WRITER, LABEL, ("image",))]
+            check_fits(table, len(columns))
+            for batch in table.iter_batches(BATCH, columns=columns):
+                rows = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+                for writer, label, image in rows:
+                    yield _checked(str(writer), _image(image)[None], [label])
     except (*damage, Image.DecompressionBombError) as error:
         raise DataError(f"{file} is not a Parquet file of FEMNIST: {_cause(error)}") from error
 

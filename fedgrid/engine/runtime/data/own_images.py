@@ -4,10 +4,12 @@ Their place stands beside the configuration, in `images.json`. A process knows t
 it has named itself, and those that it was given with `know`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import file_digest, sha256
 from pathlib import Path
 
+from fedgrid.engine.federation.data.images import Images
 from fedgrid.engine.federation.data.readers import check_is_file
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
@@ -15,6 +17,11 @@ from fedgrid.engine.runtime.storage.user_files import fingerprint, recall_digest
 
 PLACES = "images.json"
 """File beside configurations, with the places of the images that they name."""
+
+LOOKED_AT = 500
+"""Images that are compared with one another."""
+EQUAL_SHARE = 0.9
+"""From which share on equal images are told."""
 
 Places = Mapping[str, str]
 """Name, as in a run's configuration -> absolute path."""
@@ -49,6 +56,24 @@ def place(dataset: str) -> Path:
             f"in --dataset {dataset.partition(':')[0]}:PATH"
         )
     return _known[dataset]
+
+
+def content_notes(dataset: str, images: Images) -> list[str]:
+    """Return in one line each what images look like that were read or saved in a wrong way.
+
+    Shape (N, channels, height, width); of many, some hundred spread over all are looked at.
+    """
+    notes = []
+    looked_at = images[:: max(1, len(images) // LOOKED_AT)]
+    [(_, count)] = Counter(image.tobytes() for image in looked_at).most_common(1)
+    if count > 1 and count >= EQUAL_SHARE * len(looked_at):
+        share = count / len(looked_at)
+        notes.append(f"{share:.0%} of the images of {dataset} are the same image: were they read as meant?")
+    if (brightest := int(images.max())) <= 1:
+        notes.append(
+            f"the brightest pixel of {dataset} is {brightest}, and white is 255: save the images as 0 to 255"
+        )
+    return notes
 
 
 def know(places: Places) -> None:

@@ -18,11 +18,13 @@ from fedgrid.engine.federation.errors import unknown
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
 from fedgrid.engine.runtime.data.datasets import find, is_here
 from fedgrid.engine.runtime.data.femnist import convert
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.run.prepare import images_of, prepare
 from fedgrid.grids.display import figure_file
 from fedgrid.grids.display.blueprint import Blueprint
 from fedgrid.grids.display.blueprint import of as blueprint_of
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.tables import choice_table, class_count_table
+from fedgrid.grids.planning.checks import image_notes
 from fedgrid.grids.presets.key_docs import settings_rows
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.presets.preset_files import comment, preset_names, source
@@ -98,6 +100,9 @@ def show_scenario(
     """
     if figure is not None:
         figure_file.check_format(figure)
+    (pool, _), _ = images_of(config.dataset, data_dir)
+    for note in image_notes(config.dataset, pool, data_dir):
+        warn(note)
     setup, groups_K = prepare(config, data_dir)
     held_K = [(client.train.labels, client.test.labels) for client in setup.clients]
     classes = find(config.dataset, data_dir).class_names or tuple(map(str, range(setup.num_classes)))

@@ -51,10 +51,10 @@ def experiment_address(uri: str, port: int, grid_name: str) -> str | None:
     return None
 
 
-def command(uri: str, artifacts: Path, port: int, at: Path | None = None) -> list[str]:
-    """Return the command of an MLflow server on the store `uri`, with one worker, bound to loopback.
+def command(uri: str, artifacts: Path, port: int, at: Path) -> list[str]:
+    """Return the command of an MLflow server on the store `uri`, with one worker, at the Unix socket `at`.
 
-    With `at`, it listens at that Unix socket, and takes `port` for its own in addresses.
+    It takes `port` of loopback for its own in addresses.
 
     Raises:
         TrackerFailed: if `uri` is a server itself.
@@ -68,7 +68,7 @@ def command(uri: str, artifacts: Path, port: int, at: Path | None = None) -> lis
         *("--host", HOST),
         *("--port", str(port)),
         *("--workers", "1"),
-        *(() if at is None else ("--uvicorn-opts", f"--uds {shlex.quote(str(at))}")),
+        *("--uvicorn-opts", f"--uds {shlex.quote(str(at))}"),
     ]
 
 
@@ -86,7 +86,7 @@ def started(
     uri: str, artifacts: Path, port: int, output: IO[bytes] | None = None
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Run the server within this context; the server and its workers end with it, even if this process is
-    killed. Where the system tells users apart, it serves this one alone.
+    killed. It serves this user alone where the system tells users apart, and no pages of other sites.
 
     What it prints goes to `output`, or where this process prints.
 
@@ -94,15 +94,9 @@ def started(
         TrackerFailed: if `port` is in use, or `uri` is a server itself.
     """
     with ExitStack() as stack:
-        at = None
-        if own_user.is_known():
-            at = Path(stack.enter_context(TemporaryDirectory(prefix="fedgrid-ui-", dir=_short()))) / "mlflow"
+        at = Path(stack.enter_context(TemporaryDirectory(prefix="fedgrid-ui-", dir=_short()))) / "mlflow"
         arguments = command(uri, artifacts, port, at)
-        listener = stack.enter_context(_bound(port))
-        if at is None:
-            listener.close()
-        else:
-            stack.enter_context(own_user.passed_on(listener, at))
+        stack.enter_context(own_user.passed_on(stack.enter_context(_bound(port)), at))
         # A process group of its own: MLflow leaves its workers running, the group is terminated with them.
         server = subprocess.Popen(arguments, env=environment(), process_group=0, stdout=output, stderr=output)
         with subprocess.Popen(GUARD, stdin=subprocess.PIPE, process_group=server.pid):

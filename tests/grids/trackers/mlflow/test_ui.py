@@ -28,20 +28,20 @@ def free_port() -> int:
 
 def test_the_server_has_one_worker_on_loopback_and_our_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert ui.command("sqlite:////runs/mlflow.db", Path("artifacts"), 5001) == [
+    at = Path("/tmp/a b/mlflow")
+    assert ui.command("sqlite:////runs/mlflow.db", Path("artifacts"), 5001, at) == [
         *(sys.executable, "-m", "mlflow", "server"),
         *("--backend-store-uri", "sqlite:////runs/mlflow.db"),
         *("--artifacts-destination", str(tmp_path / "artifacts")),
         *("--host", "127.0.0.1", "--port", "5001", "--workers", "1"),
+        *("--uvicorn-opts", "--uds '/tmp/a b/mlflow'"),
     ]
-    at = ui.command("sqlite:////runs/mlflow.db", Path("artifacts"), 5001, Path("/tmp/a b/mlflow"))
-    assert at[-2:] == ["--uvicorn-opts", "--uds '/tmp/a b/mlflow'"]
     assert ui.environment()["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
 
 
 def test_the_ui_refuses_a_store_that_is_a_server_itself(tmp_path):
     with pytest.raises(TrackerFailed, match=r"server: open http://\*\*\*@head:5000 "):
-        ui.command("http://me:secret@head:5000", tmp_path, 5000)
+        ui.command("http://me:secret@head:5000", tmp_path, 5000, tmp_path)
 
 
 def test_a_port_in_use_is_an_error_of_one_line(tmp_path):
