@@ -16,7 +16,7 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.planning.claims import of_deletion
+from fedgrid.grids.planning.claims import deletion_claims
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.round_cache.table import readable_size
 from fedgrid.grids.trackers.errors import TrackerFailed
@@ -59,7 +59,7 @@ def delete_grid(name: str, storage: Storage, console: Console, ask: Ask | None =
     doomed = find_doomed(name, storage)
     if ask is not None and not _agreed(ask, f"Delete the grid {name} in {storage}", doomed, console):
         return
-    with Lease(storage, name, of_deletion(doomed.runs), warn), disk_errors(storage.root):
+    with Lease(storage, name, deletion_claims(doomed.runs), warn), disk_errors(storage.root):
         doomed = _still(doomed, find_doomed(name, storage))
         logged = _forget(name, storage, None)
         _remove([*_folders(doomed, storage), GridFolder(storage, name).path], storage)
@@ -84,7 +84,7 @@ def prune_grid(name: str, storage: Storage, console: Console, ask: Ask | None = 
     doomed = find_superseded(name, storage)
     if ask is not None and not _agreed(ask, f"Delete the superseded runs of {name}", doomed, console):
         return
-    with Lease(storage, name, of_deletion(doomed.runs), warn), disk_errors(storage.root):
+    with Lease(storage, name, deletion_claims(doomed.runs), warn), disk_errors(storage.root):
         doomed = _still(doomed, find_superseded(name, storage))
         # A launch that has just ended may ask for some of them again.
         still = {run.run_id for run in GridFolder(storage, name).read().superseded if run in superseded}
