@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError, DataError, RunError
-from fedgrid.engine.runtime.run.failures import in_one_line
+from fedgrid.engine.runtime.run.run_folder import in_one_line
 from fedgrid.engine.runtime.storage.remote import connect
 from fedgrid.redaction import printable, redacted
 from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri

@@ -18,7 +18,7 @@ from fedgrid.engine.federation.models.initialisation import initial_vector
 from fedgrid.engine.federation.models.registry import INPUT, MODELS
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.replay import observe
-from fedgrid.engine.runtime.run.served import TestedModels
+from fedgrid.engine.runtime.run.served import ServingWorker
 from fedgrid.grids.attack.compute import attacked
 from fedgrid.grids.attack.settings import ATTACK_KINDS, Attacking
 from fedgrid.grids.explain.compute.baselines import mean_colour
@@ -109,7 +109,7 @@ class TestExplanations:
         setup, start = setup_of(case), start_of(case)
 
         def explained(device):
-            worker = TestedModels(setup, device)
+            worker = ServingWorker(setup, device)
             module = worker.module(EvaluateTask(0, 0), [start])
             named = MODELS[model].saliency_layer
             layer = None if named == INPUT else worker.layer_prefix + named

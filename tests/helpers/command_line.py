@@ -86,7 +86,7 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
 
     Its storage takes no time: which rounds are cached must not depend on how fast this machine trains.
     """
-    from fedgrid.engine.runtime.round_cache import speed
+    from fedgrid.engine.runtime.round_cache import entry
     from fedgrid.grids.cli import main
 
     out, err = io.StringIO(), io.StringIO()
@@ -94,7 +94,7 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
     with (
         patch.object(sys, "argv", command),
         patch.dict(os.environ, environment(**settings), clear=True),
-        patch.object(speed, "measure", lambda storage, folder: speed.StorageSpeed()),
+        patch.object(entry, "measure", lambda storage, folder: entry.StorageSpeed()),
         redirect_stdout(out),
         redirect_stderr(err),
     ):

@@ -23,7 +23,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.clients.machine import that_matter
-from fedgrid.engine.runtime.data.identity import digest_of_dataset
+from fedgrid.engine.runtime.data.datasets import digest_of_dataset
 from fedgrid.engine.runtime.integrity import made_with
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of

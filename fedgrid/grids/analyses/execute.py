@@ -20,8 +20,8 @@ from fedgrid.engine.runtime.clients.placement import Placement, Request, plan
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.leases.driver import check_driver
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.source import PluginSource
-from fedgrid.engine.runtime.run.failures import in_one_line
+from fedgrid.engine.runtime.plugins.plugin import PluginSource
+from fedgrid.engine.runtime.run.run_folder import in_one_line
 from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.grids.analyses.analysis import Analysis, Context, Job
 from fedgrid.grids.analyses.files import JobFiles

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
-from fedgrid.engine.runtime.round_cache import speed
+from fedgrid.engine.runtime.round_cache import entry
 from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import delete_abandoned
@@ -149,7 +149,7 @@ def _begin(grid: Grid, storage: Storage, lease: Lease) -> None:
 
 
 def _measured(cache: CacheOptions | None, storage: Storage) -> CacheOptions | None:
-    return cache and replace(cache, speed=speed.measure(storage, FOLDER))
+    return cache and replace(cache, speed=entry.measure(storage, FOLDER))
 
 
 def sweep(storage: Storage, grid: str, lease: Lease) -> None:

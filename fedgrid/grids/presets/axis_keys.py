@@ -18,6 +18,7 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown_key
+from fedgrid.grids.presets.nested import value_at
 from fedgrid.tracking.scoring.selection import text_of
 
 AXES = ("dataset", "split", "clients", "seed", "algorithm")
@@ -145,28 +146,8 @@ def _found(config: RunConfig, key: str) -> tuple[Any] | None:
         return (config.split.kind,)
     # A setting that is not written down has its default. An algorithm of a plugin may not be loaded.
     entry = ALGORITHMS.get(config.algorithm["name"])
-    return _walk(config, key) or (_walk({ALGORITHM: entry.settings}, key) if entry else None)
-
-
-def has(values: Any, path: Iterable[str]) -> bool:
-    """Return whether nested mappings have a value at `path`."""
-    for key in path:
-        if not isinstance(values, Mapping) or key not in values:
-            return False
-        values = values[key]
-    return True
-
-
-def _walk(values: Any, key: str) -> tuple[Any] | None:
-    """Return the value at a dotted key of models and mappings, None if there is none."""
-    for step in key.split("."):
-        if isinstance(values, Mapping) and step in values:
-            values = values[step]
-        elif isinstance(values, BaseModel) and step in type(values).model_fields:
-            values = getattr(values, step)
-        else:
-            return None
-    return (values,)
+    path = key.split(".")
+    return value_at(config, path) or (value_at({ALGORITHM: entry.settings}, path) if entry else None)
 
 
 def _leaves(settings: BaseModel | Mapping[str, Any], prefix: str = "") -> Iterator[str]:

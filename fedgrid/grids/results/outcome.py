@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.checked import Checked, Stat
-from fedgrid.engine.runtime.integrity.done_mark import DONE, LISTED, TIMES, TIMES_CHECKSUM
+from fedgrid.engine.runtime.integrity.files import DONE, LISTED, TIMES, TIMES_CHECKSUM
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, unseal
+from fedgrid.engine.runtime.storage.remembered import Checked, Stat
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.tracking.scoring.run import DAMAGED, FAILED, FINISHED

@@ -14,7 +14,7 @@ from typing import Any
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.source import PluginSource
+from fedgrid.engine.runtime.plugins.plugin import PluginSource
 from fedgrid.grids.trackers.tracker import TrackerFailed
 
 NICENESS = 5

@@ -12,7 +12,7 @@ from rich.text import Text
 from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.integrity.commit import commit, version_of
-from fedgrid.engine.runtime.plugins.installed import installed
+from fedgrid.engine.runtime.plugins.active import installed
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.upkeep import gpus, machine, reach, slurm
 from fedgrid.grids.upkeep.section import Section

@@ -47,10 +47,10 @@ def _of_paper(paper: Paper, study: Study) -> Iterator[Section]:
 def claims(study: Study) -> Table | None:
     """Return the table of the claims that a study has the runs for, None if there are none."""
     rows = []
-    for claim in (claim for paper in PAPERS for claim in paper.claims):
-        checks = tuple(claim.checks(study))
-        if checks:
-            rows.append(Row(claim.text, _cells(claim, checks), claim.paper))
+    for paper in PAPERS:
+        for claim in paper.claims:
+            if checks := tuple(claim.checks(study)):
+                rows.append(Row(claim.text, _cells(claim, checks), paper.title))
     if not rows:
         return None
     columns = ("paper's evidence", "ours", "claimed", "verdict", "holds in", "seeds", "scenarios")

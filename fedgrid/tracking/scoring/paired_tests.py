@@ -10,6 +10,7 @@ data sets, or pairs with a difference.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -219,6 +220,14 @@ def compare_pairs(algorithms: Sequence[str], losses_SA: Array, losses_DA: Array)
         )
         for (one, other), test, p, p_datasets in zip(places, tests, corrected, of_datasets, strict=True)
     )
+
+
+def mean_and_half(values_N: Array) -> tuple[float, float]:
+    """Return the mean of two or more values, and half the width of its interval by Student's t at `LEVEL`."""
+    from scipy.stats import t
+
+    error = float(np.std(values_N, ddof=1)) / sqrt(len(values_N))
+    return float(np.mean(values_N)), float(t.ppf((1 + LEVEL) / 2, len(values_N) - 1)) * error
 
 
 def _paired_t(differences_D: Array) -> float | None:

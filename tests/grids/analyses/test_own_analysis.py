@@ -13,7 +13,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.source import read_source
+from fedgrid.engine.runtime.plugins.plugin import read_source
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import AnalysisSettings, Context
 from fedgrid.grids.analyses.command import How, Result, analyse

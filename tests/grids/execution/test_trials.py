@@ -7,12 +7,12 @@ import signal
 import pytest
 
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.clients.deadlines import Deadlines
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.run.run_folder import FAILED, RunFolder, folder_of
 from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.clock import Deadlines
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.execution.run_events import run_to_end

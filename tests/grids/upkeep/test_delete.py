@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from fedgrid.engine.runtime.leases.claims import NONE
+from fedgrid.engine.runtime.leases.driver import NONE
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.run.run_folder import folder_of

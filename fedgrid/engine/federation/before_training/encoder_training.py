@@ -16,14 +16,21 @@ import numpy as np
 
 from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings, kind_of
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.engine.federation.before_training.encoder_clients import sampled
 from fedgrid.engine.federation.clients.messages import ClientData, Reply, Setup, TrainTask
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.dealing.server_images import hold_out
-from fedgrid.engine.federation.encoders.encoder import NUM_CLASSES, STATE, Encoder, model_of, principal
-from fedgrid.engine.federation.encoders.reconstruction import LOSSES, Reconstruction
+from fedgrid.engine.federation.dealing.holdouts import hold_out
+from fedgrid.engine.federation.encoders.encoder import (
+    LOSSES,
+    NUM_CLASSES,
+    STATE,
+    Encoder,
+    Reconstruction,
+    model_of,
+    principal,
+)
 from fedgrid.engine.federation.errors import FinalError
 from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.round.participation import encoder_clients
 from fedgrid.engine.federation.seeds import root_seed
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.uplink.steps import Clip, Noise
@@ -31,7 +38,7 @@ from fedgrid.engine.federation.uplink.steps import Clip, Noise
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm
     from fedgrid.algorithms.updates.source import Vector
-    from fedgrid.engine.federation.clients.pool import Pool
+    from fedgrid.engine.federation.clients.messages import Pool
     from fedgrid.engine.federation.configuration.run_config import RunConfig
 
 
@@ -81,7 +88,7 @@ class EncoderTraining:
         pool.prepare(self.federated_setup())
         losses, num_bytes = [], 0
         for index in range(self.settings.federated):
-            clients = sampled(self.settings, self.setup.seed, self.present, index)
+            clients = encoder_clients(self.settings, self.setup.seed, self.present, index)
             num_bytes += len(clients) * vector.nbytes
             replies = pool.train([_task(client, index) for client in clients], [vector], {})
             vector = _moved(vector, replies, f"round {index + 1} of the encoder")
@@ -157,7 +164,6 @@ def encoder_training_of(
 def _public_images(
     settings: EncoderSettings, reference: ImageSet | None, load_pool: Callable[[str], ImageSet]
 ) -> ImageSet | None:
-    """Return the images that the server trains on, None if it does not."""
     if settings.public is None or settings.name == "pixels":
         return None
     if settings.public == REFERENCE:
@@ -186,7 +192,6 @@ def _moved(vector: Vector, replies: Sequence[Reply], when: str) -> Vector:
 
 
 def _by_epoch(reply: Reply, epochs: int) -> tuple[float, ...]:
-    """Return the mean loss of each epoch's batches; NaN of a client that has trained on none."""
     losses: Any = np.asarray(reply.outputs[LOSSES], np.float64)
     if not len(losses):
         return (nan,) * epochs

@@ -1,23 +1,94 @@
-"""What the clients of a run are given: images, settings and the hidden groups that only scores see."""
+"""What the clients of a run are given: images, settings and the hidden groups that only scores see.
+
+Without torch: a driver checks the splits of all runs first.
+"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from fedgrid.algorithms.contract.base import Algorithm
-from fedgrid.engine.federation.before_training.deal import deal, deal_again
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
+from fedgrid.engine.federation.configuration.faults import flipped, noisy
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data.images import HeldImages, Pair
-from fedgrid.engine.federation.data.pixel_statistics import statistics_for
-from fedgrid.engine.federation.dealing.kinds import transform_of
-from fedgrid.engine.federation.dealing.server_images import hold_out, server_parts, sets_of_groups
-from fedgrid.engine.federation.dealing.split import client_sets
-from fedgrid.engine.federation.disturbances.faults import flipped, noisy
+from fedgrid.engine.federation.data.images import HeldImages, Pair, PixelStatistics
+from fedgrid.engine.federation.dealing.holdouts import hold_out, server_parts, sets_of_groups
+from fedgrid.engine.federation.dealing.kinds import Movable, kind_of, transform_of
+from fedgrid.engine.federation.dealing.split import (
+    ClientSplit,
+    client_sets,
+    cut,
+    kept,
+    positions_by_class,
+    require_images,
+    split_pool,
+    with_official_tests,
+)
+from fedgrid.engine.federation.partition.scenarios import Pool
 from fedgrid.engine.federation.seeds import generator
 
 Sets = tuple[HeldImages, HeldImages]
 """A client's training and test images."""
+
+
+def deal(config: RunConfig, pair: Pair, num_classes: int) -> tuple[ClientSplit, ...]:
+    """Return which client holds which images; needs their classes, groups and size, but no pixels.
+
+    Raises:
+        ConfigError: a split that the data set cannot carry.
+    """
+    pool, _ = pair
+    parts_K = split_pool(
+        pool.labels,
+        dataset=config.dataset,
+        num_classes=num_classes,
+        num_clients=config.clients,
+        split=config.split,
+        seed=config.seed,
+        shape=pool.images.shape[1:],
+        pool_groups=pool.groups,
+    )
+    return _tested(config, pair, parts_K)
+
+
+def deal_again(
+    config: RunConfig, pair: Pair, num_classes: int, parts_K: Sequence[ClientSplit]
+) -> tuple[ClientSplit, ...]:
+    """Return what the clients of `config.drift`, in its order, hold after their moves. A pure function.
+
+    Needs what `deal` needs; `parts_K` is what it has returned.
+
+    Raises:
+        ConfigError: a client would have no training or no test image.
+    """
+    if not config.drift:
+        return ()
+    (pool, _), scenario, split, seed = pair, config.split_scenario, config.split, config.seed
+    images = Pool(positions_by_class(pool.labels, num_classes), pool.labels)
+    kind = kind_of(split.kind)
+    assert isinstance(kind, Movable), "`RunConfig` has seen that"
+    moved = []
+    for client, move in config.drift.items():
+        rng = generator(seed, f"drift of {scenario.seed_text}", client=client)
+        held = kind.draw_again(scenario, images, split, seed, rng, move.to)
+        if held is None:
+            moved.append(replace(parts_K[client], cluster=move.to))
+        else:
+            held = kept(held, split, rng)
+            [parts] = cut(scenario, [held], [rng], images, split, seed)
+            moved.append(ClientSplit(client, move.to, *parts))
+    require_images(moved, split)
+    return _tested(config, pair, moved)
+
+
+def _tested(config: RunConfig, pair: Pair, parts_K: Sequence[ClientSplit]) -> tuple[ClientSplit, ...]:
+    """Return the clients with the official test images, if these are what they are tested on."""
+    pool, official = pair
+    rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
+    if config.split.tested_on != "official" or config.split.scored_on != "test":
+        return tuple(parts_K)
+    return with_official_tests(parts_K, pool, rest, config.split.kind)
 
 
 def setup_of(
@@ -39,6 +110,7 @@ def setup_of(
     sets_K, new_sets = (client_sets(parts, pool_set, rest, transform) for parts in (splits, moved))
     server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, transform)
     sends = algorithm.traits.sends_updates
+    normalises = config.training.normalise == "dataset"
     setup = Setup(
         model=config.model,
         num_classes=num_classes,
@@ -48,7 +120,7 @@ def setup_of(
         server_set=server_set,
         server_parts=server_parts(len(server_set), config.clients),
         reference_set=reference_set,
-        normalised_by=statistics_for(config.training, pool_set),
+        normalised_by=PixelStatistics.of(pool_set.images) if normalises else None,
         uplink=config.uplink if sends else (),
         plugins=config.plugin_digests,
     )

@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from fedgrid.engine.federation.data.images import Images, ImageSet, Pair, check_is_file, check_memory
-from fedgrid.engine.federation.data.resizing import Size
+from fedgrid.engine.federation.data.images import Images, ImageSet, Pair
+from fedgrid.engine.federation.data.names import Size
+from fedgrid.engine.federation.data.readers import check_is_file, check_memory
 from fedgrid.engine.federation.errors import DataError
 
 LAYOUT = "an image folder has train/<class>/* and test/<class>/*"

@@ -21,16 +21,8 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import (
-    ClassLabels,
-    Groups,
-    Images,
-    ImageSet,
-    Pair,
-    check_is_file,
-    check_memory,
-)
-from fedgrid.engine.federation.data.readers import damaged
+from fedgrid.engine.federation.data.images import ClassLabels, Groups, Images, ImageSet, Pair
+from fedgrid.engine.federation.data.readers import check_is_file, check_memory, damaged
 from fedgrid.engine.federation.errors import DataError
 
 Shape = tuple[int, int, int]
@@ -127,11 +119,7 @@ def _opened(path: Path) -> Iterator[NpzFile]:
 
 
 def _size(file: NpzFile, key: str) -> int:
-    """Return the bytes of an array, as its header says, which must be as many as there are.
-
-    Raises:
-        ValueError: they are not: reading the array would first reserve whatever the header claims.
-    """
+    """Return the bytes of an array, as its header says, which must be as many as there are."""
     with _zip(file).open(f"{key}.npy") as member:
         shape, dtype = _header(member)
         size = prod(shape) * dtype.itemsize
@@ -146,7 +134,6 @@ def _zip(file: NpzFile) -> zipfile.ZipFile:
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Read an array's shape and type."""
     if np.lib.format.read_magic(member) == (1, 0):
         shape, _, dtype = np.lib.format.read_array_header_1_0(member)
     else:
@@ -191,11 +178,7 @@ def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
 
 
 def _groups(path: Path, file: NpzFile) -> list[Groups] | None:
-    """Return the group of each image, from 0, for the parts of the pool and the test part; None without any.
-
-    Raises:
-        DataError: only some parts have groups, they are not one an image, or one has test images alone.
-    """
+    """Return each image's group, from 0, for the parts of the pool and the test part; None without any."""
     parts = (*_pool_parts(file), "test")
     keys = [f"{part}_group" for part in parts]
     if not any(key in file for key in keys):

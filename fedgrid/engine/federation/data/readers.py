@@ -6,6 +6,7 @@ the expected ones.
 Shapes: N images.
 """
 
+import os
 from importlib import import_module
 from importlib.util import find_spec
 from math import prod
@@ -103,6 +104,30 @@ def _check_md5(file: Path, md5: str) -> None:
 
     if not check_integrity(file, md5):
         raise damaged(file, f"its MD5 sum is not {md5}")
+
+
+def check_memory(path: Path, num_bytes: int) -> None:
+    """Check that images of this many bytes can be held by this machine, before any of them is read.
+
+    Raises:
+        DataError: they take more than its memory.
+    """
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if num_bytes > memory:
+        raise DataError(
+            f"{path}: its images take {num_bytes / 1e9:.1f} GB, and this machine has {memory / 1e9:.1f} GB "
+            "of memory; take fewer or smaller images"
+        )
+
+
+def check_is_file(path: Path, expected: str) -> None:
+    """Check that something that exists is a file: reading a pipe or a device may never end.
+
+    Raises:
+        DataError: it is not.
+    """
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path} is not a file; expected {expected} there")
 
 
 def damaged(file: Path, reason: str) -> DataError:

@@ -32,7 +32,14 @@ from fedgrid.engine.federation.dealing import kinds
 from fedgrid.engine.federation.dealing.holdouts import Cuts, cut_each, cut_for_all
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.natural import NATURAL
-from fedgrid.engine.federation.partition.scenarios import Facts, GroupTransform, Pool, Scenario, scenario_of
+from fedgrid.engine.federation.partition.scenarios import (
+    Facts,
+    GroupTransform,
+    Pool,
+    Rngs,
+    Scenario,
+    scenario_of,
+)
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
@@ -117,12 +124,7 @@ def mean_share_kept(quantity: float) -> float:
 
 
 def cut(
-    scenario: Scenario,
-    held_K: Sequence[Positions],
-    rngs_K: Sequence[np.random.Generator],
-    pool: Pool,
-    split: Split,
-    seed: int,
+    scenario: Scenario, held_K: Sequence[Positions], rngs_K: Rngs, pool: Pool, split: Split, seed: int
 ) -> Cuts:
     """Cut the images that clients hold into training and test images, as the scenario's kind wants it."""
     if split.test_leakage == "none" and kinds.kind_of(scenario.split).IMAGES_ARE_SHARED:
@@ -158,10 +160,7 @@ def with_official_tests(
 
 
 def client_sets(
-    parts_K: Sequence[ClientSplit],
-    pool: ImageSet,
-    official: ImageSet,
-    transform: GroupTransform | None,
+    parts_K: Sequence[ClientSplit], pool: ImageSet, official: ImageSet, transform: GroupTransform | None
 ) -> list[tuple[HeldImages, HeldImages]]:
     """Return each client's training and test images, as `transform` makes them for its hidden group.
 
@@ -191,28 +190,6 @@ def client_sets(
 def positions_by_class(pool_labels: ClassLabels, num_classes: int) -> tuple[Positions, ...]:
     """Return the positions of each class in the pool, ascending."""
     return tuple(np.flatnonzero(pool_labels == label) for label in range(num_classes))
-
-
-def leakage(splits: Sequence[ClientSplit]) -> float:
-    """Return the share of a client's test images that any other client trains on, mean over clients."""
-    every_train = np.unique(np.concatenate([split.train for split in splits]))
-    return float(np.mean([np.isin(split.test, every_train).mean() for split in splits]))
-
-
-def server_subset(server: ImageSet, count: int | None, seed: int) -> ImageSet:
-    """Return `count` images of the server's test set, drawn with the seed; None returns the whole set.
-
-    Raises:
-        ConfigError: `count` is more than there are.
-    """
-    if count is None:
-        return server
-    if count > len(server):
-        raise ConfigError(
-            f"split.server_images {count} is more than the {len(server)} images of the server's test set; "
-            f"take at most {len(server)}, or leave it out for all"
-        )
-    return server.take(generator(seed, "server images").permutation(len(server))[:count])
 
 
 def require_images(parts_K: Sequence[ClientSplit], split: Split) -> None:

@@ -73,7 +73,6 @@ def _lenet5(
     width: int,
     num_classes: int,
 ) -> nn.Module:
-    """Return two unpadded 5x5 convolutions with 2x2 max-pools, and three linear layers."""
     first, second = widths
     # Both activations are monotonic: pooling first is the same function, on a quarter of the entries.
     return nn.Sequential(
@@ -87,7 +86,6 @@ def _lenet5(
 
 
 def _after_lenet5(side: int) -> int:
-    """Return the height or width that is left after LeNet-5's convolutions and pools."""
     return ((side - 4) // 2 - 4) // 2
 
 
@@ -104,7 +102,6 @@ class _Sum(nn.Module):
 
 
 def _normalised(channels: int, width: int) -> list[nn.Module]:
-    """Return a 3x3 convolution with bias, GroupNorm of 32 groups, and ReLU."""
     return [nn.Conv2d(channels, width, 3, padding=1), nn.GroupNorm(32, width), nn.ReLU(inplace=True)]
 
 
@@ -205,7 +202,6 @@ def mobilenet_v1(channels: int, height: int, width: int, num_classes: int) -> nn
 
 
 def _rectified(convolution: nn.Conv2d) -> list[nn.Module]:
-    """Return a convolution, BatchNorm, and ReLU cut off at 6."""
     return [convolution, nn.BatchNorm2d(convolution.out_channels), nn.ReLU6(inplace=True)]
 
 

@@ -25,8 +25,10 @@ from fedgrid.engine.federation.partition.groups import class_sets, cluster_sizes
 from fedgrid.engine.federation.partition.scenarios import (
     EQUAL_SIZES_AS_PUBLISHED,
     PUBLISHED_NUM_CLUSTERS,
+    Dealing,
     Facts,
     Pool,
+    Rngs,
     Scenario,
     Transform,
     published_shares,
@@ -58,13 +60,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
             class_shares(scenario, [1] * facts.num_classes, split, seed)
 
 
-def deal(
-    scenario: Scenario,
-    pool: Pool,
-    split: Split,
-    seed: int,
-    rngs_K: Sequence[np.random.Generator],
-) -> tuple[list[int], list[Positions]]:
+def deal(scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
     """Return hidden group and images of each client; see `SplitKind.deal`."""
     cluster_K = groups(scenario, split)
     return cluster_K, _draw_each(scenario, pool, split, seed, rngs_K, cluster_K)
@@ -84,12 +80,7 @@ def draw_again(
 
 
 def _draw_each(
-    scenario: Scenario,
-    pool: Pool,
-    split: Split,
-    seed: int,
-    rngs: Sequence[np.random.Generator],
-    clusters: Sequence[int],
+    scenario: Scenario, pool: Pool, split: Split, seed: int, rngs: Rngs, clusters: Sequence[int]
 ) -> list[Positions]:
     """Return the images that each generator draws for a client of the cluster beside it."""
     positions_L = pool.positions_L
@@ -188,7 +179,6 @@ def draw(
 
 @contextmanager
 def _about(prefix: str, *key: str) -> Iterator[None]:
-    """Add to a ConfigError in the block which key it is about."""
     try:
         yield
     except ConfigError as error:

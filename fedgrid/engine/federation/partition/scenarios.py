@@ -110,6 +110,10 @@ class Pool:
     """The group of each image, 0 to G-1, if the images have groups."""
 
 
+Rngs = Sequence[np.random.Generator]
+"""A generator for each client."""
+Dealing = tuple[list[int], list[Positions]]
+"""Each client's hidden group, from 0, and the positions of its images, ascending."""
 Transform = Callable[[ImageSet, int, int, int], ImageSet]
 """What the clients of a hidden group do to images, from (images, group, number of groups, classes)."""
 GroupTransform = Callable[[ImageSet, int], ImageSet]

@@ -24,9 +24,8 @@ from fedgrid.engine.federation.training.confusion import scores
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Diagnostics, State
     from fedgrid.algorithms.updates.updates import Updates
-    from fedgrid.engine.federation.clients.client_round import ClientRound
+    from fedgrid.engine.federation.clients.client_round import ClientRound, Stopwatch
     from fedgrid.engine.federation.clients.messages import TrainReport
-    from fedgrid.engine.federation.clients.stopwatch import Stopwatch
     from fedgrid.engine.federation.round.federation import Federation
     from fedgrid.engine.federation.round.model_tests import ModelTests
     from fedgrid.engine.federation.round.plan import Plan
@@ -181,7 +180,6 @@ def _parts(plan: Plan, reports: Sequence[TrainReport]) -> dict[int, str]:
 
 
 def _traffic(federation: Federation, plan: Plan, reports: Sequence[TrainReport]) -> tuple[int, int]:
-    """Return the bytes of a round, down and up, with those of newcomers' messages."""
     by_client = {
         order.client: federation.algorithm.traffic(order, federation.layout) for order in plan.orders
     }

@@ -22,8 +22,7 @@ from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.training import augmentation
-from fedgrid.engine.federation.training.batches import batches
+from fedgrid.engine.federation.training.batches import batches, draw_moves
 from fedgrid.engine.federation.training.evaluation import predict, set_mode, to_inputs
 from fedgrid.engine.federation.training.masked_norm import MaskedNorm
 from fedgrid.engine.federation.training.optimizers import OPTIMIZERS
@@ -109,7 +108,7 @@ def train(
         for epoch_index in range(local.num_epochs):
             local.epoch_index = epoch_index
             order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device, non_blocking=True)
-            moved = augmentation.drawn(len(order), training.augment, moves, order.device)
+            moved = draw_moves(len(order), training.augment, moves, order.device)
             epoch_labels, size = labels.index_select(0, order), training.batch_size
             for begin, inputs in zip(begins, batches(pixels, order, moved, size), strict=False):
                 if len(logits) == local.num_steps:

@@ -23,13 +23,12 @@ from torch.func import functional_call, vmap
 from torch.nn import functional
 
 from fedgrid.algorithms.updates.source import Vector
-from fedgrid.engine.federation.training import augmentation
-from fedgrid.engine.federation.training.batches import blocks
+from fedgrid.engine.federation.training.batches import Moves, blocks, draw_moves, gather
 from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.federation.training.local import NOTHING, OPTIMIZER, LocalResult, Memory, smallest_batch
 from fedgrid.engine.federation.training.masked_norm import MaskedNorm, with_masked_norms
+from fedgrid.engine.federation.training.optimizers import STACKED_OPTIMIZERS, StackedOptimizer
 from fedgrid.engine.federation.training.settings import LocalTraining
-from fedgrid.engine.federation.training.stacked_optimizers import STACKED_OPTIMIZERS, StackedOptimizer
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ class _Order:
 
     places: Tensor
     """Int64, shape (images,)."""
-    moves: augmentation.Moves | None
+    moves: Moves | None
 
     def part(self, where: slice) -> "_Order":
         return _Order(self.places[where], self.moves and self.moves.part(where))
@@ -192,12 +191,11 @@ def _orders(
     training: LocalTraining,
     device: torch.device,
 ) -> dict[int, _Order]:
-    """Return each client's order of an epoch, by slot, without what is left out of it."""
     orders = {}
     for slot, member in members.items():
         count = len(member.labels)
         places = torch.from_numpy(member.rng.permutation(count)).to(device, non_blocking=True)
-        drawn = augmentation.drawn(count, training.augment, moves[slot], device)
+        drawn = draw_moves(count, training.augment, moves[slot], device)
         orders[slot] = _Order(places, drawn).part(slice(used[slot]))
     return orders
 
@@ -223,7 +221,7 @@ def _batches(
         images = torch.zeros(stack.num_slots, count, *shape, dtype=torch.uint8, device=stack.weights.device)
         for slot, order in orders.items():
             due = order.part(block)
-            images[slot, : len(due.places)] = augmentation.gather(pixels[slot], due.places, due.moves)
+            images[slot, : len(due.places)] = gather(pixels[slot], due.places, due.moves)
         for batch in torch.split(images, size, dim=1):
             yield batch.contiguous()
 

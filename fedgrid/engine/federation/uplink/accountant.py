@@ -21,7 +21,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.algorithms.contract.orders import Message, Order, Payload
 from fedgrid.engine.federation.uplink.privacy import CentralNoise, Privacy, is_private
 from fedgrid.engine.federation.uplink.replies import covered
@@ -56,19 +55,6 @@ class Accountant:
     """What clients say about their data before their first round."""
     encoder_updates: Mapping[int, int] = field(default_factory=dict)
     """How many updates of its encoder each client has sent before the first round."""
-
-    @classmethod
-    def of(
-        cls,
-        privacy: Privacy,
-        uplink: Sequence[UplinkStep],
-        algorithm: Algorithm,
-        seed: int,
-        encoder_updates: Mapping[int, int] | None = None,
-    ) -> "Accountant":
-        """Return a run's accountant."""
-        sends, message = algorithm.traits.sends_updates, algorithm.message()
-        return cls(privacy, uplink, seed, sends, message, encoder_updates or {})
 
     def central_noise(self, round_index: int) -> CentralNoise | None:
         """Return the noise of a round's means, None if the server adds none."""

@@ -77,7 +77,6 @@ def _as_bitmap(count: int, size: int) -> bool:
 
 
 def _width(size: int) -> int:
-    """Return the bits of the number of an entry."""
     return max(1, (size - 1).bit_length())
 
 

@@ -5,7 +5,6 @@ of them import it at the same time.
 """
 
 import gc
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,18 +20,18 @@ from fedgrid.engine.federation.clients.messages import (
     Described,
     EvaluateReport,
     EvaluateTask,
-    Memory,
+    Machine,
+    Memories,
     Setup,
     TrainTask,
 )
-from fedgrid.engine.federation.clients.pool import Machine
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import FinalError, RunError
 from fedgrid.engine.runtime.clients.gpu_errors import may_pass, raised
 from fedgrid.engine.runtime.clients.machine import this_machine
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.source import PluginSource
+from fedgrid.engine.runtime.plugins.plugin import PluginSource
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.clients.worker import ClientWorker
@@ -92,10 +91,6 @@ class Client:
     def __repr__(self) -> str:
         return self._title
 
-    def pid(self) -> int:
-        """Return the actor's process id."""
-        return os.getpid()
-
     def machine(self) -> Machine:
         """Return what training here depends on."""
         return this_machine(self._device)
@@ -133,7 +128,7 @@ class Client:
         self,
         tasks: Sequence[TrainTask],
         payloads: Sequence[Mapping[str, int]],
-        memories: Mapping[int, Memory],
+        memories: Memories,
         num_models: int,
         *arrays: Vector,
     ) -> tuple[Any, ...]:
@@ -158,7 +153,7 @@ class Client:
         return [reply.report for reply in replies], kept, *sent
 
     def evaluate(
-        self, tasks: Sequence[EvaluateTask], memories: Mapping[int, Memory], *models: Vector
+        self, tasks: Sequence[EvaluateTask], memories: Memories, *models: Vector
     ) -> list[EvaluateReport]:
         """Test the models at this actor's clients."""
         return self._prepared().evaluate(tasks, models, memories)

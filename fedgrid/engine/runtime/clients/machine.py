@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fedgrid.engine.federation.clients.pool import Machine
+from fedgrid.engine.federation.clients.messages import Machine
 
 DRIVER = Path("/proc/driver/nvidia/version")
 CPUINFO = Path("/proc/cpuinfo")
@@ -50,7 +50,6 @@ def this_machine(device: str) -> Machine:
 
 
 def _processor() -> str:
-    """Return what a processor's last bits depend on, as in `GenuineIntel 6, AVX512, SkylakeX`."""
     import torch
     from threadpoolctl import threadpool_info
 
@@ -62,7 +61,6 @@ def _processor() -> str:
 
 
 def _maker(file: Path = CPUINFO) -> str:
-    """Return a processor's maker and family, as Linux tells them; else what Python knows."""
     try:
         about = dict(re.findall(r"^(vendor_id|cpu family)\s*: (.*)$", file.read_text(), re.MULTILINE))
     except OSError:

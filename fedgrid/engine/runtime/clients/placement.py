@@ -226,7 +226,6 @@ def _fit(runs: int, placement: Placement, nodes: Sequence[Node]) -> bool:
 
 
 def _actors_on(node: Node, placement: Placement) -> int:
-    """Return how many actors fit on a node without servers."""
     most = _units(node.cpus) // _units(placement.cpus_per_actor)
     if placement.gpus_per_actor:
         most = min(most, int(node.gpus) * (UNITS // _units(placement.gpus_per_actor)))

@@ -24,19 +24,20 @@ from fedgrid.engine.federation.clients.messages import (
     Described,
     EvaluateReport,
     EvaluateTask,
-    Memory,
+    Machine,
+    Memories,
+    Models,
     Reply,
     Setup,
     TrainTask,
 )
-from fedgrid.engine.federation.clients.pool import Machine
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.actor import Client, death_of
-from fedgrid.engine.runtime.clients.deadlines import Deadlines
 from fedgrid.engine.runtime.clients.machine import BFLOAT16, that_matter
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.storage.clock import Deadlines
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.encoders.encoder import Encoder
@@ -74,10 +75,6 @@ class RayPool:
         self._setup: Setup | None = None
         self._machines: dict[int, Machine] = {}
         self._shared: dict[int, tuple[Vector, Ref]] = {}
-
-    def pids(self) -> list[int]:
-        """Return the process ids of the actors."""
-        return list(ray.get([actor.pid.remote() for actor in self._actors], timeout=START_TIMEOUT))
 
     def machines(self) -> list[Machine]:
         """Return the machines of the actors; alike ones count once."""
@@ -121,9 +118,7 @@ class RayPool:
         }
         return [described[client] for client in clients]
 
-    def train(
-        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
-    ) -> list[Reply]:
+    def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
         """Train every task's client in its actor; arrays come back as views of the object store."""
         shares = self._by_actor(tasks, lambda task: task.client)
         arrays = {id(array): array for task in tasks for array in task.order.payload.values()}
@@ -158,7 +153,7 @@ class RayPool:
         return [replies[task.client] for task in tasks]
 
     def evaluate(
-        self, tasks: Sequence[EvaluateTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+        self, tasks: Sequence[EvaluateTask], models: Models, memories: Memories
     ) -> list[EvaluateReport]:
         """Test the models at every task's client, in its actor."""
         shares = self._by_actor(tasks, lambda task: task.client)
@@ -257,13 +252,12 @@ class RayPool:
         return [self._actors[index].prepare.remote(self._setup, self._plugins, *self._images, *data)]
 
     def _by_actor(self, items: Sequence[T], client_of: Callable[[T], int]) -> dict[int, list[T]]:
-        """Return actor -> the items of its clients."""
         shares: dict[int, list[T]] = {}
         for item in items:
             shares.setdefault(self._home[client_of(item)], []).append(item)
         return shares
 
-    def _share(self, arrays: Sequence[Vector]) -> list[Ref]:
+    def _share(self, arrays: Models) -> list[Ref]:
         """Put every distinct array into the object store once, and keep it there while it is in use."""
         self._shared = {id(array): self._shared.get(id(array)) or (array, ray.put(array)) for array in arrays}
         return [self._shared[id(array)][1] for array in arrays]

@@ -7,6 +7,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedgrid.algorithms.contract.base import Conditions
+from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings
+from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, nameless
 from fedgrid.algorithms.written import name_and_settings, written
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
@@ -16,7 +18,6 @@ from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.partition.majority import with_class_numbers
 from fedgrid.engine.federation.uplink import privacy
-from fedgrid.engine.runtime.configuration.encoder_checks import check_encoder
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, named_by_content
 from fedgrid.engine.runtime.plugins import active
@@ -51,7 +52,6 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
 
 
 def _with_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) -> dict[str, Any]:
-    """Return values with the defaults of what they name."""
     algorithm = named_by_content(_algorithm(values["algorithm"]), data_dir)
     model = str(values.get("model", dataset.model))
     if model not in MODELS:
@@ -102,12 +102,7 @@ def _split(given: object, dataset: Dataset) -> object:
 
 
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
-    """Check what parts of a configuration say of one another.
-
-    Raises:
-        ConfigError: the images do not fit the model, the algorithm's settings the federation, its encoder
-            the images, or the noise the rest.
-    """
+    """Check what parts of a configuration say of one another."""
     check_size(config.model, dataset.shape)
     config.training.check_size(dataset.shape)
     name, settings = name_and_settings(config.algorithm)
@@ -122,8 +117,46 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     if config.training.stacked > 1 and not algorithm.traits.trains_plainly:
         raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
     if (message := algorithm.message()) is not None:
-        check_encoder(message.encoder, config.dataset, conditions.has_reference_images, data_dir)
+        _check_encoder(message.encoder, config.dataset, conditions.has_reference_images, data_dir)
     of_model = config.model, dataset.shape, dataset.num_classes
     problem = privacy.problem(config.uplink, config.privacy, algorithm, *of_model)
     if problem is not None:
         raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
+
+
+def _check_encoder(
+    settings: EncoderSettings | None, dataset: str, has_reference_images: bool, data_dir: Path
+) -> None:
+    """Check that the encoder that a run names fits its images."""
+    if settings is None:
+        return
+    if settings.noise and kind_of_encoder(settings, find(dataset, data_dir).shape) == "convolutional":
+        raise ConfigError(
+            f"encoder.noise = {settings.noise:g}: the convolutional encoder has BatchNorm buffers, which no "
+            "clip bounds and no noise covers; take encoder.name = dense",
+            ("algorithm", "encoder", "noise"),
+        )
+    if settings.public is None:
+        return
+    where, key = f"encoder.public = {settings.public}", ("algorithm", "encoder", "public")
+    if settings.public == REFERENCE:
+        if not has_reference_images:
+            raise ConfigError(f"{where}: the server has none; set split.reference_images", key)
+        return
+    own, public = find(dataset, data_dir), find(settings.public, data_dir)
+    if public.name == own.name:
+        raise ConfigError(
+            f"{where}: that is the clients' own data set; take another one, or {REFERENCE} for the server's "
+            "reference images",
+            key,
+        )
+    kind = kind_of_encoder(settings, own.shape)
+    matters = slice(0, 1) if kind == "convolutional" else slice(None)
+    if public.shape[matters] != own.shape[matters]:
+        sizes = ["x".join(map(str, shape)) for shape in (public.shape, own.shape)]
+        needs = "as many channels" if kind == "convolutional" else "the same shape"
+        raise ConfigError(
+            f"{where}: its images are {sizes[0]}, those of {dataset} are {sizes[1]}, and a {kind} encoder "
+            f"needs {needs}; take another public set, or encoder.federated",
+            key,
+        )

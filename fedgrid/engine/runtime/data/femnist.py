@@ -68,7 +68,6 @@ def convert(source: Path, target: Path) -> Converted:
 
 
 def _by_writer(source: Path) -> dict[str, list[Part]]:
-    """Return what each writer has written, in the order of the files' names."""
     found: dict[str, list[Part]] = defaultdict(list)
     for file in _files(source):
         for part in _of_parquet(file) if file.suffix == ".parquet" else _of_leaf(file):
@@ -77,11 +76,7 @@ def _by_writer(source: Path) -> dict[str, list[Part]]:
 
 
 def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of the npz file; writers are numbered in the order of their names.
-
-    Raises:
-        DataError: a class has no image in the pool or the test set.
-    """
+    """Return the arrays of the npz file; writers are numbered in the order of their names."""
     arrays: dict[str, list[NDArray[Any]]] = defaultdict(list)
     for number, writer in enumerate(sorted(by_writer)):
         images = np.concatenate([part[1] for part in by_writer[writer]])
@@ -103,11 +98,7 @@ def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[
 
 
 def _files(source: Path) -> list[Path]:
-    """Return the files to read, of one kind.
-
-    Raises:
-        DataError: there are none.
-    """
+    """Return the files to read, of one kind."""
     if source.is_file():
         found = [source]
     else:
@@ -133,7 +124,6 @@ def _of_leaf(file: Path) -> Iterator[Part]:
 
 
 def _of_parquet(file: Path) -> Iterator[Part]:
-    """Yield the images of a Parquet file, one by one."""
     # Imported here because only this command needs it.
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -119,7 +119,6 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
 
 
 def _is_text(node: ast.stmt) -> bool:
-    """Return whether a statement is nothing but a text."""
     return (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)
@@ -128,5 +127,4 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def _data_in(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder that are no modules."""
     return (path for path in folder.iterdir() if path.is_file() and path.suffix != ".py")

@@ -14,7 +14,6 @@ deleted, that one is whole.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.integrity import done_mark
+from fedgrid.engine.runtime.integrity import files
 from fedgrid.engine.runtime.integrity.files import read_table, stamped
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
 from fedgrid.engine.runtime.storage.format import DamagedFile
@@ -38,16 +37,6 @@ SEGMENT = re.compile(r"(rounds|clients|timings)-(\d{6,})\.parquet")
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 """Table -> the rows of a round."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """What is on disk."""
-
-    last_round: int
-    """The last round that all tables have, without a gap before it."""
-    damaged: Mapping[str, str]
-    """Name of a damaged file -> what is wrong with it, in one line."""
 
 
 class RecordFiles:
@@ -65,8 +54,12 @@ class RecordFiles:
         self._newest_start = dict.fromkeys(self._schemas, start)
         self._newest = {name: schema.empty_table() for name, schema in self._schemas.items()}
 
-    def look(self, listed: Mapping[str, str]) -> Found:
-        """Return what is on disk; files that `listed` has are compared with its checksums.
+    def look(self, listed: Mapping[str, str]) -> tuple[int, dict[str, str]]:
+        """Look at what is on disk; files that `listed` has are compared with its checksums.
+
+        Returns:
+            The last round that all tables have, without a gap before it; and by the name of a damaged file
+            what is wrong with it, in one line.
 
         Raises:
             UnreadableFile: a file cannot be read at present.
@@ -78,7 +71,7 @@ class RecordFiles:
             for start in _starts(self._folder, table):
                 path = self._folder / name_of(table, start)
                 try:
-                    done_mark.check(path, listed)
+                    files.check(path, listed)
                     rows = _after(_read(path, schema), last[table])
                 except (FileNotFoundError, DamagedFile) as error:
                     if isinstance(error, DamagedFile):
@@ -89,7 +82,7 @@ class RecordFiles:
                 if len(rows):
                     last[table] = _last_round(rows)
                     self._starts[table].append(start)
-        return Found(min(last.values()), damaged)
+        return min(last.values()), damaged
 
     def go_on_after(self, number: int) -> list[str]:
         """Load the newest files up to a round that `look` has found.

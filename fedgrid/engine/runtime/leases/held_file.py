@@ -42,11 +42,6 @@ def renew_stamp(file: TextIO, clock: Clock) -> None:
     os.fsync(file.fileno())
 
 
-def new_token() -> str:
-    """Return 16 random hexadecimal digits."""
-    return token_hex(8)
-
-
 @dataclass(frozen=True)
 class Holder:
     """The process that holds a file, as the file says."""
@@ -72,7 +67,7 @@ class HeldFile:
         Without a `token` it gets a random one.
         """
         self.path = path
-        self.token = token or new_token()
+        self.token = token or token_hex(8)
         self._renew_every = renew_every
         self._stopped = Event()
         self._thread: Thread | None = None

@@ -14,18 +14,20 @@ it then, and so does every driver that renews its own.
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from secrets import token_hex
 from threading import Event, Lock
 from types import TracebackType
 from typing import Self, TextIO
 
 from fedgrid.engine.federation.errors import ConfigError, DeniedError, FedgridError, RunError
 from fedgrid.engine.federation.format import FORMAT
-from fedgrid.engine.runtime.leases.claims import NONE, Claims
 from fedgrid.engine.runtime.leases.driver import (
     CLAIMS,
     EXPIRES_AFTER,
     FOLDER,
+    NONE,
     SETTLED,
+    Claims,
     Driver,
     files,
     name_of,
@@ -33,7 +35,6 @@ from fedgrid.engine.runtime.leases.driver import (
 from fedgrid.engine.runtime.leases.held_file import (
     HeldFile,
     Observer,
-    new_token,
     renew_stamp,
     stamped,
 )
@@ -78,7 +79,7 @@ class Lease:
         self._notify = notify
         self._clock = clock
         self._since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        self.token = new_token()
+        self.token = token_hex(8)
         """What the name of its file contains: other machines of the grid look for it."""
         self._name = name_of(self.token)
         self._file = HeldFile(storage.root / self._name, RENEW_EVERY, self.token)
@@ -213,14 +214,7 @@ class Lease:
         return [driver for driver in files(self._storage) if driver.name != self._name]
 
     def _is_free(self, *, settled: bool = False) -> bool:
-        """Return whether no other driver has claimed the same; if that cannot be said yet, pause.
-
-        Args:
-            settled: whether this driver has settled before.
-
-        Raises:
-            ConfigError: one has.
-        """
+        """Return whether no other driver has claimed the same; if that cannot be said yet, pause."""
         for other in self._files():
             clash = self._clash(other)
             if clash is None:

@@ -19,9 +19,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute
-from fedgrid.engine.federation.clients.client_round import ClientRound
-from fedgrid.engine.federation.clients.messages import EvaluateReport, Memory, TrainReport, TrainTask
-from fedgrid.engine.federation.round.cache import OtherBits
+from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits
+from fedgrid.engine.federation.clients.messages import (
+    EvaluateReport,
+    Memories,
+    Memory,
+    Models,
+    TrainReport,
+    TrainTask,
+)
 from fedgrid.engine.runtime.round_cache.entry import CacheEntry
 from fedgrid.engine.runtime.round_cache.key import digest, of_task
 from fedgrid.engine.runtime.round_cache.packing import (
@@ -35,10 +41,9 @@ from fedgrid.engine.runtime.round_cache.packing import (
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import Served
-    from fedgrid.algorithms.updates.source import Vector
-    from fedgrid.engine.federation.clients.pool import Pool
-    from fedgrid.engine.federation.clients.stopwatch import Stopwatch
-    from fedgrid.engine.runtime.round_cache.session_cache import SessionCache
+    from fedgrid.engine.federation.clients.client_round import Stopwatch
+    from fedgrid.engine.federation.clients.messages import Pool
+    from fedgrid.engine.runtime.round_cache.key import SessionCache
 
 FIRST_PAUSE, LAST_PAUSE = 0.01, 1.0
 """Seconds between two lookups while another run holds the round's lock; doubled each time."""
@@ -57,8 +62,8 @@ class CachedRound(ClientRound):
     def __init__(
         self,
         tasks: Sequence[TrainTask],
-        models: Sequence[Vector],
-        memories: Mapping[int, Memory],
+        models: Models,
+        memories: Memories,
         pool: Pool,
         round_index: int,
         watch: Stopwatch,
@@ -140,9 +145,7 @@ class CachedRound(ClientRound):
         memories = self.cached({name: [client] for name, client in names.items()}, gather)
         return dict(zip(remembering, memories, strict=True))
 
-    def test(
-        self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]
-    ) -> list[EvaluateReport]:
+    def test(self, served: Served, memories: Memories, testing: Collection[int]) -> list[EvaluateReport]:
         """Return each client's report of served models, as `ClientRound.test` does."""
         adapting = memories if served.adaptation else {}
         choosing = sorted(served.choosing & set(testing))

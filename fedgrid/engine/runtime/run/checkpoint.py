@@ -126,7 +126,6 @@ def files_of(folder: Path, rounds: Iterable[int]) -> list[str]:
 
 
 def _needed(folder: Path, going: Sequence[int]) -> set[str]:
-    """Return the files that states need, except those of rounds that are `going`."""
     staying = set(stored_rounds(folder)).difference(going)
     return {name for number in staying for name in _checksums(folder, number)}
 
@@ -147,7 +146,6 @@ def _memory_name(client: int, number: int) -> str:
 
 
 def _memory_place(name: str) -> tuple[int, int]:
-    """Return the client and the round of a memory's file."""
     client, number = name.removeprefix("state-client-").removesuffix(".safetensors").split("-")
     return int(client), int(number)
 

@@ -8,12 +8,11 @@ Shapes: K clients, P entries of a state vector, of which W are parameters.
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -22,11 +21,10 @@ from fedgrid.algorithms.updates.layout import Layout
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.messages import Setup, TrainTask
 from fedgrid.engine.federation.clients.process import fixed_numerics
+from fedgrid.engine.federation.clients.stacks import module_of
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import HeldImages
 from fedgrid.engine.federation.encoders.encoder import Encoder
-from fedgrid.engine.federation.models.initialisation import blank
-from fedgrid.engine.federation.models.normalisation import Normalised
 from fedgrid.engine.federation.round.federation import Federation, fresh_models
 from fedgrid.engine.federation.round.plan import plan_round
 from fedgrid.engine.federation.round.run_state import RunState
@@ -88,10 +86,8 @@ class Observed:
 
     def module(self) -> nn.Module:
         """Return a module of the run's model that maps images of [0, 1] to logits, on the CPU, in float32."""
-        module = blank(self.setup.model, self.setup.shape, self.setup.num_classes)
-        if (by := self.setup.normalised_by) is not None:
-            module = Normalised(module, by.means, by.deviations, "cpu")
-        return module.to(torch.float32)
+        training = self.setup.training.model_copy(update={"precision": "float32"})
+        return module_of(replace(self.setup, training=training), "cpu")
 
     def messages(self, encoder: Encoder | None) -> dict[int, Mapping[str, NDArray[Any]]]:
         """Return what each client has said about its data before its first round; nothing if none has."""
@@ -138,7 +134,6 @@ def observe(
 
 
 def _sent(federation: Federation, setup: Setup, before: RunState) -> dict[int, SentUpdate]:
-    """Train the clients of the round again; return by client what they sent."""
     pool = InProcessPool()
     pool.prepare(setup)
     plan = plan_round(federation, before, pool)

@@ -20,14 +20,16 @@ from pyarrow import fs
 from fedgrid.engine.federation.errors import ConfigError, DeniedError, RunError, StorageError, is_denied
 from fedgrid.engine.runtime.storage.atomic import PARTIAL
 from fedgrid.engine.runtime.storage.clock import Patience
-from fedgrid.engine.runtime.storage.mirror import is_deletable, size_of, uploading
 from fedgrid.engine.runtime.storage.remote import (
     NOT_FOUND,
     connect,
     fetch,
+    is_deletable,
     listing,
     one_line,
     send,
+    size_of,
+    uploading,
 )
 from fedgrid.engine.runtime.storage.user_paths import absolute, cache_folder
 from fedgrid.redaction import redacted

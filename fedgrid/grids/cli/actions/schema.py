@@ -18,8 +18,8 @@ from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.runtime.data.datasets import OWN_FORMATS
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SPLIT, axis_keys
 from fedgrid.grids.presets.key_docs import docs_of
-from fedgrid.grids.presets.overrides import OVERRIDABLE
 from fedgrid.grids.presets.preset_files import AXES_KEY, KEYS, SEARCH, SEEDS, preset_names
+from fedgrid.grids.presets.read_preset import OVERRIDABLE
 from fedgrid.grids.search.definition import OWN_KEYS
 from fedgrid.grids.search.early_stop import EARLY_STOP
 from fedgrid.grids.search.objectives import OBJECTIVES

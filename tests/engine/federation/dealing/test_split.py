@@ -6,20 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.dealing.holdouts import share_of
+from fedgrid.engine.federation.dealing.holdouts import server_subset, share_of
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.dealing.split import (
     ClientSplit,
     kept,
-    leakage,
     mean_share_kept,
     positions_by_class,
-    server_subset,
     split_pool,
 )
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.groups import class_sets, cluster_sizes
 from fedgrid.engine.federation.partition.settings import Split
+from tests.helpers.leakage import leakage
 
 LABELS = np.repeat(np.arange(10), 60)
 """A pool of 600 images, 60 of each class, ordered by class."""

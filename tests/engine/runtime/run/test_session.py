@@ -17,7 +17,7 @@ from fedgrid.engine.federation.record_names import SCORES, TESTS
 from fedgrid.engine.federation.round import federation
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.identity import load_known
+from fedgrid.engine.runtime.data.datasets import load_known
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run import prepare as run_setup

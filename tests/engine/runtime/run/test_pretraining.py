@@ -12,7 +12,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.initialisation import initial_vector
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.encoders import pretraining, store
+from fedgrid.engine.runtime.run import pretraining
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -51,14 +51,14 @@ def finished(tmp_path_factory):
 
 
 def kept(root):
-    [path] = (root / store.FOLDER).glob(f"*/{store.FILE}")
+    [path] = (root / pretraining.FOLDER).glob(f"*/{pretraining.FILE}")
     return path
 
 
 def test_encoder_is_trained_before_the_run_and_kept(finished):
     root, pool, folder = finished
     assert pool.models == ["autoencoder-dense", "digitnet"]
-    encoder = store.load_encoder(Storage(root), kept(root).parent.name)
+    encoder = pretraining.load_encoder(Storage(root), kept(root).parent.name)
     assert encoder.arrays[STATE].shape == (PARAMETERS,)
     assert len(encoder.losses) == 2
     assert encoder.losses[1] < encoder.losses[0]
@@ -116,7 +116,7 @@ def test_damaged_encoder_is_trained_again(tmp_path):
     right = path.read_bytes()
     path.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
     with pytest.raises(DamagedFile):
-        store.load_encoder(Storage(tmp_path), path.parent.name)
+        pretraining.load_encoder(Storage(tmp_path), path.parent.name)
     play(embeddings(), tmp_path)
     assert path.read_bytes() == right
     assert "trained again" in (folder / "log.txt").read_text()
@@ -128,7 +128,7 @@ def test_another_run_waits_for_the_one_that_trains_it(tmp_path, monkeypatch):
     here = kept(tmp_path / "first")
     there = tmp_path / "second" / here.relative_to(tmp_path / "first")
     there.parent.mkdir(parents=True)
-    held = store.FOLDER, f"{here.parent.name}.lock"
+    held = pretraining.FOLDER, f"{here.parent.name}.lock"
     lock = pretraining.RoundLock((tmp_path / "second").joinpath(*held))
     assert lock.take()
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import TrainTask
-from fedgrid.engine.federation.disturbances.faults import Faults, flipped
+from fedgrid.engine.federation.configuration.faults import Faults, flipped
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.initialisation import initial_vector
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool

@@ -17,7 +17,7 @@ from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.models.initialisation import initial_vector
-from fedgrid.engine.federation.training.augmentation import PAD, drawn, gather, moved
+from fedgrid.engine.federation.training.batches import PAD, Moves, draw_moves, gather
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.runtime.configuration.complete import complete
@@ -37,7 +37,7 @@ def seeded(seed=0):
 
 
 def gathered(images, order, kinds, rng):
-    return gather(images, order, drawn(len(order), kinds, rng, CPU))
+    return gather(images, order, draw_moves(len(order), kinds, rng, CPU))
 
 
 def training(**changes):
@@ -60,14 +60,14 @@ class TestMoved:
     def test_row_of_six_pixels_by_hand(self, offset, flip, shown):
         """Columns beyond either end are those of the reflection, without the last pixel twice."""
         row = torch.arange(6, dtype=torch.uint8).view(1, 1, 6, 1).expand(1, 5, 6, 1).contiguous()
-        result = moved(row, torch.tensor([0]), torch.tensor([[0, offset]]), torch.tensor([flip]))
+        result = gather(row, torch.tensor([0]), Moves(torch.tensor([[0, offset]]), torch.tensor([flip])))
         assert result[0, :, :, 0].tolist() == [shown] * 5
 
     def test_every_crop_is_that_of_torchs_reflection_padding(self):
         images = pixels(81)
         offsets = torch.cartesian_prod(*[torch.arange(-PAD, PAD + 1)] * 2)
         flips = torch.arange(81) % 2
-        result = moved(images, torch.arange(81), offsets, flips)
+        result = gather(images, torch.arange(81), Moves(offsets, flips))
         padded = functional.pad(images.permute(0, 3, 1, 2).float(), (PAD,) * 4, mode="reflect")
         for place, (row, column) in enumerate((offsets + PAD).tolist()):
             expected = padded[place, :, row : row + 6, column : column + 9]
@@ -76,7 +76,7 @@ class TestMoved:
 
     def test_part_of_the_images_is_that_part_of_all(self):
         images, order = pixels(), torch.tensor([3, 0, 0, 6, 2])
-        moves = drawn(5, BOTH, seeded(), CPU)
+        moves = draw_moves(5, BOTH, seeded(), CPU)
         parts = [
             gather(images, order[where], moves.part(where)) for where in (slice(2), slice(2, 5), slice(5, 9))
         ]

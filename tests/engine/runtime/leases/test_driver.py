@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fedgrid.engine.runtime.leases.claims import NONE, Claims
+from fedgrid.engine.runtime.leases.driver import NONE, Claims
 
 
 def changes(*keys):
