@@ -1,4 +1,4 @@
-"""Class counts of each client as a csv file in the OCFL authors' format (a dataset blueprint).
+"""Class counts of each client: a table, and a csv file in the OCFL authors' format (a dataset blueprint).
 
 A header, one row for the server's test set, then two rows per client:
 
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.table import Table
 
 from fedgrid.engine.federation.data.images import ClassLabels
 from fedgrid.engine.federation.errors import DataError
@@ -64,7 +65,7 @@ class Blueprint:
             raise DataError(f"{path} cannot be written: {error.strerror}; name another file") from error
 
 
-def of(
+def count_classes(
     held_K: Sequence[tuple[ClassLabels, ClassLabels]], server_labels: ClassLabels, classes: Sequence[str]
 ) -> Blueprint:
     """Count the classes that each client has for training and for tests, and those of the server."""
@@ -80,33 +81,23 @@ def of(
     )
 
 
-def read_blueprint(path: Path) -> Blueprint:
-    """Read a blueprint.
+def class_count_table(blueprint: Blueprint, clusters: Sequence[int]) -> Table:
+    """Return the number of images per class in every client's training and test set, by hidden group."""
+    table = Table(header_style="bold")
+    for heading in ("client", "group", "set", "images"):
+        table.add_column(heading, justify="left" if heading == "set" else "right", no_wrap=True)
+    for name in blueprint.classes:
+        table.add_column(name, justify="right", overflow="fold")
+    by_group = sorted(range(len(clusters)), key=lambda client: clusters[client])
+    for before, client in zip([None, *by_group], by_group, strict=False):
+        if before is not None and clusters[client] != clusters[before]:
+            table.add_section()
+        table.add_row(str(client), str(clusters[client]), "train", *_counts(blueprint.train_KL[client]))
+        table.add_row("", "", "test", *_counts(blueprint.test_KL[client]))
+    table.add_section()
+    table.add_row("server", "", "test", *_counts(blueprint.server_L))
+    return table
 
-    Raises:
-        DataError: the file is missing or not a blueprint.
-    """
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            header, *rows = csv.reader(file)
-        counts = {(row[0], row[1]): np.array(row[2:], np.int64) for row in rows}
-        num_clients = (len(rows) - 1) // len(PARTITIONS)
-        keys = [SERVER, *((str(client), part) for client in range(num_clients) for part in PARTITIONS)]
-        counts_RL = np.stack([counts[key] for key in keys])
-    except (OSError, ValueError, OverflowError, IndexError, KeyError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read as a blueprint csv file: {error}") from error
-    classes = tuple(header[len(COLUMNS) :])
-    totals_R, counts_RL = counts_RL[:, 0], counts_RL[:, 1:]
-    if (
-        header[: len(COLUMNS)] != COLUMNS
-        or len(rows) != len(keys)
-        or counts_RL.shape[1] != len(set(classes))
-        or (counts_RL < 0).any()
-        or (counts_RL.sum(axis=1) != totals_R).any()
-    ):
-        raise DataError(
-            f"{path} is not a blueprint: expected the columns {','.join(COLUMNS)} and one for each class, a "
-            f"row of the {SERVER[0]}, and {' and '.join(PARTITIONS)} rows of each client from 0 up; counts "
-            "must add up"
-        )
-    return Blueprint(counts_RL[1::2], counts_RL[2::2], counts_RL[0], classes)
+
+def _counts(counts_L: NDArray[np.int64]) -> list[str]:
+    return [str(counts_L.sum()), *(str(count) if count else "·" for count in counts_L)]

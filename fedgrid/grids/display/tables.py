@@ -1,16 +1,13 @@
-"""Tables on the terminal: results of a grid, class counts of a scenario, lists of choices."""
+"""Tables on the terminal: results of a grid, lists of choices."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fedgrid.grids.display.blueprint import Blueprint
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.tables.cells import spread_over_seeds
 from fedgrid.tracking.tables.table import NONE
@@ -224,24 +221,6 @@ def failure_table(runs: Sequence[Run]) -> Table:
     return table
 
 
-def class_count_table(blueprint: Blueprint, clusters: Sequence[int]) -> Table:
-    """Return the number of images per class in every client's training and test set, by hidden group."""
-    table = Table(header_style="bold")
-    for heading in ("client", "group", "set", "images"):
-        table.add_column(heading, justify="left" if heading == "set" else "right", no_wrap=True)
-    for name in blueprint.classes:
-        table.add_column(name, justify="right", overflow="fold")
-    by_group = sorted(range(len(clusters)), key=lambda client: clusters[client])
-    for before, client in zip([None, *by_group], by_group, strict=False):
-        if before is not None and clusters[client] != clusters[before]:
-            table.add_section()
-        table.add_row(str(client), str(clusters[client]), "train", *_counts(blueprint.train_KL[client]))
-        table.add_row("", "", "test", *_counts(blueprint.test_KL[client]))
-    table.add_section()
-    table.add_row("server", "", "test", *_counts(blueprint.server_L))
-    return table
-
-
 def page_table(table: PageTable, width: int) -> Table:
     """Return a table of a report for the terminal."""
     shown = titled_table(table.title, width)
@@ -277,10 +256,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _spread(value: float | None) -> str:
     """Return a standard deviation, no wider than the mean it is written below; empty if there is none."""
     return "" if value is None else f"\n±{value:.3f}".replace("±0.", "±.")
-
-
-def _counts(counts_L: NDArray[np.int64]) -> list[str]:
-    return [str(counts_L.sum()), *(str(count) if count else "·" for count in counts_L)]
 
 
 def cell(value: object) -> str:

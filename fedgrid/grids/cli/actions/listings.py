@@ -20,9 +20,8 @@ from fedgrid.engine.runtime.data.datasets import find, is_here
 from fedgrid.engine.runtime.data.femnist import convert
 from fedgrid.engine.runtime.run.prepare import prepare
 from fedgrid.grids.display import figure_file
-from fedgrid.grids.display.blueprint import Blueprint
-from fedgrid.grids.display.blueprint import of as blueprint_of
-from fedgrid.grids.display.tables import choice_table, class_count_table
+from fedgrid.grids.display.blueprint import Blueprint, class_count_table, count_classes
+from fedgrid.grids.display.tables import choice_table
 from fedgrid.grids.presets.key_docs import settings_rows
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.presets.preset_files import comment, preset_names, source
@@ -101,7 +100,7 @@ def show_scenario(
     setup, groups_K = prepare(config, data_dir)
     held_K = [(client.train.labels, client.test.labels) for client in setup.clients]
     classes = find(config.dataset, data_dir).class_names or tuple(map(str, range(setup.num_classes)))
-    blueprint = blueprint_of(held_K, setup.server_set.labels, classes)
+    blueprint = count_classes(held_K, setup.server_set.labels, classes)
     if csv is not None:
         blueprint.write(csv)
     if figure is not None:
