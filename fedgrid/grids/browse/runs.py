@@ -14,7 +14,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import ALL, all_columns, check_columns, read_rows, usual_columns
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.tables import RESULT_COLUMNS
+from fedgrid.grids.display.tables import RESULT_COLUMNS, cell
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.redaction import in_csv, printable
@@ -145,12 +145,3 @@ def _lines(
             space = " " * (widest - widths[index])
             column[index] = space + text if is_number else text + space
     return map("  ".join, zip(*columns, strict=True))
-
-
-def cell(value: Any) -> str:
-    """Return a value as it stands in a table."""
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.3f}" if abs(value) < 1000 else f"{value:.0f}"
-    return printable(text_of(value))

@@ -8,7 +8,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from fedgrid.redaction import printable
 from fedgrid.tracking.scoring.run import Run
+from fedgrid.tracking.scoring.selection import text_of
 from fedgrid.tracking.tables.cells import spread_over_seeds
 from fedgrid.tracking.tables.table import NONE
 from fedgrid.tracking.tables.table import Table as PageTable
@@ -258,8 +260,10 @@ def _spread(value: float | None) -> str:
     return "" if value is None else f"\n±{value:.3f}".replace("±0.", "±.")
 
 
-def cell(value: object) -> str:
-    """Return a score, or a count, as it stands in a table."""
+def cell(value: Any) -> str:
+    """Return a value as it stands in a table."""
     if value is None:
-        return "–"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+        return NONE
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 1000 else f"{value:.0f}"
+    return printable(text_of(value))

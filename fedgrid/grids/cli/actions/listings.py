@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from fedgrid.algorithms.contract.base import Labels
-from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.registry import DATASETS
@@ -140,11 +139,10 @@ def list_algorithms(name: str | None, as_json: bool, console: Console) -> None:
     if name is not None and name not in ALGORITHMS:
         raise unknown("algorithm", name, ALGORITHMS, ALSO_CALLED)
     if as_json:
-        entries = [_as_json(entry) for entry in ALGORITHMS.values()]
-        print(json.dumps(entries if name is None else _as_json(ALGORITHMS[name]), indent=2))
+        print(json.dumps([*map(_as_json, ALGORITHMS)] if name is None else _as_json(name), indent=2))
         return
     if name is not None:
-        _show_algorithm(ALGORITHMS[name], console)
+        _show_algorithm(name, console)
         return
     rows = [(entry.name, entry.summary, entry.source) for entry in ALGORITHMS.values()]
     console.print(choice_table(("name", "what it does", "source"), rows))
@@ -154,7 +152,8 @@ def list_algorithms(name: str | None, as_json: bool, console: Console) -> None:
     )
 
 
-def _as_json(entry: AlgorithmEntry) -> dict[str, object]:
+def _as_json(name: str) -> dict[str, object]:
+    entry = ALGORITHMS[name]
     return {
         "name": entry.name,
         "title": entry.title,
@@ -164,8 +163,9 @@ def _as_json(entry: AlgorithmEntry) -> dict[str, object]:
     }
 
 
-def _show_algorithm(entry: AlgorithmEntry, console: Console) -> None:
+def _show_algorithm(name: str, console: Console) -> None:
     """Print an algorithm's settings: defaults, allowed values, meaning."""
+    entry = ALGORITHMS[name]
     console.print(Text.assemble((entry.name, "bold"), f" ({entry.title}): {entry.summary}"))
     console.print(f"Source: {entry.source}\n")
     for number in entry.numbers:
