@@ -111,16 +111,13 @@ def _print_curves(facts: Mapping[str, Any], console: Console) -> None:
 
 
 def _rounds_table(facts: Mapping[str, Any]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("round", *(HEADINGS[name] for name in CURVES)):
-        table.add_column(heading, justify="right")
-    table.add_column("what happened")
     places = {number: place for place, number in enumerate(facts["round"])}
+    rows = []
     for number in shown_rounds(np.array(facts["round"]), facts["events"]):
-        values = {name: facts["curves"][name][places[number]] for name in CURVES}
-        cells = [_cell(name, value) for name, value in values.items()]
-        table.add_row(str(number), *cells, facts["events"].get(number, ""))
-    return table
+        cells = [_cell(name, facts["curves"][name][places[number]]) for name in CURVES]
+        rows.append([str(number), *cells, facts["events"].get(number, "")])
+    headings = ("round", *(HEADINGS[name] for name in CURVES), "what happened")
+    return choice_table(headings, rows, range(1 + len(CURVES)))
 
 
 def _cell(name: str, value: float | None) -> str:

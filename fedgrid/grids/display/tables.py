@@ -1,6 +1,6 @@
 """Tables on the terminal: results of a grid, lists of choices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -240,11 +240,19 @@ def page_table(table: PageTable, width: int) -> Table:
     return shown
 
 
-def choice_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a list of choices, one line each."""
+def choice_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[int] | None = None
+) -> Table:
+    """Return a table without lines, of choices with their names first.
+
+    With `numbers`, the places of the columns that are of numbers, it is of values: none is cut.
+    """
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for index, heading in enumerate(headings):
-        table.add_column(heading, no_wrap=index == 0)
+    for place, heading in enumerate(headings):
+        if numbers is None:
+            table.add_column(heading, no_wrap=place == 0)
+        else:
+            table.add_column(heading, justify="right" if place in numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     return table
