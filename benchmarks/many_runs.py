@@ -31,7 +31,7 @@ from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import SCORES
-from fedgrid.grids.trackers.mlflow_tracker import MARK
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MARK
 
 REAL = 3
 COPIED = ("rounds.parquet", "clients.parquet", "timings.parquet", MADE_WITH, SCORES)

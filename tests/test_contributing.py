@@ -270,7 +270,7 @@ def split(tree):
     tree.insert(
         "fedgrid/engine/federation/partition/shifted.py",
         "DIMMED = ",
-        'DARKER = Shifted(dim, lambda num_groups, facts: "")\n',
+        "DARKER = Shifted(dim)\n",
         before=True,
     )
     kinds = "fedgrid/engine/federation/dealing/kinds.py"
@@ -280,9 +280,9 @@ def split(tree):
 
 def number(tree):
     tree.insert(
-        "fedgrid/engine/federation/round/metrics.py",
-        '    "silhouette": lambda outcome: outcome.diagnostics.silhouette,\n',
-        '    "senders": lambda outcome: len(outcome.updates.clients),\n',
+        "fedgrid/engine/federation/round/record.py",
+        '        "silhouette": diagnostics.silhouette,\n',
+        '        "senders": len(updates.clients),\n',
     )
     tree.insert(
         "fedgrid/record_columns.py",

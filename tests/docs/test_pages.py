@@ -16,9 +16,11 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 WRITTEN = {path: path.read_text() for path in sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])}
 GENERATED = {DOCS / path: text for path, text in pages.pages().items()}
-PAGES = {**WRITTEN, **GENERATED}
+PAGES = {**GENERATED, **WRITTEN}
 FENCED = re.compile(r"```(\w*)[^\n]*\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+INDEX = "reference/algorithms/index.md"
+"""On a shelf that the site fills."""
 COMMAND = typer.main.get_command(app)
 
 
@@ -41,10 +43,16 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         if "://" in link:
             continue
         target = (page.parent / file).resolve() if file else page
-        is_there = target in PAGES or target.exists()
+        # A clone has no site: what is written leads to what is written.
+        is_there = target.exists() or (page in GENERATED and page not in WRITTEN and target in GENERATED)
         if not is_there or (anchor and anchor not in anchors(PAGES[target])):
             lost.append(link)
     assert lost == []
+
+
+@pytest.mark.parametrize("path", pages.COMMITTED)
+def test_committed_page_is_as_the_code_has_it(path: str) -> None:
+    assert (DOCS / path).read_text() == pages.committed()[path], "run: python -m docs.reference.pages"
 
 
 def test_every_page_is_on_one_shelf() -> None:
@@ -52,7 +60,7 @@ def test_every_page_is_on_one_shelf() -> None:
     shelved = [path for entry in shelves for path in ([entry] if isinstance(entry, str) else placed(entry))]
     generated = {path for path in pages.pages() if "/algorithms/" not in path}
     written = {str(path.relative_to(DOCS)) for path in WRITTEN if path.is_relative_to(DOCS)}
-    assert sorted(shelved) == sorted(written | generated)
+    assert sorted(shelved) == sorted((written - {INDEX}) | generated)
 
 
 def placed(shelf: dict[str, list[str | dict[str, list[str]]]]) -> list[str]:

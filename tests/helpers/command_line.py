@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-from fedgrid.grids.trackers.own_store import make_empty
+from fedgrid.grids.trackers.mlflow.own_store import make_empty
 from tests.helpers.processes import of_kind, processes, wait_until_ended
 
 SETTINGS = ("MLFLOW_TRACKING_URI", "FEDGRID_DATA", "FEDGRID_STORAGE", "COLUMNS", "FORCE_COLOR")

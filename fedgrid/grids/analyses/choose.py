@@ -14,6 +14,11 @@ from fedgrid.tracking.scoring.run import Run, select
 from fedgrid.tracking.scoring.selection import read_conditions
 
 
+def find_finished(runs: Sequence[RunConfig], storage: Storage) -> list[RunConfig]:
+    """Return the runs that are finished."""
+    return [run for run in runs if is_finished(storage, run)]
+
+
 def finished_of(
     name: str, runs: Sequence[RunConfig], storage: Storage, verb: str
 ) -> tuple[list[RunConfig], list[str]]:
@@ -22,7 +27,7 @@ def finished_of(
     Raises:
         ConfigError: none is finished, so there is nothing to `verb`.
     """
-    finished = [run for run in runs if is_finished(storage, run)]
+    finished = find_finished(runs, storage)
     if not finished:
         raise ConfigError(
             f"none of the {len(runs)} runs of {name} is finished, so there is nothing to {verb}; "

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from fedgrid.grids.arena.definition import Arena, RunConfig
-from fedgrid.grids.arena.kept import Kept
-from fedgrid.grids.arena.results import divide
+from fedgrid.grids.arena.kept import Kept, Params
 from fedgrid.grids.arena.tuning import Search, digest_of, search_of
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.planning.dry_run import show_plan
@@ -18,7 +17,6 @@ from fedgrid.grids.search.suggest import suggestions
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.arena.tuned import Params
     from fedgrid.grids.planning.options import LaunchOptions
 
 
@@ -46,7 +44,7 @@ def plan_arena(arena: Arena, kept: Kept, storage: Storage, options: LaunchOption
         runs, params[method] = _stand_ins(search, storage)
         searched |= {run.run_id: run for run in runs}
     entries = arena.entries(params)
-    known, missing = divide(entries, kept)
+    known, missing = kept.divide(entries)
     rows = {run.run_id: run for _, run in missing}
     if options.as_json or searched or rows:
         show_plan(Grid(arena.name, (*searched.values(), *rows.values()), ""), storage, options, console)

@@ -81,6 +81,38 @@ def count_classes(
     )
 
 
+def read_blueprint(path: Path) -> Blueprint:
+    """Read a blueprint.
+
+    Raises:
+        DataError: the file is missing or not a blueprint.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *rows = csv.reader(file)
+        counts = {(row[0], row[1]): np.array(row[2:], np.int64) for row in rows}
+        num_clients = (len(rows) - 1) // len(PARTITIONS)
+        keys = [SERVER, *((str(client), part) for client in range(num_clients) for part in PARTITIONS)]
+        counts_RL = np.stack([counts[key] for key in keys])
+    except (OSError, ValueError, OverflowError, IndexError, KeyError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read as a blueprint csv file: {error}") from error
+    classes = tuple(header[len(COLUMNS) :])
+    totals_R, counts_RL = counts_RL[:, 0], counts_RL[:, 1:]
+    if (
+        header[: len(COLUMNS)] != COLUMNS
+        or len(rows) != len(keys)
+        or counts_RL.shape[1] != len(set(classes))
+        or (counts_RL < 0).any()
+        or (counts_RL.sum(axis=1) != totals_R).any()
+    ):
+        raise DataError(
+            f"{path} is not a blueprint: expected the columns {','.join(COLUMNS)} and one for each class, a "
+            f"row of the {SERVER[0]}, and {' and '.join(PARTITIONS)} rows of each client from 0 up; counts "
+            "must add up"
+        )
+    return Blueprint(counts_RL[1::2], counts_RL[2::2], counts_RL[0], classes)
+
+
 def class_count_table(blueprint: Blueprint, clusters: Sequence[int]) -> Table:
     """Return the number of images per class in every client's training and test set, by hidden group."""
     table = Table(header_style="bold")

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.steps import Steps
     from fedgrid.grids.execution.executors import Executor
+    from fedgrid.grids.following.follow import Trackers
     from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
-    from fedgrid.grids.trackers.follow import Trackers
 
 
 def launch(

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.progress import Bars, JsonLines, Lines
     from fedgrid.grids.display.tally import Tally
+    from fedgrid.grids.following.follow import Trackers
     from fedgrid.grids.results.grid_folder import GridFolder
     from fedgrid.grids.round_cache.retention import Retention
-    from fedgrid.grids.trackers.follow import Trackers
     from fedgrid.tracking.scoring.run import Run
 
 TICK_SECONDS = 1.0

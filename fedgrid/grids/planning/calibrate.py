@@ -15,7 +15,7 @@ from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import EvaluateTask, TrainTask
 from fedgrid.engine.federation.encoders.encoder import Reconstruction
-from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.models.registry import AUTOENCODERS
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH
 from fedgrid.grids.planning.images import Images, passes

@@ -21,7 +21,7 @@ import torch
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import EvaluateTask, TrainTask
 from fedgrid.engine.federation.errors import FedgridError, RunError
-from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH
 from fedgrid.engine.runtime.clients.gpu_errors import is_out_of_memory, telling
 from fedgrid.engine.runtime.plugins import active

@@ -7,7 +7,7 @@ tables and figures of a report) takes them from here.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
@@ -36,6 +36,8 @@ KIND = f"{SPLIT}.kind"
 """The key of a split that is the axis `SPLIT`."""
 SETTING = f"{ALGORITHM}."
 """Prefix of the axes that are settings of an algorithm."""
+Values: TypeAlias = Mapping[str, str | None]
+"""Axis -> value as text."""
 
 
 def axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
@@ -107,6 +109,16 @@ def value_of(config: RunConfig, key: str) -> Any:
 def json_values(config: RunConfig, keys: Iterable[str]) -> dict[str, Any]:
     """Return a run's values of those keys that it has, as they would stand in JSON."""
     return {key: to_jsonable_python(found[0]) for key in keys if (found := _found(config, key))}
+
+
+def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
+    """Return a run's values of some axes."""
+    return {axis: value_text(config, axis) for axis in axes}
+
+
+def pairs_of(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return axis and value of the axes that a run has, as `tracking.scoring.run.Run.axes` holds them."""
+    return tuple((axis, value) for axis, value in values_of(config, axes).items() if value is not None)
 
 
 def default_of(config: RunConfig, key: str) -> Any:

@@ -9,10 +9,16 @@ from math import prod
 
 from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_text, variant_settings
-
-Values = Mapping[str, str | None]
-"""Axis -> value as text."""
+from fedgrid.grids.presets.axis_keys import (
+    ALGORITHM,
+    AXES,
+    SETTING,
+    Values,
+    axis_keys,
+    pairs_of,
+    values_of,
+    variant_settings,
+)
 
 SEED, DATASET = "seed", "dataset"
 UNSET = (None, "null")
@@ -50,11 +56,6 @@ def naming_keys(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*further_axes(configs), *variant_settings(configs))))
 
 
-def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
-    """Return a run's values of some axes."""
-    return {axis: value_text(config, axis) for axis in axes}
-
-
 def settings_of(configs: Sequence[RunConfig], settings: Sequence[str]) -> list[Values]:
     """Return each run's values of some settings of its algorithm; computed once for each algorithm."""
     known: dict[str, Values] = {}
@@ -65,11 +66,6 @@ def settings_of(configs: Sequence[RunConfig], settings: Sequence[str]) -> list[V
             known[algorithm] = values_of(config, settings)
         found.append(known[algorithm])
     return found
-
-
-def pairs_of(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return axis and value of the axes that a run has, as `tracking.scoring.study.Run.axes` holds them."""
-    return tuple((axis, value) for axis, value in values_of(config, axes).items() if value is not None)
 
 
 def name_of(config: RunConfig, axes: Sequence[str]) -> str:

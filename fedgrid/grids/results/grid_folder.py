@@ -110,7 +110,7 @@ class GridFolder:
         ]
         for name, plugin in kept_plugins.files(self.path, runs).items():
             self.write(name, plugin)
-        if images := own_images.sealed(name for run in (*runs, *still_there) for name in run.own_images):
+        if images := own_images.seal_places(name for run in (*runs, *still_there) for name in run.own_images):
             self.write(own_images.PLACES, images)
         self.write(PRESET, text)
         asked = before.asked.after(runs, asks, kept_plugins.names(self.path), still_there)

@@ -13,8 +13,8 @@ from fedgrid.engine.runtime.integrity.files import DONE, LISTED, TIMES, TIMES_CH
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, unseal
-from fedgrid.engine.runtime.storage.remembered import Checked, Stat
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.engine.runtime.storage.user_files import Checked, Stat
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.tracking.scoring.run import DAMAGED, FAILED, FINISHED
 

@@ -10,10 +10,17 @@ from fedgrid.engine.federation.dealing.kinds import idle_options
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.presets.axis_keys import SPLIT, axis_keys, json_values, variant_of, variant_settings
+from fedgrid.grids.presets.axis_keys import (
+    SPLIT,
+    axis_keys,
+    json_values,
+    pairs_of,
+    variant_of,
+    variant_settings,
+)
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.asked import SUPERSEDED
-from fedgrid.grids.results.axes import further_axes, name_of, pairs_of, titles
+from fedgrid.grids.results.axes import further_axes, name_of, titles
 from fedgrid.grids.results.outcome import read_scores, state
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.tracking.scoring.run import FAILED, FINISHED, Run, plain_title

@@ -9,10 +9,11 @@ from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.search import files
-from fedgrid.grids.trackers.mlflow_tracker import MARK, MlflowTracker
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MARK, PARENT, MlflowTracker
+from fedgrid.grids.trackers.mlflow.store import tracking_uri
 from fedgrid.redaction import redacted
 from fedgrid.regular_files import read_file
-from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,15 +40,13 @@ def log_result(search: Search, trials: list[Trial], written: list[Path], grid: T
     numbers = {run_id: trial.number for trial in reversed(trials) for run_id in trial.run_ids}
     try:
         tracker = MlflowTracker(grid)
-        if entry := tracker.entry(None):
+        if PARENT in tracker.runs:
             for path in written:
                 tracker.artifact(None, path)
-            tracker.folder(folder / files.FIGURES, files.FIGURES)
-            tracker.experiment.set_tags(entry, tags)
-            tracker.experiment.log_totals(entry, scores)
-            for run_id in numbers.keys() & tracker.experiment.entries.keys():
-                trial = {"trial": str(numbers[run_id])}
-                tracker.experiment.set_tags(tracker.experiment.entries[run_id], trial)
+            tracker.upload(folder / files.FIGURES, files.FIGURES)
+            tracker.log(PARENT, scores, tags)
+            for run_id in numbers.keys() & tracker.runs.keys():
+                tracker.log(run_id, {}, {"trial": str(numbers[run_id])})
             write_text(folder / MARK, mark)
-    except TrackingError as error:
+    except TrackerFailed as error:
         warn(f"{error}; the same command logs the result of the search to MLflow later")

@@ -16,6 +16,7 @@ from fedgrid.grids.display.progress import JsonLines, work_done
 from fedgrid.grids.display.summary import print_finished
 from fedgrid.grids.display.tables import cell, titled_table
 from fedgrid.grids.execution.run import launch_remaining
+from fedgrid.grids.following.follow import Trackers
 from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
@@ -24,7 +25,6 @@ from fedgrid.grids.search.early_stop import Rung, round_at
 from fedgrid.grids.search.log_result import log_result
 from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
 from fedgrid.grids.search.progress import SearchProgress
-from fedgrid.grids.trackers.follow import Trackers
 from fedgrid.tracking.scoring.selection import text_of
 
 if TYPE_CHECKING:

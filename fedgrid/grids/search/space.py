@@ -7,8 +7,7 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from fedgrid.algorithms.registry import ALGORITHMS, create, free
-from fedgrid.algorithms.written import unlike_entry, written
+from fedgrid.algorithms.registry import ALGORITHMS, create, free, unlike_entry, written
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown_key
 from fedgrid.engine.runtime.configuration.validation import explain

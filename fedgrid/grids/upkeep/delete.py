@@ -12,7 +12,6 @@ from rich.console import Console
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.lease import Lease
-from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -20,11 +19,10 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.planning.claims import of_deletion
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.round_cache.table import readable_size
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.runs import delete_runs
 from fedgrid.grids.trackers.tensorboard import delete_events
 from fedgrid.redaction import printable, redacted
-from fedgrid.tracking.mlflow.own_files import own_file
-from fedgrid.tracking.mlflow.runs import delete_runs
-from fedgrid.tracking.mlflow.store import TrackingError, artifact_root, database_file, tracking_uri
 
 Ask: TypeAlias = Callable[[str], bool]
 
@@ -131,12 +129,7 @@ def _forget(name: str, storage: Storage, run_ids: Collection[str] | None) -> int
     """
     delete_events(name, storage, run_ids)
     try:
-        uri = tracking_uri(storage.root)
-        own_file(uri, artifact_root(storage.root))
-        file = database_file(uri)
-        if file is not None and not file.exists():
-            return 0
-        return delete_runs(uri, name, id_of(storage.root), run_ids)
-    except TrackingError as error:
+        return delete_runs(name, storage, run_ids)
+    except TrackerFailed as error:
         warn(f"{error}; its runs stay in MLflow, in the experiment {name}")
         return 0

@@ -23,10 +23,10 @@ from fedgrid.engine.runtime.plugins.active import installed
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.ray_cluster.gpus import open_here
 from fedgrid.grids.ray_cluster.nodes import listed_gpus, usable_gpus, why
+from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.upkeep import reach
 from fedgrid.grids.upkeep.machine import GIB, Section, granted_gpus, look_at_job, look_at_machine
 from fedgrid.redaction import printable, redacted
-from fedgrid.tracking.mlflow.store import TrackingError
 
 PACKAGES = ("torch", "torchvision", "ray", "mlflow", "numpy", "scipy", "scikit-learn", "hdbscan", "optuna")
 SETTINGS = ("FEDGRID_", "RAY_", "MLFLOW_", "OMP_", "CUDA_", "TUNE_", "PYTORCH_", "SLURM_JOB_", "NVIDIA_")
@@ -81,7 +81,7 @@ def _section(look: Callable[[], Section]) -> Section:
     """Return what `look` returns; if it raises an error of ours, that is the finding, and a problem."""
     try:
         section = look()
-    except (FedgridError, TrackingError, OSError) as error:
+    except (FedgridError, TrackerFailed, OSError) as error:
         section = Section({"problem": str(error)}, [str(error)])
     facts = {name: _clean(text) for name, text in section.facts.items()}
     return Section(facts, [_clean(text) for text in section.problems])

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from fedgrid.tracking.papers.papers import PAPERS
 from fedgrid.tracking.papers.shared.claim import Check, Claim, verdict
 from fedgrid.tracking.papers.shared.paper import Paper, Study
-from fedgrid.tracking.report.page import Section
-from fedgrid.tracking.report.settings import of_setting as titled
-from fedgrid.tracking.scoring.axes import of_setting
+from fedgrid.tracking.report.page import Section, worded
+from fedgrid.tracking.scoring.axes import of_setting, setting_words
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table, fixed
 
 NOTHING_PUBLISHED = (
@@ -41,7 +40,7 @@ def _of_paper(paper: Paper, study: Study) -> Iterator[Section]:
     for setting in study.settings if paper.by_setting else [()]:
         if tables := paper.beside(of_setting(study, setting) if setting else study):
             title = f"Beside the published numbers: {paper.title}"
-            yield titled(Section(f"published-{paper.name}", title, items=tables), setting)
+            yield worded(Section(f"published-{paper.name}", title, items=tables), setting_words(setting))
 
 
 def claims(study: Study) -> Table | None:

@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedgrid.algorithms.clustered.before_training.class_means import class_means
-from fedgrid.algorithms.clustered.before_training.quantiser import flipped, rounded, scaled
+from fedgrid.algorithms.clustered.before_training.class_means import class_means, flipped, rounded, scaled
 from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.federation.encoders.encoder import Encoder, decode
 from fedgrid.engine.federation.models import flat_vectors

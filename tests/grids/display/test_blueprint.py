@@ -1,13 +1,13 @@
 """Class counts per client in the authors' csv format."""
 
-import csv
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.grids.display.blueprint import Blueprint, class_count_table, count_classes
+from fedgrid.grids.display.blueprint import Blueprint, class_count_table, count_classes, read_blueprint
 from fedgrid.grids.display.plain import PlainConsole
 from tests.helpers.reference import REFERENCE
 
@@ -21,11 +21,14 @@ orchestrator,central_test_set,3,1,0,2
 """
 
 
-def read_blueprint(text):
-    """Return the blueprint of a csv file in the order of ours."""
-    header, *rows = csv.reader(text.splitlines())
-    counts = [np.array(row[3:], np.int64) for row in rows]
-    return Blueprint(np.stack(counts[1::2]), np.stack(counts[2::2]), counts[0], tuple(header[3:]))
+@pytest.fixture
+def file(tmp_path):
+    def write(text: str) -> Path:
+        path = tmp_path / "blueprint.csv"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
 
 
 def test_blueprint_counts_the_classes_of_a_split():
@@ -37,24 +40,66 @@ def test_blueprint_counts_the_classes_of_a_split():
     assert blueprint.to_csv() == TEXT
 
 
-def test_blueprint_that_cannot_be_written_names_its_file(tmp_path):
-    read_blueprint(TEXT).write(tmp_path / "again.csv")
+def test_written_blueprint_is_read_back_exactly(file, tmp_path):
+    blueprint = read_blueprint(file(TEXT))
+    assert blueprint.train_KL.tolist() == [[2, 1, 0], [0, 0, 1]]
+    blueprint.write(tmp_path / "again.csv")
     assert (tmp_path / "again.csv").read_bytes() == TEXT.encode()
+
+
+def test_blueprint_that_cannot_be_written_names_its_file(file, tmp_path):
     with pytest.raises(DataError, match=r"none/x\.csv cannot be written: No such file or directory"):
-        read_blueprint(TEXT).write(tmp_path / "none" / "x.csv")
+        read_blueprint(file(TEXT)).write(tmp_path / "none" / "x.csv")
 
 
-def test_class_names_in_the_header_may_contain_a_comma():
-    """FMNIST's and CIFAR10's blueprints title the columns by name."""
+def test_class_names_in_the_header_are_preserved(file):
+    """FMNIST's and CIFAR10's blueprints title the columns by name; a name may contain a comma."""
     text = TEXT.replace("samples,0,1,2", 'samples,Ankle boot,Bag,"myelo, meta"')
-    assert read_blueprint(text).to_csv() == text
+    blueprint = read_blueprint(file(text))
+    assert blueprint.classes == ("Ankle boot", "Bag", "myelo, meta")
+    assert blueprint.to_csv() == text
 
 
-def test_blueprints_of_the_authors_are_of_the_same_format():
+def test_rows_may_be_in_any_order(file):
+    header, *rows = TEXT.splitlines()
+    assert read_blueprint(file("\n".join([header, *reversed(rows)]))).to_csv() == TEXT
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("client_id,", "client,"),
+        ("total_samples,0,1,2", "total_samples,0,1,1"),
+        ("0,train_set,3,2,1,0", "0,train_set,3,2,1"),
+        ("0,train_set,3,2,1,0", "0,train_set,4,2,1,0"),
+        ("0,test_set,1,0,1,0", "0,test_set,1,0,one,0"),
+        ("0,test_set,1,0,1,0", "0,test_set,1,-1,2,0"),
+        ("0,test_set", "0,val_set"),
+        ("1,train_set", "0,train_set"),
+        ("1,test_set,2,0,0,2\n", ""),
+        ("1,train_set", "2,train_set"),
+        ("orchestrator,central_test_set,3,1,0,2\n", ""),
+        (TEXT, ""),
+        (TEXT, "\n".join(TEXT.splitlines()[:1])),
+    ],
+)
+def test_malformed_blueprint_is_refused_in_one_line(file, old, new):
+    assert old in TEXT
+    with pytest.raises(DataError, match=r"blueprint\.csv (is not a|cannot be read as a) blueprint") as caught:
+        read_blueprint(file(TEXT.replace(old, new, 1)))
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_blueprint_is_named(tmp_path):
+    with pytest.raises(DataError, match="nowhere.csv cannot be read as a blueprint"):
+        read_blueprint(tmp_path / "nowhere.csv")
+
+
+def test_blueprints_of_the_authors_round_trip():
     files = sorted((REFERENCE / "blueprints").glob("MNIST-*.csv"))
     assert len(files) == 8
     for path in files:
-        blueprint = read_blueprint(path.read_text(encoding="utf-8"))
+        blueprint = read_blueprint(path)
         assert blueprint.server_L.tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
         assert len(blueprint.train_KL) == int(path.stem.split("-")[-1])
         assert blueprint.to_csv() == path.read_text(encoding="utf-8")

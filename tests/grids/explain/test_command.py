@@ -15,20 +15,20 @@ from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.analyses import chosen, command
+from fedgrid.grids.analyses import command
 from fedgrid.grids.analyses.analysis import Context
 from fedgrid.grids.analyses.command import How, analyse
 from fedgrid.grids.analyses.execute import run_on_ray
 from fedgrid.grids.analyses.files import JobFiles
-from fedgrid.grids.analyses.report import described, found_of
+from fedgrid.grids.analyses.report import asked_jobs, described, found_of
 from fedgrid.grids.explain.analysis import EXPLAIN, styles
 from fedgrid.grids.explain.asked import Asked, jobs_of
+from fedgrid.grids.following.teller import News, Teller
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker
-from fedgrid.grids.trackers.teller import News, Teller
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS
-from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.explained import GRID, RUNS, explanations
 from tests.helpers.small_grid import NOWHERE
@@ -143,7 +143,7 @@ def test_report_shows_what_was_asked_for_last(whole, tmp_path, monkeypatch):
     root = copy_of(whole[0], tmp_path)
     run(root, monkeypatch, Asked(("members",), images=1, steps=4))
     storage = Storage(root)
-    jobs = chosen.jobs(EXPLAIN, GridFolder(storage, GRID), RUNS)
+    jobs = asked_jobs(EXPLAIN, GridFolder(storage, GRID), RUNS)
     found = styles(found_of(EXPLAIN, jobs, described(RUNS, storage), storage)[0])[""]
     images = {on: [each.weight for each in found.explained if each.on == on] for on in DISTRIBUTIONS}
     assert (sum(images["members"]), sum(images["server"])) == (1 * 3 * 2, 0)

@@ -1,7 +1,8 @@
 """The further axes of a grid, found in the configurations of its runs."""
 
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.grids.results.axes import further_axes, name_of, pairs_of
+from fedgrid.grids.presets.axis_keys import pairs_of
+from fedgrid.grids.results.axes import further_axes, name_of
 
 
 def config(**values):

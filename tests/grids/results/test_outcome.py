@@ -6,7 +6,7 @@ import pytest
 
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
 from fedgrid.engine.runtime.run.run_folder import RunFolder
-from fedgrid.engine.runtime.storage import remembered
+from fedgrid.engine.runtime.storage import user_files
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results import outcome
@@ -22,7 +22,7 @@ RUN = config_of(0)
 def storage(tmp_path, monkeypatch):
     """A storage with a finished run, whose files count as settled at once."""
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(remembered, "SETTLED", -1.0)
+    monkeypatch.setattr(user_files, "SETTLED", -1.0)
     found = Storage.of(tmp_path / "runs")
     record(found.root, RUN, ROUNDS)
     mark_finished(found.root, RUN)
@@ -135,7 +135,7 @@ def test_damaged_run_is_read_by_every_command(storage, reads):
 
 
 def test_files_of_the_last_two_seconds_are_not_remembered(storage, reads, monkeypatch):
-    monkeypatch.setattr(remembered, "SETTLED", 2.0)
+    monkeypatch.setattr(user_files, "SETTLED", 2.0)
     for _ in range(2):
         assert look(storage)
         assert reads() == 1
@@ -144,7 +144,7 @@ def test_files_of_the_last_two_seconds_are_not_remembered(storage, reads, monkey
 @pytest.mark.parametrize("text", ["", "{", '{"runs": 3}'])
 def test_damaged_memory_costs_only_time(storage, reads, tmp_path, text):
     assert look(storage)
-    [memory] = (tmp_path / "cache" / remembered.FOLDER).iterdir()
+    [memory] = (tmp_path / "cache" / user_files.CHECKED).iterdir()
     memory.write_text(text)
     reads()
     assert look(storage)

@@ -10,20 +10,20 @@ import numpy as np
 
 from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
-from fedgrid.engine.federation.configuration.faults import flipped, noisy
+from fedgrid.engine.federation.configuration.faults import add_label_noise, flip_labels
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import HeldImages, Pair, PixelStatistics
 from fedgrid.engine.federation.dealing.holdouts import hold_out, server_parts, sets_of_groups
 from fedgrid.engine.federation.dealing.kinds import Movable, kind_of, transform_of
 from fedgrid.engine.federation.dealing.split import (
     ClientSplit,
+    add_official_tests,
     client_sets,
     cut,
-    kept,
     positions_by_class,
+    reduce_quantity,
     require_images,
     split_pool,
-    with_official_tests,
 )
 from fedgrid.engine.federation.partition.scenarios import Pool
 from fedgrid.engine.federation.seeds import generator
@@ -49,7 +49,7 @@ def deal(config: RunConfig, pair: Pair, num_classes: int) -> tuple[ClientSplit, 
         shape=pool.images.shape[1:],
         pool_groups=pool.groups,
     )
-    return _tested(config, pair, parts_K)
+    return _add_official_tests(config, pair, parts_K)
 
 
 def deal_again(
@@ -75,20 +75,22 @@ def deal_again(
         if held is None:
             moved.append(replace(parts_K[client], cluster=move.to))
         else:
-            held = kept(held, split, rng)
+            held = reduce_quantity(held, split, rng)
             [parts] = cut(scenario, [held], [rng], images, split, seed)
             moved.append(ClientSplit(client, move.to, *parts))
     require_images(moved, split)
-    return _tested(config, pair, moved)
+    return _add_official_tests(config, pair, moved)
 
 
-def _tested(config: RunConfig, pair: Pair, parts_K: Sequence[ClientSplit]) -> tuple[ClientSplit, ...]:
+def _add_official_tests(
+    config: RunConfig, pair: Pair, parts_K: Sequence[ClientSplit]
+) -> tuple[ClientSplit, ...]:
     """Return the clients with the official test images, if these are what they are tested on."""
     pool, official = pair
     rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
     if config.split.tested_on != "official" or config.split.scored_on != "test":
         return tuple(parts_K)
-    return with_official_tests(parts_K, pool, rest, config.split.kind)
+    return add_official_tests(parts_K, pool, rest, config.split.kind)
 
 
 def setup_of(
@@ -96,11 +98,7 @@ def setup_of(
 ) -> tuple[Setup, np.ndarray]:
     """Deal out the images of a run; return what clients need and their true clusters, shape (K,).
 
-    Args:
-        config: the run's.
-        algorithm: the run's.
-        images: its data set's pool and official test set.
-        num_classes: of the data set.
+    `images` are its data set's pool and official test set.
     """
     pool_set, official = images
     splits = deal(config, images, num_classes)
@@ -140,8 +138,8 @@ def _clients(
     def trained_on(client: int, train: HeldImages) -> HeldImages:
         if client in faults.label_noise:
             rng = generator(config.root_seed, "label noise", client=client)
-            train = noisy(train, num_classes, faults.label_noise[client], rng)
-        return flipped(train, num_classes) if client in faults.label_flip else train
+            train = add_label_noise(train, num_classes, faults.label_noise[client], rng)
+        return flip_labels(train, num_classes) if client in faults.label_flip else train
 
     moved = {
         client: Moved(move.round - 1, move.to, trained_on(client, train), test)

@@ -47,13 +47,8 @@ class ClientRound:
     ) -> None:
         """Prepare a round; nothing is trained before it is asked for.
 
-        Args:
-            tasks: of the clients that are reached.
-            models: the orders' candidates are positions among these; each float32, shape (P,).
-            memories: client -> what its last training left.
-            pool: where the clients are.
-            round_index: from 0.
-            watch: counts the time that training and waiting take.
+        The candidates of an order are positions among `models`, each float32, shape (P,). `memories` are what
+        the clients' last training left; `watch` counts the time that training and waiting take.
         """
         for arrays in [*memories.values(), *(task.order.payload for task in tasks)]:
             read_only(arrays.values())
@@ -101,9 +96,9 @@ class ClientRound:
         replies = [self._replies[client] for client in clients]
         return [reply.update if output == UPDATE else reply.outputs[output] for reply in replies]
 
-    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Compute statistics."""
-        return compute(list(wanted))
+        return compute(list(clients_of))
 
     def memories(self) -> dict[int, Memory]:
         """Return what clients with a usable update are to remember; `reports` comes first."""

@@ -63,13 +63,11 @@ class ClientData:
 
     def copied(self) -> ClientData:
         """Return the same with images of its own, to be sent elsewhere without those of other clients."""
-        moved = self.moved and replace(
-            self.moved, train=_copied(self.moved.train), test=_copied(self.moved.test)
-        )
-        return replace(self, train=_copied(self.train), test=_copied(self.test), moved=moved)
+        moved = self.moved and replace(self.moved, train=_copy(self.moved.train), test=_copy(self.moved.test))
+        return replace(self, train=_copy(self.train), test=_copy(self.test), moved=moved)
 
 
-def _copied(held: HeldImages) -> ImageSet:
+def _copy(held: HeldImages) -> ImageSet:
     return held.copied() if isinstance(held, ImageView) else held
 
 

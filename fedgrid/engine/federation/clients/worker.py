@@ -70,7 +70,7 @@ class ClientWorker:
         untrained: dict[int, Counts] = {}
         replies: dict[tuple[int, int], Reply] = {}
         alone, num_slots = self._stacks is None, self._setup.training.stacked
-        with self._fixed():
+        with self._fix_numerics():
             for group in [[task] for task in tasks] if alone else tasks_by_stack(tasks, num_slots):
                 with of_client(group[0].client, group[0].round_index):
                     turns = [self._begin(task, models, memories, untrained) for task in group]
@@ -91,15 +91,19 @@ class ClientWorker:
         own: dict[int, Counts] = {}
         parts: dict[int, list[Counts]] = {task.client: [] for task in tasks}
         chosen: dict[int, int] = {}
-        with self._fixed():
-            tasks = [self._placed(task, models, chosen) for task in tasks]
+        with self._fix_numerics():
+            tasks = [self._choose_model(task, models, chosen) for task in tasks]
             for position, model in enumerate(models):
                 self._flat.write(model)
                 tested: dict[int, Counts] = {}
                 for task in tasks:
                     parts[task.client].append(self._test(self._server_parts[task.client]))
                     if task.own == position and task.adaptation is None:
-                        own[task.client] = self._test_own(task, tested)
+                        at = task.client, task.round_index
+                        number = self._holdings.test_number(*at)
+                        if number not in tested:
+                            tested[number] = self._test(self._holdings.test(*at))
+                        own[task.client] = tested[number]
             for task in tasks:
                 if task.adaptation is not None and task.own is not None:
                     with of_client(task.client, task.round_index):
@@ -121,7 +125,7 @@ class ClientWorker:
             when = {"round_index": message.round_index} if message.draws_anew else {}
             rng, started = generator(self._setup.seed, "message", client=client, **when), perf_counter()
             by = f"{type(message).__name__}.describe"
-            with self._fixed(), of_client(client, None), held.only_read(by):
+            with self._fix_numerics(), of_client(client, None), held.only_read(by):
                 images = codec.encode_classes(held.images, held.labels) if codec else held.images
                 payload = message.describe(images, held.labels, self._setup.num_classes, rng)
             described.append(Described(payload, perf_counter() - started))
@@ -218,13 +222,6 @@ class ClientWorker:
         self._flat.write(model)
         return evaluation.predict(self._flat.module, reference.images)
 
-    def _test_own(self, task: EvaluateTask, tested: dict[int, Counts]) -> Counts:
-        at = task.client, task.round_index
-        number = self._holdings.test_number(*at)
-        if number not in tested:
-            tested[number] = self._test(self._holdings.test(*at))
-        return tested[number]
-
     def _test_adapted(self, task: EvaluateTask, models: Models, memory: Memory) -> Counts:
         """Adapt the client's model on its training images, then test it on its test set."""
         assert task.adaptation is not None
@@ -244,7 +241,7 @@ class ClientWorker:
         )
         return self._test(self._holdings.test(task.client, task.round_index))
 
-    def _placed(self, task: EvaluateTask, models: Models, chosen: dict[int, int]) -> EvaluateTask:
+    def _choose_model(self, task: EvaluateTask, models: Models, chosen: dict[int, int]) -> EvaluateTask:
         """Return a task in which the client has chosen its own model, if it is to; note which in `chosen`."""
         if task.own is None or task.choose_on is None:
             return task
@@ -266,7 +263,7 @@ class ClientWorker:
         held = self._holdings.chosen_on(task.client, task.round_index, on)
         return evaluation.best(candidates, lambda place: self._test_of(models[place], held), by)
 
-    def _fixed(self) -> AbstractContextManager[None]:
+    def _fix_numerics(self) -> AbstractContextManager[None]:
         return fixed_numerics(self._setup.training.tf32)
 
     def _test_of(self, model: Vector, held: DeviceSet) -> Counts:

@@ -66,7 +66,7 @@ class Faults(Section):
         return None
 
 
-def noisy(held: HeldImages, num_classes: int, share: float, rng: np.random.Generator) -> ImageSet:
+def add_label_noise(held: HeldImages, num_classes: int, share: float, rng: np.random.Generator) -> ImageSet:
     """Return images of which a share, rounded up, has labels drawn evenly from all classes, shape (N,)."""
     labels = held.labels.copy()
     drawn = rng.permutation(len(labels))[: ceil(share * len(labels))]
@@ -74,6 +74,6 @@ def noisy(held: HeldImages, num_classes: int, share: float, rng: np.random.Gener
     return ImageSet(held.images, labels)
 
 
-def flipped(held: HeldImages, num_classes: int) -> ImageSet:
+def flip_labels(held: HeldImages, num_classes: int) -> ImageSet:
     """Return images with label L - 1 - y instead of each label y, int64, shape (N,)."""
     return ImageSet(held.images, num_classes - 1 - held.labels)

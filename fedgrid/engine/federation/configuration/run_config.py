@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from fedgrid.algorithms.contract.base import Traits
 from fedgrid.algorithms.contract.section import PositiveInt, Section
-from fedgrid.algorithms.contract.traits import Traits
 from fedgrid.engine.federation.configuration.faults import Faults
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.dealing.kinds import KINDS, Movable, kind_of

@@ -24,16 +24,16 @@ def place_and_size(given: str) -> tuple[str, Size | None]:
     Raises:
         ConfigError: for a side that no image has.
     """
-    found = SIZED.fullmatch(given)
-    if found is None:
+    sized = SIZED.fullmatch(given)
+    if sized is None:
         return given, None
-    width = int(found["width"])
-    size = width, int(found["height"] or width)
+    width = int(sized["width"])
+    size = width, int(sized["height"] or width)
     if not 1 <= min(size) <= max(size) <= LARGEST:
         raise ConfigError(
             f"{given}: expected #SIDE or #WIDTHxHEIGHT behind a folder, 1 to {LARGEST} pixels", ("dataset",)
         )
-    return found["place"], size
+    return sized["place"], size
 
 
 def mark(size: Size | None, before: str = "#") -> str:

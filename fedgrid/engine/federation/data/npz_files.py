@@ -35,7 +35,7 @@ DAMAGE = (
 
 def read_images(path: Path) -> Pair:
     """Return (pool, server's test set); the pool is train, with val if the file has it."""
-    with _opened(path) as file:
+    with _open(path) as file:
         parts = [
             ImageSet(
                 _channels_first(path, f"{part}_images", file[f"{part}_images"]),
@@ -70,7 +70,7 @@ def facts(path: Path) -> tuple[int, Shape, int, int | None]:
 
     The number of groups is None if the file has none.
     """
-    with _opened(path) as file:
+    with _open(path) as file:
         pool_parts = _pool_parts(file)
         labels = [_labels(path, file, part) for part in (*pool_parts, "test")]
         groups = _groups(path, file)
@@ -83,12 +83,14 @@ def facts(path: Path) -> tuple[int, Shape, int, int | None]:
     if len(every) == 0 or outside.any():
         found = f"label {every[outside][0]}" if len(every) else "no label"
         raise DataError(f"{path}: {found} found; number the classes 0, 1, 2, ... and give each some images")
+    if every.max() == 0:
+        raise DataError(f"{path} has one class; number the classes 0, 1, 2, ... and give each some images")
     num_groups = None if groups is None else 1 + max(int(part.max()) for part in groups)
     return int(every.max()) + 1, shape, sum(len(part) for part in labels[:-1]), num_groups
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[NpzFile]:
+def _open(path: Path) -> Iterator[NpzFile]:
     """Open the file and check its keys; convert every error of reading it to a DataError in one line."""
     check_is_file(path, "an npz file with MedMNIST's keys (folder:PATH names a folder of images)")
     if path.exists() and not zipfile.is_zipfile(path):

@@ -35,11 +35,11 @@ def cut_each(held_K: Sequence[Positions], rngs_K: Rngs, split: Split, seed: int,
     With `scored_on='validation'` the test set stays unused and the training images are cut again, by the same
     share; the client is scored on the second part.
     """
-    cuts = _uncut(held_K) if split.tested_on == "official" else _by_client(held_K, rngs_K, split)
+    cuts = _leave_uncut(held_K) if split.tested_on == "official" else _cut_by_client(held_K, rngs_K, split)
     if split.scored_on == "test":
         return cuts
     again_K = [generator(seed, f"validation of {scenario}", client=client) for client in range(len(held_K))]
-    return _by_client([train for train, _ in cuts], again_K, split)
+    return _cut_by_client([train for train, _ in cuts], again_K, split)
 
 
 def cut_for_all(
@@ -51,15 +51,15 @@ def cut_for_all(
     for the scores of all clients.
     """
     if split.tested_on == "official":
-        cuts, left_L = _uncut(held_K), positions_L
+        cuts, left_L = _leave_uncut(held_K), positions_L
     else:
         is_test = common_test(positions_L, split.test_share, generator(seed, f"common test of {scenario}"))
-        cuts = _by_image(held_K, is_test)
+        cuts = _cut_by_image(held_K, is_test)
         left_L = [positions[~is_test[positions]] for positions in positions_L]
     if split.scored_on == "test":
         return cuts
     rng = generator(seed, f"common validation of {scenario}")
-    return _by_image([train for train, _ in cuts], common_test(left_L, split.test_share, rng))
+    return _cut_by_image([train for train, _ in cuts], common_test(left_L, split.test_share, rng))
 
 
 def cut(rng: np.random.Generator, held: Positions, test_share: float) -> tuple[Positions, Positions]:
@@ -89,15 +89,15 @@ def share_of(count: int, share: float) -> int:
     return ceil(Fraction(repr(share)) * count)
 
 
-def _uncut(held_K: Sequence[Positions]) -> Cuts:
+def _leave_uncut(held_K: Sequence[Positions]) -> Cuts:
     return [(held, held[:0]) for held in held_K]
 
 
-def _by_client(held_K: Sequence[Positions], rngs_K: Rngs, split: Split) -> Cuts:
+def _cut_by_client(held_K: Sequence[Positions], rngs_K: Rngs, split: Split) -> Cuts:
     return [cut(rng, held, split.test_share) for rng, held in zip(rngs_K, held_K, strict=True)]
 
 
-def _by_image(held_K: Sequence[Positions], is_test: NDArray[np.bool_]) -> Cuts:
+def _cut_by_image(held_K: Sequence[Positions], is_test: NDArray[np.bool_]) -> Cuts:
     return [(held[~is_test[held]], held[is_test[held]]) for held in held_K]
 
 
@@ -124,12 +124,14 @@ def sets_of_groups(
         return sets
     of_groups = transform, split.num_clusters, seed
     test_set, reference_set = sets
-    return mixed(test_set, *of_groups, "server images"), (
-        None if reference_set is None else mixed(reference_set, *of_groups, "reference images")
+    return mix_groups(test_set, *of_groups, "server images"), (
+        None if reference_set is None else mix_groups(reference_set, *of_groups, "reference images")
     )
 
 
-def mixed(held: ImageSet, transform: GroupTransform, num_groups: int, seed: int, purpose: str) -> ImageSet:
+def mix_groups(
+    held: ImageSet, transform: GroupTransform, num_groups: int, seed: int, purpose: str
+) -> ImageSet:
     """Return the images, in their order, each as one of `num_groups` hidden groups would have it.
 
     Groups are drawn with the seed; each has as many images as any other, but for one.

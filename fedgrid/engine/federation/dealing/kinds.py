@@ -12,7 +12,6 @@ import numpy as np
 from fedgrid.engine.federation.data.images import Positions
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.federation.partition import label_skew, majority, natural, ocfl
-from fedgrid.engine.federation.partition.groups import check_sizes
 from fedgrid.engine.federation.partition.scenarios import (
     CENTRALISED,
     PUBLISHED_SPLITS,
@@ -23,6 +22,7 @@ from fedgrid.engine.federation.partition.scenarios import (
     Rngs,
     Scenario,
     Transform,
+    check_sizes,
 )
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.partition.shifted import (
@@ -57,14 +57,9 @@ class SplitKind(Protocol):
         """
 
     def deal(self, scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
-        """Return each client's hidden group, from 0, and the positions of its images, ascending.
+        """Return each client's hidden group and images, by settings that `check` accepts.
 
-        Args:
-            scenario: one that `check` accepts.
-            pool: the images to deal out.
-            split: settings.
-            seed: the run's seed.
-            rngs_K: a generator per client; the cut into training and test images continues with it.
+        The cut of a client's images into training and test images continues with its generator.
 
         Raises:
             ConfigError: the pool has too few images.

@@ -75,8 +75,8 @@ def split_pool(
 
     Args:
         pool_labels: int64, shape (N,), 0..L-1, every class present.
-        dataset: name of the data set; with the other choices it names the scenario, and different
-            scenarios draw independently. The path of a user's own images has no effect.
+        dataset: its name; with the other choices it names the scenario, and different scenarios draw
+            independently. The path of a user's own images has no effect.
         num_classes: L.
         num_clients: K.
         split: settings.
@@ -97,7 +97,7 @@ def split_pool(
     ]
     cluster_K, held_K = kind.deal(scenario, pool, split, seed, rngs_K)
     held_K = [
-        kept(held, split, generator(seed, f"quantity of {scenario.seed_text}", client=client))
+        reduce_quantity(held, split, generator(seed, f"quantity of {scenario.seed_text}", client=client))
         for client, held in enumerate(held_K)
     ]
     cuts_K = cut(scenario, held_K, rngs_K, pool, split, seed)
@@ -109,7 +109,7 @@ def split_pool(
     return parts_K
 
 
-def kept(held: Positions, split: Split, rng: np.random.Generator) -> Positions:
+def reduce_quantity(held: Positions, split: Split, rng: np.random.Generator) -> Positions:
     """Return what `split.quantity` leaves a client of its images, ascending: two at least, if it has two."""
     if split.quantity == 1:
         return held
@@ -132,7 +132,7 @@ def cut(
     return cut_each(held_K, rngs_K, split, seed, scenario.seed_text)
 
 
-def with_official_tests(
+def add_official_tests(
     parts_K: Sequence[ClientSplit], pool: ImageSet, official: ImageSet, split: str
 ) -> tuple[ClientSplit, ...]:
     """Return the clients with the official test images of the labels that they train on, all of them.

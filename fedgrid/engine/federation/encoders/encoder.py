@@ -19,8 +19,7 @@ from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRu
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.autoencoders import Autoencoder
-from fedgrid.engine.federation.models.flat_vectors import layout_of
-from fedgrid.engine.federation.models.initialisation import blank
+from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH, to_inputs
 
 Shape = tuple[int, int, int]
@@ -119,10 +118,10 @@ class Codec:
 
     def _by_own_statistics(self, inputs: Tensor) -> Tensor:
         assert self._module is not None
-        kept = flat_vectors.read_vector(self._module)
+        state = flat_vectors.read_vector(self._module)
         codes = self._module.train().encode(inputs)
         self._module.eval()
-        flat_vectors.write(self._module, kept)
+        flat_vectors.write(self._module, state)
         return codes
 
 

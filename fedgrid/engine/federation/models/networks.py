@@ -1,7 +1,7 @@
 """The networks of the models, one build function each; `federation.models.registry` lists them.
 
 A network must not draw random numbers in its forward pass (no dropout): all randomness of a run comes from
-its seeded generators. `models.initialisation` overwrites the weights that a build function sets. None ends in
+its seeded generators. `models.flat_vectors` overwrites the weights that a build function sets. None ends in
 a softmax: the loss takes logits.
 """
 
@@ -208,7 +208,7 @@ def _rectified(convolution: nn.Conv2d) -> list[nn.Module]:
 def mobilenet(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """Return torchvision's MobileNetV2 with a stem of stride 1, and without the dropout before its head.
 
-    `models.initialisation` draws its weights from uniform distributions; torchvision would draw them from
+    `models.flat_vectors` draws its weights from uniform distributions; torchvision would draw them from
     normal ones (kernels by the fan out, the head with deviation 0.01 and a bias of zero).
     """
     # Imported here because it takes a second that other models do not need.

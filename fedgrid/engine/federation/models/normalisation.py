@@ -43,7 +43,7 @@ class Normalised(nn.Module):
         super().__init__()
         self.module = module
         means_C, deviations_C = (
-            torch.tensor(each, dtype=torch.float64).view(1, -1, 1, 1) for each in (means, deviations)
+            torch.tensor(values, dtype=torch.float64).view(1, -1, 1, 1) for values in (means, deviations)
         )
         scales_C = 1 / torch.where(deviations_C > 0, deviations_C, 1)
         self._scales_C = scales_C.float().to(device)

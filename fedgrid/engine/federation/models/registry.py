@@ -31,7 +31,7 @@ class ModelEntry:
     source: str
     """Where the architecture comes from."""
     build: Build
-    """Returns a new module; its weights are set by `federation.models.initialisation`."""
+    """Returns a new module; its weights are set by `federation.models.flat_vectors`."""
     minimum_side: int = 1
     """Least height and width of an image, in pixels."""
     parameters: Mapping[str, int] = field(default_factory=dict)
@@ -178,12 +178,9 @@ def check_size(name: str, shape: tuple[int, int, int]) -> None:
 
 
 def build(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
-    """Return a new module of the named model, whose weights are not initialised yet.
+    """Return a new module of the named model, whose weights are not initialised yet, with a logit a class.
 
-    Args:
-        name: a key of `MODELS`.
-        shape: (channels, height, width) of an image.
-        num_classes: number of classes, one logit each.
+    `shape` is (channels, height, width) of an image.
 
     Raises:
         ConfigError: unknown name, or images too small for the model.

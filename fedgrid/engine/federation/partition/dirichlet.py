@@ -51,12 +51,9 @@ def deal_out(
 ) -> list[Positions]:
     """Deal every image to one of K clients; return the positions of each client, ascending.
 
-    Args:
-        positions_L: positions of each class; a class may be empty.
-        num_clients: K.
-        alpha: concentration; None deals each class evenly, so that no two clients differ by more than one
-            image, of a class or altogether.
-        rng: a generator.
+    `positions_L` has the positions of each class, which may be empty. Without `alpha`, the concentration,
+    each class is dealt evenly, so that no two clients differ by more than one image, of a class or
+    altogether.
 
     Raises:
         ConfigError: no draw gave each client enough images.

@@ -20,8 +20,15 @@ from numpy.typing import NDArray
 from fedgrid.engine.federation.data.images import Positions
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.dirichlet import deal_out
-from fedgrid.engine.federation.partition.groups import cluster_sizes
-from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, Pool, Rngs, Scenario, Transform
+from fedgrid.engine.federation.partition.scenarios import (
+    Dealing,
+    Facts,
+    Pool,
+    Rngs,
+    Scenario,
+    Transform,
+    cluster_sizes,
+)
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.images import Positions
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.groups import class_sets, cluster_sizes, group_of_each
 from fedgrid.engine.federation.partition.scenarios import (
     EQUAL_SIZES_AS_PUBLISHED,
     PUBLISHED_NUM_CLUSTERS,
@@ -31,6 +30,9 @@ from fedgrid.engine.federation.partition.scenarios import (
     Rngs,
     Scenario,
     Transform,
+    class_sets,
+    cluster_sizes,
+    group_of_each,
     published_shares,
 )
 from fedgrid.engine.federation.partition.settings import Split
@@ -119,11 +121,8 @@ def sizes_of(scenario: Scenario, num_clusters: int) -> tuple[int, ...]:
 def class_shares(scenario: Scenario, counts_L: Sequence[int], split: Split, seed: int) -> tuple[Shares, ...]:
     """Return each group's class shares, in the order of its class set; each sums to one.
 
-    Args:
-        scenario: a scenario with overlapping or non-overlapping groups.
-        counts_L: images of each class in the pool; the shares of a balanced group are proportional to them.
-        split: settings.
-        seed: the run's seed.
+    `counts_L` are the images of each class in the pool: the shares of a balanced group are proportional to
+    them.
 
     Raises:
         ConfigError: no published shares for this scenario and number of groups.

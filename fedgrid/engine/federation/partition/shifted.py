@@ -22,11 +22,18 @@ from types import MappingProxyType
 
 import numpy as np
 
-from fedgrid.engine.federation.data.images import Images, ImageSet
+from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.dirichlet import check_enough, deal_out
-from fedgrid.engine.federation.partition.groups import group_of_each
-from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, Pool, Rngs, Scenario, Transform
+from fedgrid.engine.federation.partition.scenarios import (
+    Dealing,
+    Facts,
+    Pool,
+    Rngs,
+    Scenario,
+    Transform,
+    group_of_each,
+)
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
@@ -168,12 +175,9 @@ def add_noise(held: ImageSet, group: int, num_groups: int, num_classes: int) -> 
     if group == 0 or len(held) == 0:
         return held
     deviation, shape = 255 * group / (2 * num_groups), held.images.shape[1:]
-    noise = np.stack([_rng_of(image).normal(0, deviation, shape) for image in held.images])
+    seeds = [int.from_bytes(sha256(image.tobytes()).digest()[:16], "big") for image in held.images]
+    noise = np.stack([np.random.default_rng(seed).normal(0, deviation, shape) for seed in seeds])
     return replace(held, images=np.clip(np.rint(held.images + noise), 0, 255).astype(np.uint8))
-
-
-def _rng_of(image: Images) -> np.random.Generator:
-    return np.random.default_rng(int.from_bytes(sha256(image.tobytes()).digest()[:16], "big"))
 
 
 def _problem_with_turns(num_groups: int, facts: Facts) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedgrid.algorithms.clustering.graph import is_defined, silhouette
+from fedgrid.algorithms.clustering.measures import is_defined, silhouette
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import Diagnostics, State
 from fedgrid.algorithms.contract.orders import Order

@@ -78,13 +78,9 @@ class Participation:
 
 
 def encoder_clients(settings: EncoderSettings, seed: int, present: Sequence[int], index: int) -> list[int]:
-    """Return the clients of a federated round of the encoder, ascending.
+    """Return the clients of a federated round of the encoder, ascending; rounds count from 0.
 
-    Args:
-        settings: the encoder's.
-        seed: the run's root seed.
-        present: the clients that are there in round 1.
-        index: of the round, from 0.
+    `present` are the clients that are there in round 1.
     """
     count = max(1, round(settings.participation * len(present)))
     rng = generator(seed, "encoder clients", round_index=index)

@@ -111,14 +111,17 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
     round_index = run_state.rounds_done
     attendance = federation.participation.attendance(round_index)
     ledger = ledger_of(federation.accountant, run_state.spent_K, len(federation.truth_K), round_index)
-    state = _revealed(federation, frozen(run_state.state), round_index)
+    state = _reveal(federation, frozen(run_state.state), round_index)
     state, meeting = _meet(federation, state, attendance, ledger, pool, round_index)
     ledger.charge(meeting.messages, meeting.again)
-    ordered = _ordered(federation, state, attendance, round_index)
+    algorithm, presence = federation.algorithm, attendance.presence
+    rng = generator(federation.seed, "orders", round_index=round_index)
+    orders = algorithm.orders(state, round_index, presence, rng)
+    ordered = checked_orders(algorithm, orders, len(state.models), presence)
     return Plan(round_index, attendance, state, meeting, ordered, ledger.affordable(ordered), ledger)
 
 
-def _revealed(federation: Federation, state: State, round_index: int) -> State:
+def _reveal(federation: Federation, state: State, round_index: int) -> State:
     """Return the state of an algorithm that is told the hidden groups, once clients have moved."""
     if not federation.changes.begins(round_index):
         return state
@@ -144,13 +147,3 @@ def _meet(
     hear = algorithm.meet_again if again else algorithm.meet
     state = hear(state, meeting.messages, federation.layout, rng)
     return federation.checked(hear.__name__, state), meeting
-
-
-def _ordered(
-    federation: Federation, state: State, attendance: Attendance, round_index: int
-) -> Sequence[Order]:
-    """Return the algorithm's orders, by client."""
-    algorithm, presence = federation.algorithm, attendance.presence
-    rng = generator(federation.seed, "orders", round_index=round_index)
-    orders = algorithm.orders(state, round_index, presence, rng)
-    return checked_orders(algorithm, orders, len(state.models), presence)

@@ -52,25 +52,23 @@ def draw_moves(
 def gather(pixels: Tensor, order: Tensor, moves: Moves | None) -> Tensor:
     """Return images in an order, each shown from an offset on and then flipped; a crop of 0 changes nothing.
 
-    Args:
-        pixels: uint8, shape (N, H, W, C).
-        order: positions of images, int64, shape (B,), on the same device.
-        moves: of each image in the order.
+    `pixels` are uint8, shape (N, H, W, C), `order` positions of images, int64, shape (B,), on the same
+    device.
     """
     if moves is None:
         return pixels.index_select(0, order)
     offsets_B2, flips_B = moves.offsets_B2, moves.flips_B
     _, height, width, channels = pixels.shape
-    rows_BH = _reflected(torch.arange(height, device=order.device) + offsets_B2[:, :1], height)
+    rows_BH = _reflect(torch.arange(height, device=order.device) + offsets_B2[:, :1], height)
     columns_W = torch.arange(width, device=order.device)
     columns_BW = torch.where(flips_B[:, None] == 1, columns_W.flip(0), columns_W)
-    columns_BW = _reflected(columns_BW + offsets_B2[:, 1:], width)
+    columns_BW = _reflect(columns_BW + offsets_B2[:, 1:], width)
     where = ((order[:, None] * height + rows_BH) * width)[:, :, None] + columns_BW[:, None, :]
     shown = pixels.view(-1, channels).index_select(0, where.flatten())
     return shown.view(len(order), height, width, channels)
 
 
-def _reflected(positions: Tensor, size: int) -> Tensor:
+def _reflect(positions: Tensor, size: int) -> Tensor:
     """Return positions up to `size - 1` beyond either end, mirrored at the first and the last pixel."""
     last = size - 1
     return last - (last - positions.abs()).abs()
@@ -85,10 +83,7 @@ FLOAT = 4
 def blocks(num_images: int, batch_size: int, batch_bytes: int) -> Iterator[slice]:
     """Yield the images of each block: whole batches, but for the last one.
 
-    Args:
-        num_images: of the epoch.
-        batch_size: B.
-        batch_bytes: what a batch takes as it is gathered.
+    `batch_bytes` is what a batch takes as it is gathered.
     """
     size = batch_size * max(1, BLOCK // batch_bytes)
     return (slice(begin, begin + size) for begin in range(0, num_images, size))
@@ -97,11 +92,7 @@ def blocks(num_images: int, batch_size: int, batch_bytes: int) -> Iterator[slice
 def batches(pixels: Tensor, order: Tensor, moves: Moves | None, batch_size: int) -> Iterator[Tensor]:
     """Yield the inputs of each batch, float32 in [0, 1], shape (B, C, H, W), channels last.
 
-    Args:
-        pixels: uint8, shape (N, H, W, C).
-        order: the images of the epoch, as positions, int64, on the same device.
-        moves: how they are moved.
-        batch_size: B; the last batch may have fewer.
+    Arguments are as of `gather`, for a whole epoch; the last batch may have fewer than `batch_size` images.
     """
     for block in blocks(len(order), batch_size, FLOAT * batch_size * prod(pixels.shape[1:])):
         images = gather(pixels, order[block], moves and moves.part(block))

@@ -94,7 +94,7 @@ def train(
     smallest = smallest_batch(flat.module, training.batch_size)
     moves, own = rng.spawn(2)
     with seeded(flat.weights.device, own):
-        flat.write(_with_own_entries(start, rule, memory))
+        flat.write(_restore_own_entries(start, rule, memory))
         local = Local(flat, training, memory, payload, reference)
         begins = range(0, len(labels) - smallest + 1, training.batch_size)
         local.plan(len(begins), max_steps)
@@ -118,7 +118,7 @@ def train(
         finished = steps.finish(local, len(logits))
         local.check_start(rule)
     model = flat.read()
-    losses, accuracies = _running(logits, targets, training.local_epochs if max_steps is None else 1)
+    losses, accuracies = _running_means(logits, targets, training.local_epochs if max_steps is None else 1)
     return LocalResult(
         model=model,
         losses=losses,
@@ -225,11 +225,11 @@ class Local:
 
     def optimizer_memory(self) -> Memory:
         """Return the optimizer's state, if it is kept and there is any."""
-        kept = self._optimizer.memory() if self._training.keep_optimizer_state else None
-        return {} if kept is None else {OPTIMIZER: kept}
+        memory = self._optimizer.memory() if self._training.keep_optimizer_state else None
+        return {} if memory is None else {OPTIMIZER: memory}
 
 
-def _with_own_entries(start: Vector, rule: LocalRule, memory: Memory) -> Vector:
+def _restore_own_entries(start: Vector, rule: LocalRule, memory: Memory) -> Vector:
     """Return the model with the client's own entries in their place, once it has any."""
     if PERSONAL not in memory or not rule.personal:
         return start
@@ -260,7 +260,7 @@ def smallest_batch(module: nn.Module, batch_size: int) -> int:
     return 2
 
 
-def _running(
+def _running_means(
     logits: list[Tensor], labels: list[Tensor], num_epochs: int
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean cross-entropy and accuracy of each epoch from all batches, read back in one go."""

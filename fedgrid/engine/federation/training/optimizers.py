@@ -85,7 +85,7 @@ class StackedSgd(Sgd):
     def __init__(self, weights: Tensor, training: LocalTraining, memories: Mapping[int, Vector]) -> None:
         """Go on from the memories by slot; the other slots start fresh."""
         self._training = training
-        self.tensors = [_filled(weights, memories)] if training.momentum else []
+        self.tensors = [_fill(weights, memories)] if training.momentum else []
 
     def memory(self) -> NDArray[Any] | None:
         """Return the momentum buffers, shape (S, W)."""
@@ -99,8 +99,8 @@ class StackedAdam:
         """Go on from the memories by slot; the other slots start fresh."""
         self._training = training
         size = weights.shape[1]
-        self._mean = _filled(weights, {slot: memory[:size] for slot, memory in memories.items()})
-        self._square = _filled(weights, {slot: memory[size:-1] for slot, memory in memories.items()})
+        self._mean = _fill(weights, {slot: memory[:size] for slot, memory in memories.items()})
+        self._square = _fill(weights, {slot: memory[size:-1] for slot, memory in memories.items()})
         self._steps_S1 = torch.zeros(len(weights), 1, dtype=torch.float64, device=weights.device)
         for slot, memory in memories.items():
             self._steps_S1[slot] = float(memory[-1])
@@ -123,7 +123,7 @@ class StackedAdam:
         return torch.cat([self._mean, self._square, self._steps_S1.float()], 1).cpu().numpy()
 
 
-def _filled(weights: Tensor, memories: Mapping[int, Vector]) -> Tensor:
+def _fill(weights: Tensor, memories: Mapping[int, Vector]) -> Tensor:
     """Return a tensor like `weights` with a row of each slot's memory, zero where there is none."""
     filled = torch.zeros_like(weights, requires_grad=False)
     for slot, memory in memories.items():

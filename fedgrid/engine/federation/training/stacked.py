@@ -26,7 +26,7 @@ from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.training.batches import Moves, blocks, draw_moves, gather
 from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.federation.training.local import NOTHING, OPTIMIZER, LocalResult, Memory, smallest_batch
-from fedgrid.engine.federation.training.masked_norm import MaskedNorm, with_masked_norms
+from fedgrid.engine.federation.training.masked_norm import MaskedNorm, mask_norms
 from fedgrid.engine.federation.training.optimizers import STACKED_OPTIMIZERS, StackedOptimizer
 from fedgrid.engine.federation.training.settings import LocalTraining
 
@@ -52,7 +52,7 @@ class Stack:
 
     def __init__(self, module: nn.Module, num_slots: int) -> None:
         """Make room for `num_slots` models of the module's kind; the module itself is given away."""
-        self.module = with_masked_norms(module).train()
+        self.module = mask_norms(module).train()
         self._norms = [layer for layer in self.module.modules() if isinstance(layer, MaskedNorm)]
         named, buffers = dict(module.named_parameters()), dict(module.named_buffers())
         sizes = [tensor.numel() for tensor in named.values()]
@@ -151,8 +151,8 @@ def train_together(
             )
             targets.append(labels[:, batch])
     states_SP = stack.read()
-    losses_SE, accuracies_SE = _running(logits, targets, used_S, training)
-    kept = optimizer.memory() if training.keep_optimizer_state else None
+    losses_SE, accuracies_SE = _running_means(logits, targets, used_S, training)
+    optimizer_memory = optimizer.memory() if training.keep_optimizer_state else None
     return {
         slot: LocalResult(
             model=states_SP[slot].copy(),
@@ -160,7 +160,7 @@ def train_together(
             accuracies=tuple(accuracies_SE[slot]),
             steps=training.local_epochs * -(-used[slot] // size),
             outputs=NOTHING,
-            memory=NOTHING if kept is None else {OPTIMIZER: kept[slot].copy()},
+            memory=NOTHING if optimizer_memory is None else {OPTIMIZER: optimizer_memory[slot].copy()},
         )
         for slot in members
     }
@@ -251,7 +251,7 @@ def _step(
     return logits.detach()
 
 
-def _running(
+def _running_means(
     logits: Sequence[Tensor], labels: Sequence[Tensor], used_S: Tensor, training: LocalTraining
 ) -> tuple[list[list[float]], list[list[float]]]:
     """Return mean cross-entropy and accuracy of each slot's epochs, shapes (S, E), read back in one go."""
@@ -261,14 +261,14 @@ def _running(
         return nothing, nothing
     # By epoch and slot, an epoch's batches in a row: (E, S, T B).
     outputs, targets = (
-        torch.stack(list(each)).view(num_epochs, -1, *each[0].shape).transpose(1, 2).flatten(2, 3)
-        for each in (logits, labels)
+        torch.stack(list(batches)).view(num_epochs, -1, *batches[0].shape).transpose(1, 2).flatten(2, 3)
+        for batches in (logits, labels)
     )
     losses = functional.cross_entropy(outputs.flatten(0, 2).double(), targets.flatten(), reduction="none")
     hits = outputs.argmax(dim=3) == targets
     counted = torch.arange(targets.shape[2], device=used_S.device) < used_S[:, None]
     sums = [
-        torch.where(counted, each.view_as(targets).double(), 0).sum(2) / used_S for each in (losses, hits)
+        torch.where(counted, values.view_as(targets).double(), 0).sum(2) / used_S for values in (losses, hits)
     ]
     means = torch.stack(sums).transpose(1, 2).tolist()
     return means[0], means[1]

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.orders import Message, Order, Payload
-from fedgrid.engine.federation.uplink.privacy import CentralNoise, Privacy, is_private
+from fedgrid.engine.federation.uplink.privacy import CentralNoise, Privacy
 from fedgrid.engine.federation.uplink.replies import covered
 from fedgrid.engine.federation.uplink.steps import UplinkStep, clip_of, noise_of
 
@@ -64,11 +64,6 @@ class Accountant:
         return CentralNoise(self.privacy.central_noise, clip, self.seed, round_index)
 
     @property
-    def is_private(self) -> bool:
-        """Whether there is noise anywhere, so that epsilons are recorded."""
-        return is_private(self.uplink, self.privacy)
-
-    @property
     def scale(self) -> float:
         """How far the data of one client can move what is clipped, in clips."""
         return 2.0 if self.privacy.neighbours == "replaced" else 1.0
@@ -76,15 +71,10 @@ class Accountant:
     def charges(
         self, messages: Mapping[int, Payload], round_index: int, again: Collection[int] = ()
     ) -> dict[int, float]:
-        """Return, by client, the squared distance of what it has sent before a round trains.
+        """Return, by client, the squared distance of what it has sent before a round (from 0) trains.
 
         That is its message, unless the server is trusted, and before the first round its updates of the
-        encoder, of which all clients get the mean.
-
-        Args:
-            messages: what each client says.
-            round_index: from 0.
-            again: the clients that had sent one before.
+        encoder, of which all clients get the mean. The clients of `again` had sent a message before.
         """
         squares: dict[int, float] = {}
         if self.message is not None and not self.privacy.central_noise:

@@ -57,11 +57,6 @@ def death_of(error: RayActorError) -> str:
     raise FinalError(f"a client actor did not start: {cause}")
 
 
-def device_of(gpu_share: float) -> str:
-    """Return what a client actor with this share of a GPU trains on."""
-    return "cuda" if gpu_share else "cpu"
-
-
 @ray.remote(max_restarts=0)
 class Client:
     """Hosts one federated client, or several that take turns. Keeps no state that a round depends on."""
@@ -78,7 +73,7 @@ class Client:
         self._hosting = ClientWorker
         self._worker: ClientWorker | None = None
         self._title = title
-        self._device = device_of(gpu_share)
+        self._device = "cuda" if gpu_share else "cpu"
         if gpu_share:
             import torch
 
@@ -144,13 +139,13 @@ class Client:
             for task, places in zip(tasks, payloads, strict=True)
         ]
         replies = self._prepared().train(tasks, arrays[:num_models], memories)
-        kept = {reply.report.client: reply.memory for reply in replies if reply.memory}
+        remembered = {reply.report.client: reply.memory for reply in replies if reply.memory}
         sent = [
             np.asarray(array)
             for task, reply in zip(tasks, replies, strict=True)
             for array in (reply.update, *(reply.outputs[name] for name in task.order.outputs))
         ]
-        return [reply.report for reply in replies], kept, *sent
+        return [reply.report for reply in replies], remembered, *sent
 
     def evaluate(
         self, tasks: Sequence[EvaluateTask], memories: Memories, *models: Vector

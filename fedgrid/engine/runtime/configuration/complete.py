@@ -9,17 +9,17 @@ from pydantic import ValidationError
 from fedgrid.algorithms.contract.base import Conditions
 from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings
 from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
-from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, nameless
-from fedgrid.algorithms.written import name_and_settings, written
+from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_and_settings, nameless, written
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.data.names import is_name
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.models.registry import MODELS, check_size
-from fedgrid.engine.federation.partition.majority import with_class_numbers
+from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
-from fedgrid.engine.runtime.data.datasets import find, named_by_content
+from fedgrid.engine.runtime.data.datasets import find, name_by_content
 from fedgrid.engine.runtime.plugins import active
 
 INNER = inner_keys(RunConfig)
@@ -44,35 +44,31 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)
     try:
-        config = RunConfig(**_with_defaults(values, dataset, data_dir))
+        config = RunConfig(**_fill_defaults(values, dataset, data_dir))
     except ValidationError as error:
         raise explain(error, RunConfig) from error
     _check(config, dataset, data_dir)
     return config
 
 
-def _with_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) -> dict[str, Any]:
-    algorithm = named_by_content(_algorithm(values["algorithm"]), data_dir)
+def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) -> dict[str, Any]:
+    algorithm = name_by_content(_algorithm(values["algorithm"]), data_dir)
     model = str(values.get("model", dataset.model))
     if model not in MODELS:
         raise unknown("model", model, MODELS)
+    if not isinstance(training := values.get("training", {}), Mapping):
+        raise ConfigError(
+            f"training = {training!r}: expected keys such as rounds, batch_size, learning_rate", ("training",)
+        )
     return {
         **values,
         "dataset": dataset.name,
-        "training": _training(values.get("training", {}), dataset),
+        "training": {**dataset.training.model_dump(), **training},
         "model": model,
         "algorithm": algorithm,
-        "split": _split(values["split"], dataset),
+        "split": _split(values["split"], dataset, is_stored=is_name(str(values["dataset"]))),
         PLUGINS: active.plugin_digests(algorithm, model),
     }
-
-
-def _training(given: object, dataset: Dataset) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise ConfigError(
-            f"training = {given!r}: expected keys such as rounds, batch_size, learning_rate", ("training",)
-        )
-    return {**dataset.training.model_dump(), **given}
 
 
 def _algorithm(given: object) -> dict[str, Any]:
@@ -91,14 +87,16 @@ def _algorithm(given: object) -> dict[str, Any]:
     return {"name": name, **written(name, settings)}
 
 
-def _split(given: object, dataset: Dataset) -> object:
+def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
+    """Return the section with its defaults; a stored one has numbers of classes, no names."""
     split = {"kind": given} if isinstance(given, str) else given
     if not isinstance(split, Mapping):
         return given
     kind = kind_of(str(split.get("kind", DEFAULTS["split"])))
     sizes = split.get("sizes")
     counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
-    return with_class_numbers({**kind.DEFAULTS, **counted, **split}, dataset.name, dataset.class_names)
+    complete = {**kind.DEFAULTS, **counted, **split}
+    return complete if is_stored else number_classes(complete, dataset.name, dataset.class_names)
 
 
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:

@@ -15,21 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.engine.federation.data import downloads, image_folders, names, npz_files
+from fedgrid.engine.federation.data import image_folders, names, npz_files, readers
 from fedgrid.engine.federation.data.dataset import Dataset, Sizes, check_images
 from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.names import Size, mark, place_and_size
 from fedgrid.engine.federation.data.registry import DATASETS, MNIST_TRAINING
 from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.storage import remembered
-from fedgrid.engine.runtime.storage.user_paths import absolute, cache
+from fedgrid.engine.runtime.storage import user_files
+from fedgrid.engine.runtime.storage.user_files import absolute, cache
 
 OWN_FORMATS = {
     "folder": (image_folders, "image folder: train/<class>/* and test/<class>/*, or <group>/<class>/*"),
     "npz": (npz_files, "npz file with MedMNIST's keys"),
 }
 """Formats of the user's own images: `folder:PATH`, `folder:PATH#WIDTHxHEIGHT` and `npz:PATH`."""
+READER = 2
+"""Version of how files become images: digests of what another one has read are not recalled."""
 SHIPPED = "@"
 """Begins the PATH of images that `fedgrid submit` has sent with a job: its name says what is in them."""
 SHIPPED_FOLDER = Path(__file__).parents[4] / "images"
@@ -45,7 +47,7 @@ def find(name: str, data_dir: Path) -> Dataset:
         ConfigError, DataError: the name is unknown, PATH cannot be read.
     """
     if name in DATASETS:
-        return _measured(DATASETS[name], data_dir)
+        return _measure(DATASETS[name], data_dir)
     kind, _, given_path = name.partition(":")
     if kind not in OWN_FORMATS or not given_path:
         raise unknown("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
@@ -80,14 +82,14 @@ def find(name: str, data_dir: Path) -> Dataset:
     )
 
 
-def named_by_content(value: Any, data_dir: Path) -> Any:
+def name_by_content(value: Any, data_dir: Path) -> Any:
     """Return a value with the user's own images in it, such as an encoder's public set, named by content.
 
     Raises:
         ConfigError, DataError: as `find`.
     """
     if isinstance(value, Mapping):
-        return {key: named_by_content(inner, data_dir) for key, inner in value.items()}
+        return {key: name_by_content(inner, data_dir) for key, inner in value.items()}
     is_own = isinstance(value, str) and value.partition(":")[0] in OWN_FORMATS and ":" in value
     return find(value, data_dir).name if is_own else value
 
@@ -109,7 +111,7 @@ def load(name: str, data_dir: Path, download: bool = True) -> Pair:
             "or set FEDGRID_DATA or --data-dir to its folder"
         )
     if missing and dataset.fetch:
-        downloads.download(dataset.title, dataset.fetch, dataset.files, data_dir)
+        readers.download(dataset.title, dataset.fetch, dataset.files, data_dir)
     pool, server = dataset.read(data_dir / dataset.location)
     if len(pool) != dataset.pool_size:
         raise DataError(
@@ -141,7 +143,7 @@ def default_data_dir() -> Path:
     return cache(instead="FEDGRID_DATA") / "data"
 
 
-def _measured(dataset: Dataset, data_dir: Path) -> Dataset:
+def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
     """Return a data set with the sizes of its file, if these vary and the file is here."""
     if dataset.facts is None or _missing(dataset, data_dir):
         return dataset
@@ -188,11 +190,11 @@ def load_known(name: str, data_dir: Path) -> tuple[Pair, str]:
     """
     before = fingerprint(find(name, data_dir), data_dir)
     pair = load(name, data_dir)
-    found = digest_of(pair)
+    digest = digest_of(pair)
     dataset = find(name, data_dir)
     if before == fingerprint(dataset, data_dir):
-        remembered.remember_digest(_key(dataset, data_dir), before, found)
-    return pair, found
+        user_files.remember_digest(_key(dataset, data_dir), before, digest)
+    return pair, digest
 
 
 def digest_of_dataset(name: str, data_dir: Path) -> str:
@@ -202,15 +204,15 @@ def digest_of_dataset(name: str, data_dir: Path) -> str:
         ConfigError, DataError: as `datasets.load`.
     """
     dataset = find(name, data_dir)
-    known = remembered.recall_digest(_key(dataset, data_dir), fingerprint(dataset, data_dir))
-    return known or load_known(name, data_dir)[1]
+    digest = user_files.recall_digest(_key(dataset, data_dir), fingerprint(dataset, data_dir))
+    return digest or load_known(name, data_dir)[1]
 
 
 def fingerprint(dataset: Dataset, data_dir: Path) -> str:
     """Return a digest of names, sizes, times and inodes of a data set's files; their content is not read."""
     if not (dataset.files or dataset.location):
         return version("scikit-learn")
-    return remembered.fingerprint(_files(dataset, data_dir))
+    return user_files.fingerprint(_files(dataset, data_dir))
 
 
 def _files(dataset: Dataset, data_dir: Path) -> Iterator[Path]:
@@ -226,4 +228,4 @@ def _files(dataset: Dataset, data_dir: Path) -> Iterator[Path]:
 
 
 def _key(dataset: Dataset, data_dir: Path) -> str:
-    return f"{dataset.name} {(data_dir / dataset.location).absolute()}"
+    return f"{dataset.name} {(data_dir / dataset.location).absolute()} {READER}"

@@ -59,9 +59,9 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         DamagedFile: it is not what was written.
     """
 
-    def written(found: pa.Schema) -> list[str]:
-        _check_schema(path, found, schema)
-        return list(found.names)
+    def written(stored: pa.Schema) -> list[str]:
+        _check_schema(path, stored, schema)
+        return list(stored.names)
 
     with read_errors(path), open_file(path, LARGEST_TABLE) as data:
         table = read_parquet(data, written)
@@ -72,16 +72,18 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     return table.select(schema.names).cast(schema)
 
 
-def _check_schema(path: Path, found: pa.Schema, schema: pa.Schema) -> None:
-    about = found.metadata or {}
+def _check_schema(path: Path, stored: pa.Schema, schema: pa.Schema) -> None:
+    about = stored.metadata or {}
     version = about.get(METADATA.encode())
     check_format(None if version is None else version.decode("ascii", "replace"), path)
-    if about.get(COLUMNS.encode()) != _digest(found.names).encode():
+    if about.get(COLUMNS.encode()) != _digest(stored.names).encode():
         raise DamagedFile(path, "its columns differ from those written")
-    unknown = [name for name in found.names if name not in schema.names]
+    unknown = [name for name in stored.names if name not in schema.names]
     if unknown:
         raise NewerFormat(path, f"column {unknown[0]}")
-    if len(set(found.names)) < len(found) or any(schema.field(each.name).type != each.type for each in found):
+    if len(set(stored.names)) < len(stored) or any(
+        schema.field(column.name).type != column.type for column in stored
+    ):
         raise DamagedFile(path, "its columns have other types than those written")
 
 
@@ -129,8 +131,8 @@ OF_ROUNDS = (ROUNDS, CLIENTS, TIMES, TIMES_CHECKSUM, MADE_WITH)
 
 def mark_of(folder: Path, config: RunConfig) -> str:
     """Return the text of the mark of a run whose files lie in `folder`."""
-    there = [name for name in LISTED if (folder / name).exists()]
-    files = {name: checksum(folder / name) for name in there}
+    names = [name for name in LISTED if (folder / name).exists()]
+    files = {name: checksum(folder / name) for name in names}
     return seal({"run_id": config.run_id, "rounds": config.training.rounds, "files": files}, indent=2)
 
 
@@ -147,10 +149,10 @@ def checksums(folder: Path, config: RunConfig) -> dict[str, str]:
         NewerFormat: a newer fedgrid wrote it.
         DamagedFile: it is not this run's mark as it was written.
     """
-    found = unseal(folder / DONE)
-    listed = found.get("files")
+    mark = unseal(folder / DONE)
+    listed = mark.get("files")
     named = {"run_id": config.run_id, "rounds": config.training.rounds, "files": listed}
-    if found != named or not isinstance(listed, dict):
+    if mark != named or not isinstance(listed, dict):
         raise DamagedFile(folder / DONE, "it belongs to another run")
     return listed | _of_times(folder)
 
@@ -172,8 +174,7 @@ def check(path: Path, listed: Mapping[str, str]) -> None:
 def damage(folder: Path, config: RunConfig, *, everything: bool) -> str | None:
     """Return in one line what is wrong with a finished run's files, None if nothing is.
 
-    Args:
-        everything: whether all files must be there; else those that are there are checked.
+    Unless `everything` must be there, those files are checked that are.
 
     Raises:
         NewerFormat: a newer fedgrid wrote them.

@@ -6,7 +6,7 @@ changes or deletes what the other changes, or deletes what the other needs.
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -43,14 +43,14 @@ class Claims:
     deletes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of_json(cls, found: Any) -> Self:
+    def of_json(cls, keys: Any) -> Self:
         """Return the claims of another driver, whose words are not known.
 
         Raises:
             ValueError: this is not what `as_json` returns.
         """
         try:
-            kinds = [{str(key): str(key) for key in found[kind]} for kind in ("changes", "needs", "deletes")]
+            kinds = [{str(key): str(key) for key in keys[kind]} for kind in ("changes", "needs", "deletes")]
         except (KeyError, TypeError) as error:
             raise ValueError("no claims") from error
         return cls(*kinds)
@@ -72,8 +72,8 @@ class Claims:
             ("deletes", {**self.changes, **self.needs}, other.deletes),
             ("needs", self.deletes, everything),
         ):
-            if found := [words for key, words in mine.items() if key in theirs]:
-                return f"{verb} {_words(found)}"
+            if common := [words for key, words in mine.items() if key in theirs]:
+                return f"{verb} {common[0]}" + (f" and {len(common) - 1} more" if len(common) > 1 else "")
         return None
 
 
@@ -199,7 +199,3 @@ def check_driver(storage: Storage, token: str, clock: Clock = CLOCK) -> None:
         share_with_group(storage.root)
     except OSError as error:
         raise RunError(str(error)) from error
-
-
-def _words(found: Sequence[str]) -> str:
-    return found[0] + (f" and {len(found) - 1} more" if len(found) > 1 else "")

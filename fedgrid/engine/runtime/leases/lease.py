@@ -36,7 +36,7 @@ from fedgrid.engine.runtime.leases.held_file import (
     HeldFile,
     Observer,
     renew_stamp,
-    stamped,
+    stamp_text,
 )
 from fedgrid.engine.runtime.leases.processes import user_name
 from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group, write_text
@@ -64,12 +64,9 @@ class Lease:
         notify: Callable[[str], None] = lambda _: None,
         clock: Clock = CLOCK,
     ) -> None:
-        """Prepare a lease for the grid `what`; nothing is written yet.
+        """Prepare a lease for the grid `what` and further claims; nothing is written yet.
 
-        Args:
-            claims: what it is for, beside the grid of that name.
-            notify: gets a line if taking the lease takes up to a minute, as the last holder may be alive.
-            clock: measures that minute.
+        `notify` gets a line if taking the lease takes up to a minute, as the last holder may be alive.
         """
         self.lost = Event()
         """Set once another driver has taken the storage over: this one must stop."""
@@ -99,19 +96,16 @@ class Lease:
                 share_with_group(root)
                 root.mkdir(parents=True, exist_ok=True)
                 (root / FOLDER).mkdir(exist_ok=True)
-                self._take()
+                try:
+                    while not self._try_to_settle():
+                        pass
+                except BaseException:
+                    self._withdraw()
+                    raise
         except DeniedError as error:
             raise ConfigError(f"--storage {error}") from error
         self._file.start_renewing(self.renew)
         return self
-
-    def _take(self) -> None:
-        try:
-            while not self._settled():
-                pass
-        except BaseException:
-            self._withdraw()
-            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -187,7 +181,7 @@ class Lease:
     def _write(self, *, settled: bool) -> None:
         about = {"user": user_name(), "what": self._what, "since": self._since, VERSION: FORMAT}
         claims = {SETTLED: settled, CLAIMS: self._claims.as_json()}
-        content = stamped({**self._file.holder(), **about, **claims}, self._clock)
+        content = stamp_text({**self._file.holder(), **about, **claims}, self._clock)
         with self._writing:
             write_text(self._file.path, content)
             self._storage.push(self._name)
@@ -198,7 +192,7 @@ class Lease:
             if self._file.delete():
                 self._storage.remove(self._name)
 
-    def _settled(self) -> bool:
+    def _try_to_settle(self) -> bool:
         """Try to take the lease; return False if that must be tried again."""
         begun = self._clock.now()
         self._write(settled=False)

@@ -22,7 +22,7 @@ from fedgrid.engine.runtime.plugins.plugin import (
     KINDS,
     Plugin,
     PluginSource,
-    checked_plugin,
+    check_plugin,
     load,
     names_within,
     read_source,
@@ -31,7 +31,7 @@ from fedgrid.engine.runtime.plugins.plugin import (
 ANALYSES: dict[str, Any] = dict.fromkeys(("attack", "epsilons", "explain"))
 """By name: those of plugins, and those of the package, which have commands of their own."""
 TRACKERS: dict[str, Any] = {}
-"""By name: those of plugins. `grids.trackers.registry` has those of the package."""
+"""By name: those of plugins. `grids.following.registry` has those of the package."""
 _REGISTRIES: dict[str, dict[str, Any]] = {
     "algorithm": ALGORITHMS,
     "clusterer": CLUSTERERS,
@@ -65,7 +65,7 @@ def use(files: Iterable[Path | str] = ()) -> None:
     """
     _register(())
     for plugin in installed():
-        _register((*_active, _checked(_plugin(plugin.source.digest))))
+        _register((*_active, _check(_plugin(plugin.source.digest))))
     for file in files:
         add(file)
 
@@ -81,7 +81,7 @@ def add(file: Path | str) -> None:
         _sources[source.digest] = source
         # The same bytes may have been loaded under another name, which messages would show.
         _loaded[source.digest] = replace(_plugin(source.digest), source=source)
-        _register((*_active, _checked(_loaded[source.digest])))
+        _register((*_active, _check(_loaded[source.digest])))
 
 
 def know(sources: Iterable[PluginSource]) -> None:
@@ -98,9 +98,9 @@ def activate(digests: Sequence[str]) -> None:
     """
     if set(digests) <= _digests(_active):
         return
-    wanted = [_plugin(digest) for digest in digests]
-    names = {name for plugin in wanted for name in plugin.names}
-    _register((*(plugin for plugin in _active if names.isdisjoint(plugin.names)), *wanted))
+    plugins = [_plugin(digest) for digest in digests]
+    names = {name for plugin in plugins for name in plugin.names}
+    _register((*(plugin for plugin in _active if names.isdisjoint(plugin.names)), *plugins))
 
 
 def files() -> list[PluginSource]:
@@ -174,7 +174,7 @@ def _plugin(digest: str) -> Plugin:
     return _loaded[digest]
 
 
-def _checked(plugin: Plugin) -> Plugin:
+def _check(plugin: Plugin) -> Plugin:
     """Return a plugin that adds something to runs, and shares no name with the package or another plugin."""
     if not plugin.names:
         raise ConfigError(
@@ -237,7 +237,7 @@ def _plugin_of_package(name: str, version: str, points: Sequence[EntryPoint]) ->
             ) from error
         key = point.group.removeprefix(GROUP).upper()
         lists[key].extend(named if isinstance(named, list | tuple) else [named])
-    return checked_plugin(source, lists)
+    return check_plugin(source, lists)
 
 
 def _digest_of_package(name: str, version: str, roots: Sequence[str]) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedgrid.algorithms.registry import ALGORITHMS, create
-from fedgrid.algorithms.written import name_and_settings
+from fedgrid.algorithms.registry import ALGORITHMS, create, name_and_settings
 from fedgrid.engine.runtime.plugins import active
 
 if TYPE_CHECKING:

@@ -173,10 +173,10 @@ def load(source: PluginSource) -> Plugin:
             cause = f"{type(error).__name__}: {error}"
             raise ConfigError(f"plugin {source.name}{_line(error, source.name)}: {cause}") from error
     module = sys.modules[name]
-    return checked_plugin(source, {key: _listed(module, key, source) for key in KINDS})
+    return check_plugin(source, {key: _read_list(module, key, source) for key in KINDS})
 
 
-def checked_plugin(source: PluginSource, lists: Mapping[str, Sequence[Any]]) -> Plugin:
+def check_plugin(source: PluginSource, lists: Mapping[str, Sequence[Any]]) -> Plugin:
     """Return a plugin of what a file or a package lists.
 
     Raises:
@@ -198,7 +198,9 @@ def checked_plugin(source: PluginSource, lists: Mapping[str, Sequence[Any]]) -> 
                 "name, 64 of them at most"
             )
     for entry in lists["ALGORITHMS"]:
-        if not _is_title(entry.title):
+        title = entry.title
+        is_title = isinstance(title, str) and 0 < len(title.strip()) <= TITLE_LENGTH and title.isprintable()
+        if not is_title:
             raise ConfigError(
                 f"plugin {source.name}: algorithm {entry.name!r} has the title {entry.title!r}; "
                 f"expected 1 to {TITLE_LENGTH} printable characters on one line"
@@ -212,10 +214,6 @@ def checked_plugin(source: PluginSource, lists: Mapping[str, Sequence[Any]]) -> 
     return plugin
 
 
-def _is_title(title: object) -> bool:
-    return isinstance(title, str) and 0 < len(title.strip()) <= TITLE_LENGTH and title.isprintable()
-
-
 def names_within(settings: object) -> Iterator[str]:
     """Yield the names in an algorithm's settings where a clusterer or an aggregator can stand."""
     if isinstance(settings, dict):
@@ -225,7 +223,7 @@ def names_within(settings: object) -> Iterator[str]:
             yield from names_within(value)
 
 
-def _listed(module: ModuleType, name: str, source: PluginSource) -> list[Any]:
+def _read_list(module: ModuleType, name: str, source: PluginSource) -> list[Any]:
     given = getattr(module, name, [])
     if not isinstance(given, list | tuple):
         raise ConfigError(f"plugin {source.name}: {name} is of type {type(given).__name__}; expected a list")

@@ -165,15 +165,15 @@ class CachedRound(ClientRound):
         )
         return unpack_tests(packed, len(served.model_K))
 
-    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Return cached arrays; compute the missing ones under the round's lock."""
-        self._clients |= wanted
-        missing = self._look_up(wanted)
+        self._clients |= clients_of
+        missing = self._look_up(clients_of)
         if missing and not self._lock.held:
             missing = self._lock_or_wait(missing)
         if missing:
-            self._compute({name: wanted[name] for name in missing}, compute)
-        return [self._arrays[name] for name in wanted]
+            self._compute({name: clients_of[name] for name in missing}, compute)
+        return [self._arrays[name] for name in clients_of]
 
     def _look_up(self, names: Iterable[str]) -> list[str]:
         """Read the entries of `names`; return the misses."""
@@ -196,11 +196,11 @@ class CachedRound(ClientRound):
                     missing = self._look_up(missing)
         return self._look_up(missing)
 
-    def _compute(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> None:
+    def _compute(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> None:
         before = self._watch.own
-        computed = compute(list(wanted))
-        seconds = (self._watch.own - before) / len(wanted)
-        for (name, clients), arrays in zip(wanted.items(), computed, strict=True):
+        computed = compute(list(clients_of))
+        seconds = (self._watch.own - before) / len(clients_of)
+        for (name, clients), arrays in zip(clients_of.items(), computed, strict=True):
             training = self._training_cost * len(clients) / max(1, self.num_reached)
             self._arrays[name] = arrays
             self._new[f"{self._name}-{name}"] = CacheEntry(
@@ -269,9 +269,14 @@ class CachedRound(ClientRound):
 
     def _cost_of_training(self) -> float:
         """Return the seconds that training all clients takes, by those that were trained here."""
-        if self.trained:
-            return _busiest(self.trained) * self.num_reached / len(self.trained)
-        return sum(entry.cost for entry in self._hits.values())
+        if not self.trained:
+            return sum(entry.cost for entry in self._hits.values())
+        seconds: dict[str, float] = {}
+        for report in self.trained:
+            process = report.peak_memory.process
+            seconds[process] = seconds.get(process, 0.0) + report.seconds
+        # Of the process that trained longest; starting it is not part of the round.
+        return max(seconds.values()) * self.num_reached / len(self.trained)
 
     def _task_keys(self) -> dict[int, str]:
         """Return, by client, the digest of its training; note those of its models."""
@@ -290,12 +295,3 @@ class CachedRound(ClientRound):
     def _numbered(self, key: str) -> str:
         """Return the first parts of the names of a round's entries."""
         return f"{self._round_index + 1:06d}-{key[:24]}"
-
-
-def _busiest(reports: Sequence[TrainReport]) -> float:
-    """Return the seconds of the process that trained longest; starting it is not part of the round."""
-    seconds: dict[str, float] = {}
-    for report in reports:
-        process = report.peak_memory.process
-        seconds[process] = seconds.get(process, 0.0) + report.seconds
-    return max(seconds.values())

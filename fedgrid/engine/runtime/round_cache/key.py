@@ -15,14 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from fedgrid.engine.federation.clients.messages import Machine, Memory, Setup, TrainTask
-from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.clients.messages import Memory, Setup, TrainTask
 from fedgrid.engine.federation.data.images import ImageView
 from fedgrid.engine.federation.errors import PLUGIN_MODULE
 from fedgrid.engine.runtime.integrity.code import SOURCES
 from fedgrid.engine.runtime.integrity.made_with import code_of, modules_of
-from fedgrid.engine.runtime.round_cache.files import CacheFiles, CacheOptions
-from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.engine.runtime.round_cache.files import CacheFiles
 
 PLAIN = frozenset({type(None), bool, int, float, str, slice})
 """Types whose values are identified by `repr`."""
@@ -49,13 +47,10 @@ class Digests:
 
 
 def of_task(task: TrainTask, models: Sequence[str], payload: Mapping[str, str], memory: Memory | None) -> str:
-    """Return the digest of a client's training.
+    """Return the digest of a client's training: every field of its task and its order, and what it remembers.
 
-    Args:
-        task: every field counts. Candidates count by their models, whose positions another run may not share.
-        models: a digest a model.
-        payload: the digest of each of the order's arrays.
-        memory: what the client remembers.
+    Candidates count by the digests of their models, whose positions another run may not share; `payload` has
+    the digests of the order's arrays.
     """
     order = _fields(task.order) | {
         "candidates": [models[candidate] for candidate in task.order.candidates],
@@ -140,17 +135,3 @@ class SessionCache:
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
-
-
-def open_cache(
-    config: RunConfig,
-    storage: Storage,
-    options: CacheOptions,
-    setup: Setup,
-    machine: Machine,
-    writer: Executor,
-) -> SessionCache:
-    """Return a run's view of its storage's cache, with room on the disk as `options` ask for it."""
-    files = CacheFiles(storage, config.shared_prefix, config.run_id, options)
-    files.free_disk()
-    return SessionCache(files, of_setup(setup, machine), writer)

@@ -73,13 +73,13 @@ class Pretraining:
         encoder_id = self.id
         lock = RoundLock(storage.root / FOLDER / f"{encoder_id}.lock")
         try:
-            while (kept := self._kept(storage, encoder_id, log)) is None and not lock.take():
+            while (stored := self._load(storage, encoder_id, log)) is None and not lock.take():
                 CLOCK.pause(LOOK_EVERY)
-            if kept is None:  # Another run may have finished it between the look and the lock.
-                kept = self._kept(storage, encoder_id, log)
-            if kept is not None:
-                log(f"encoder {encoder_id} is here: {_described(kept)}")
-                return kept
+            if stored is None:  # Another run may have finished it between the look and the lock.
+                stored = self._load(storage, encoder_id, log)
+            if stored is not None:
+                log(f"encoder {encoder_id} is here: {_describe(stored)}")
+                return stored
             started = monotonic()
             settings = self.training.settings
             log(f"encoder {encoder_id} is trained: {settings.words or 'nothing to train'}")
@@ -87,12 +87,12 @@ class Pretraining:
                 self.training.train(pool), id=encoder_id, batch_statistics=settings.batch_statistics
             )
             write(storage, encoder, settings.model_dump(mode="json"))
-            log(f"encoder {encoder_id} trained in {monotonic() - started:.0f} s: {_described(encoder)}")
+            log(f"encoder {encoder_id} trained in {monotonic() - started:.0f} s: {_describe(encoder)}")
             return encoder
         finally:
             lock.release()
 
-    def _kept(self, storage: Storage, encoder_id: str, log: Callable[[str], None]) -> Encoder | None:
+    def _load(self, storage: Storage, encoder_id: str, log: Callable[[str], None]) -> Encoder | None:
         try:
             return load_encoder(storage, encoder_id)
         except DamagedFile as error:
@@ -124,7 +124,7 @@ def pretraining_of(
     return None if training is None else Pretraining(training, machines)
 
 
-def _described(encoder: Encoder) -> str:
+def _describe(encoder: Encoder) -> str:
     size = "x".join(map(str, encoder.shape))
     if not encoder.losses:
         return f"{encoder.kind}, for images of {size}"
@@ -144,7 +144,7 @@ def load_encoder(storage: Storage, encoder_id: str) -> Encoder | None:
     """
     path = storage.root / name_of(encoder_id)
     data = storage.read(name_of(encoder_id))
-    return None if data is None else _decoded(data, path, encoder_id)
+    return None if data is None else _decode(data, path, encoder_id)
 
 
 def write(storage: Storage, encoder: Encoder, settings: dict[str, Any]) -> None:
@@ -167,7 +167,7 @@ def name_of(encoder_id: str) -> str:
     return f"{FOLDER}/{encoder_id}/{FILE}"
 
 
-def _decoded(data: bytes, path: Path, encoder_id: str) -> Encoder:
+def _decode(data: bytes, path: Path, encoder_id: str) -> Encoder:
     try:
         arrays, about = sealed_arrays.decode(data, encoder_id)
     except sealed_arrays.Damaged as error:

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedgrid.algorithms.contract.base import Labels
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.source import Layout, Vector
 from fedgrid.engine.federation.clients.messages import Setup, TrainTask
 from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.federation.clients.stacks import module_of
@@ -97,7 +96,7 @@ class Observed:
         pool = InProcessPool()
         pool.prepare(self.setup)
         described = pool.describe(range(self.config.clients), message, encoder)
-        return {client: each.payload for client, each in enumerate(described)}
+        return {client: message_of.payload for client, message_of in enumerate(described)}
 
 
 def observe(
@@ -107,15 +106,10 @@ def observe(
     data_dir: Path,
     encoder: Encoder | None = None,
 ) -> Observed:
-    """Return what the server of a run has seen in one of its rounds.
+    """Return what the server of a run has seen in one of its rounds, between two states.
 
-    Args:
-        config: the run.
-        before: its state before the round; None if that is the first round, or not known: then nobody knows
-            what was sent either.
-        after: its state after the round.
-        data_dir: the folder of the images.
-        encoder: what its clients' messages are made with, if they are.
+    `before` is None if the round is the first one, or if that state is not known: then nobody knows what was
+    sent either. `encoder` is what its clients' messages are made with, if they are.
 
     Raises:
         DataError: the images are missing.
@@ -127,13 +121,13 @@ def observe(
         before = federation.begin(fresh_models(setup))
     sent = {}
     if federation.algorithm.traits.sends_updates and before is not None:
-        sent = _sent(federation, setup, before)
+        sent = _train_again(federation, setup, before)
     served = federation.algorithm.served(after.state)
     labels_K, at = after.state.labels_K, after.rounds_done - 1
     return Observed(config, setup, federation.layout, labels_K, served.models, served.model_K, sent, at)
 
 
-def _sent(federation: Federation, setup: Setup, before: RunState) -> dict[int, SentUpdate]:
+def _train_again(federation: Federation, setup: Setup, before: RunState) -> dict[int, SentUpdate]:
     pool = InProcessPool()
     pool.prepare(setup)
     plan = plan_round(federation, before, pool)

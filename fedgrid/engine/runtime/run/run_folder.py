@@ -19,7 +19,7 @@ from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.integrity import files
 from fedgrid.engine.runtime.integrity.files import CONFIG, DONE, OF_ROUNDS, TIMES, TIMES_CHECKSUM
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, seal_parts
 from fedgrid.engine.runtime.integrity.record_files import RecordFiles, segments
 from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.engine.runtime.run import checkpoint
@@ -107,13 +107,13 @@ class RunFolder:
         with disk_errors(self.path):
             self._storage.pull(self.path.name, skip=(ASIDE,))
             self.check_config()
-            listed = self._listed()
+            listed = self._read_mark()
             run_state = self._newest(listed)
             self.path.mkdir(parents=True, exist_ok=True)
             delete_partial(self.path)
             if not (self.path / CONFIG).exists():
                 self._mark(CONFIG, self._config_text())
-            if images := own_images.sealed(self.config.own_images):
+            if images := own_images.seal_places(self.config.own_images):
                 self._mark(own_images.PLACES, images)
             self._unmark(FAILED)
             if run_state is None or run_state.rounds_done < self.config.training.rounds:
@@ -125,10 +125,7 @@ class RunFolder:
     def note_made_with(self, now: MadeWith, rounds_done: int, *, accept: bool = False) -> None:
         """Note what the rounds to come are made with; to be called after `open`.
 
-        Args:
-            now: the images, the code and the machines of this session.
-            rounds_done: the number of rounds that are made.
-            accept: whether other code, versions or machines than before are accepted, and noted.
+        With `accept`, other code, versions or machines than before are accepted, and noted.
 
         Raises:
             DataError: the rounds so far were made with other images.
@@ -145,7 +142,7 @@ class RunFolder:
             parts, notes = changes(self.config.name, before, now, rounds_done, accept=accept)
             self.log(*(f"warning: {note}" for note in notes))
             if parts != before:
-                self._mark(MADE_WITH, sealed(parts))
+                self._mark(MADE_WITH, seal_parts(parts))
 
     def save(self, record: RoundRecord, run_state: RunState) -> None:
         """Store one more round: its records first, then the state, which makes the round valid.
@@ -158,7 +155,8 @@ class RunFolder:
         self._records.add(run_state.rounds_done, rows)
         with disk_errors(self.path):
             if run_state.rounds_done > self.rounds_done:
-                self._write(run_state)
+                self._push(*checkpoint.save(self.path, run_state, self._records.newest()))
+                self._drop_before(run_state)
             self.log(*(f"warning: {warning}" for warning in record.warnings))
 
     def finish(self) -> None:
@@ -235,7 +233,7 @@ class RunFolder:
         self._records.begin(1)
         return None
 
-    def _listed(self) -> dict[str, str]:
+    def _read_mark(self) -> dict[str, str]:
         """Return the checksums of a finished run's files, empty of another run; sets a damaged mark aside."""
         try:
             return files.checksums(self.path, self.config) if self.is_done else {}
@@ -243,10 +241,6 @@ class RunFolder:
             self.log(f"warning: {error}")
             self._set_aside([DONE, TIMES_CHECKSUM])
             return {}
-
-    def _write(self, run_state: RunState) -> None:
-        self._push(*checkpoint.save(self.path, run_state, self._records.newest()))
-        self._drop_before(run_state)
 
     def _drop_before(self, run_state: RunState) -> None:
         """Delete the states that are too old to be kept; a killed process may have left one."""

@@ -27,7 +27,7 @@ class ServingWorker(ClientWorker):
     ) -> nn.Module:
         """Return the module with the weights with which a client is tested, in `eval` mode."""
         with self.numerics():
-            task = self._placed(task, models, {})
+            task = self._choose_model(task, models, {})
             assert task.own is not None, "every client is served a model"
             if task.adaptation is None:
                 self._flat.write(models[task.own])
@@ -38,7 +38,7 @@ class ServingWorker(ClientWorker):
 
     def numerics(self) -> AbstractContextManager[None]:
         """Return a context within which numbers have the bits of the run."""
-        return self._fixed()
+        return self._fix_numerics()
 
     @property
     def layer_prefix(self) -> str:

@@ -13,11 +13,12 @@ from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.federation.round.federation import Federation, fresh_models
 from fedgrid.engine.federation.round.next_round import next_round
 from fedgrid.engine.runtime.clients.local_pool import LazyPool
-from fedgrid.engine.runtime.clients.machine import slow_precision, that_matter
+from fedgrid.engine.runtime.clients.machine import relevant_machines, slow_precision
 from fedgrid.engine.runtime.integrity.made_with import made_with
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of, own_numbers
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
-from fedgrid.engine.runtime.round_cache.key import SessionCache, open_cache
+from fedgrid.engine.runtime.round_cache.files import CacheFiles
+from fedgrid.engine.runtime.round_cache.key import SessionCache, of_setup
 from fedgrid.engine.runtime.run.prepare import images_of, prepare
 from fedgrid.engine.runtime.run.pretraining import ENCODER, Pretraining, pretraining_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder
@@ -166,7 +167,7 @@ class Session:
 
     def _machines(self, config: RunConfig) -> Sequence[Machine]:
         """Return the machines that the clients train on: one kind, unless several are accepted."""
-        machines = that_matter(self._pool.machines(), config.training.precision)
+        machines = relevant_machines(self._pool.machines(), config.training.precision)
         if len(machines) > 1 and not self._accept:
             kinds = " and ".join(", ".join(machine.values()) for machine in machines)
             raise ConfigError(
@@ -182,7 +183,9 @@ class Session:
         # On several kinds of machines a round depends on which client is where: nothing is shared.
         if self._cache is None or len(machines) > 1:
             return None
-        return open_cache(config, storage, self._cache, setup, machines[0], self._writer)
+        files = CacheFiles(storage, config.shared_prefix, config.run_id, self._cache)
+        files.free_disk()
+        return SessionCache(files, of_setup(setup, machines[0]), self._writer)
 
     def round_write(self) -> Future[None] | None:
         """Return the write of the last round of `next_round`, None if it is on disk."""

@@ -53,16 +53,16 @@ def listing(remote: fs.FileSystem, base: str, folder: str) -> dict[str, fs.FileI
     """
     selector = fs.FileSelector(f"{base}/{folder}".rstrip("/"), allow_not_found=True, recursive=True)
     infos = remote.get_file_info(selector)
-    found = {
+    files = {
         info.path.removeprefix(f"{base}/"): info
         for info in infos
         if info.type == fs.FileType.File and PARTIAL not in info.path
     }
-    for name in found:
+    for name in files:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\0" in name:
             raise RunError(f"{base} has a file named {name!r}, which fedgrid did not write; delete it there")
-    return found
+    return files
 
 
 def fetch(remote: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:

@@ -19,8 +19,8 @@ from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
-from fedgrid.grids.trackers.mlflow_tracker import log_report
-from fedgrid.tracking.mlflow.store import TrackingError
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import log_report
 from fedgrid.tracking.papers.sections import NOTHING_PUBLISHED
 from fedgrid.tracking.report.write import Written, write
 from fedgrid.tracking.scoring.cost import AS_USUAL, DEFAULT, Target, Terms, Traffic, Unit
@@ -182,7 +182,7 @@ def _log(name: str, storage: Storage, folder: Path) -> bool:
         warn(
             f"MLflow has no run of the grid itself: run `{command(storage, 'sync', name)}`, then report again"
         )
-    except TrackingError as error:
+    except TrackerFailed as error:
         warn(f"{error}; the report is written, but not in MLflow")
     return False
 

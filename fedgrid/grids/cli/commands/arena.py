@@ -59,7 +59,8 @@ def arena(
     from fedgrid.grids.arena.definition import load_arena
     from fedgrid.grids.arena.kept import Kept, read
     from fedgrid.grids.arena.plan import plan_arena
-    from fedgrid.grids.search.run import advance
+    from fedgrid.grids.arena.tuning import Search
+    from fedgrid.grids.search.run import Advanced, advance
 
     options = launch.options(in_process=in_process)
     use_plugins([*(own or []), *(launch.plugins or [])])
@@ -83,4 +84,8 @@ def arena(
     if dry_run:
         plan_arena(found, kept, storage, options, console())
         return
-    exit_with(run_arena(found, kept, storage, options, console(), advance))
+
+    def advance_search(search: Search) -> Advanced:
+        return advance(search, storage, options, console())
+
+    exit_with(run_arena(found, kept, storage, options, console(), advance_search))

@@ -97,10 +97,10 @@ def sync(
 ) -> None:
     """Log to MLflow, or another tracker, what it lacks of a grid's runs, as after an outage of its server."""
     from fedgrid.grids.execution.relaunch import sync_grid
-    from fedgrid.grids.trackers.registry import names_in
+    from fedgrid.grids.planning.options import trackers_in
 
     use_plugins(plugins)
-    sync_grid(grid, open_storage(storage), console(), names_in(track))
+    sync_grid(grid, open_storage(storage), console(), trackers_in(track))
 
 
 @app.command(epilog="Example: `fedgrid ui paper --port 5001`")

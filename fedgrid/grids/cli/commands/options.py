@@ -223,8 +223,7 @@ class Launch:
         """
         from fedgrid.engine.runtime.clients.placement import Request
         from fedgrid.engine.runtime.round_cache.files import CacheOptions
-        from fedgrid.grids.planning.options import LaunchOptions
-        from fedgrid.grids.trackers.registry import names_in
+        from fedgrid.grids.planning.options import LaunchOptions, trackers_in
 
         if self.cache_limit is not None and not self.cache:
             raise ConfigError("--cache-limit limits what --no-cache does not use: leave out one of the two")
@@ -241,6 +240,6 @@ class Launch:
             accept_changes=self.accept_changes,
             as_json=self.as_json,
             cache=CacheOptions(self.cache_limit) if self.cache else None,
-            trackers=names_in(self.track),
+            trackers=trackers_in(self.track),
             **more,
         )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fedgrid.tracking.papers.ocfl import numbers, reasons
 from fedgrid.tracking.papers.shared.paper import Paper, Study, beside, table_beside
 from fedgrid.tracking.scoring.measures import PUBLISHED_CLUSTERING
-from fedgrid.tracking.tables.cells import over_scenarios, split_name, title_of
+from fedgrid.tracking.tables.cells import over_scenarios, split_name
 from fedgrid.tracking.tables.clustering import published_cell, published_round
 from fedgrid.tracking.tables.personalisation import LAST, MEAN, PUBLISHED, measure_of, untested
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Table, fixed
@@ -48,7 +48,7 @@ def _clustering(study: Study) -> Table:
     return table_beside(
         study,
         f"against-table1-{dataset}-{clients}",
-        f"Table 1 beside the published one: {title_of(dataset, clients)}",
+        f"Table 1 beside the published one: {dataset}, {clients} clients",
         _caption(study, "–: one cluster in all rounds.", "first-50", "runs", "cnn"),
         (Column(heading, split_name(split), reasons.of_column(heading)) for split, heading in columns),
         lambda part: (_score(part.of(split=split), heading) for split, heading in columns),

@@ -7,7 +7,7 @@ import pytest
 
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.groups import class_sets
+from fedgrid.engine.federation.partition.scenarios import class_sets
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.run.prepare import prepare
 from tests.helpers.small_cases import start

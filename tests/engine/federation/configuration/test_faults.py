@@ -7,9 +7,9 @@ import pytest
 
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import TrainTask
-from fedgrid.engine.federation.configuration.faults import Faults, flipped
+from fedgrid.engine.federation.configuration.faults import Faults, flip_labels
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.round_cache.key import of_setup
@@ -31,7 +31,7 @@ def updates(**given):
 
 def test_a_label_y_of_ten_becomes_9_minus_y_and_the_images_stay():
     data = prepare(config(), NOWHERE)[0].clients[0]
-    wrong = flipped(data.train, 10)
+    wrong = flip_labels(data.train, 10)
     assert (wrong.labels == 9 - data.train.labels).all()
     assert np.array_equal(wrong.images, data.train.images)
 

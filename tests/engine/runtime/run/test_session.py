@@ -12,7 +12,7 @@ import pytest
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.clients.process import own_peak
 from fedgrid.engine.federation.errors import ConfigError, RunError
-from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.record_names import SCORES, TESTS
 from fedgrid.engine.federation.round import federation
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
