@@ -14,8 +14,7 @@ import numpy as np
 import torch
 
 from fedgrid.engine.federation.clients.process import fixed_numerics
-from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
 from fedgrid.engine.federation.models.normalisation import Normalised
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining

@@ -15,12 +15,10 @@ from threading import Event, Thread
 import numpy as np
 import ray
 
-from fedgrid.algorithms.clustering.temperature import temperature
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import Matrix, Vector
+from fedgrid.algorithms.clustering.measures import temperature
+from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.federation.models.flat_vectors import layout_of
-from fedgrid.engine.federation.models.initialisation import blank
+from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
 
 CLIENTS = 30
 THREADS = 2

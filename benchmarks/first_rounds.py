@@ -28,12 +28,13 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.groups.decisions import decisions
 from benchmarks.groups.stored import Round, SharedPrefix, first_rounds_of
-from fedgrid.algorithms.clustering.temperature import rises, temperature
+from fedgrid.algorithms.clustered.while_training.ocfl import rises
+from fedgrid.algorithms.clustering.measures import temperature
 from fedgrid.algorithms.updates.products import Products
 from fedgrid.engine.federation.clients.process import keep_freed_memory
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.tracking.papers.shared.csv_rows import csv_rows
+from fedgrid.tracking.papers.shared.paper import csv_rows
 
 AFTER, LIMIT = 2, 15
 """Rounds after the first rise, and at most."""

@@ -17,9 +17,8 @@ from benchmarks.stacked import worker
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import TrainTask
 from fedgrid.engine.federation.clients.process import fixed_numerics
-from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.models.initialisation import blank, initial_vector
-from fedgrid.engine.federation.models.mixed_precision import MixedPrecision
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
+from fedgrid.engine.federation.models.normalisation import MixedPrecision
 from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining, Precision

@@ -13,8 +13,9 @@ from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.planning.calibrate import Speed, Workload, calibrate, run_seconds
+from fedgrid.grids.planning.calibrate import Speed, calibrate, run_seconds
 from fedgrid.grids.planning.images import expected_images
+from fedgrid.grids.planning.workload import workload_of
 from fedgrid.grids.presets.load import load_grid
 
 NO_DATA = Path("data")
@@ -57,7 +58,7 @@ def projected_hours(grid: str, device: str, gains: Mapping[str, float], budget: 
     measure. `gains` has, by model, how many times as much the best number of processes trains as one.
     """
     runs = load_grid(grid, {}, (), NO_DATA).runs
-    workloads = [Workload.of(run, find(run.dataset, NO_DATA)) for run in runs]
+    workloads = [workload_of(run, NO_DATA) for run in runs]
     if any(workload.model not in gains for workload in workloads):
         return None
     speeds = calibrate(list(dict.fromkeys(workloads)), device, budget)

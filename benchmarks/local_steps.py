@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.engine.federation.before_training.deal import deal
+from fedgrid.engine.federation.before_training.setup import deal
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.run.prepare import images_of
 from fedgrid.grids.arena.definition import BUDGET

@@ -18,8 +18,7 @@ from rich.table import Table
 
 from benchmarks.published_branches import GROUPS, Branch, branch, computed, rounds_computed
 from fedgrid.engine.federation.data.registry import DATASETS
-from fedgrid.engine.federation.models.flat_vectors import layout_of
-from fedgrid.engine.federation.models.initialisation import blank
+from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
 from fedgrid.tracking.papers.ocfl.numbers import Scenario, clustering
 from fedgrid.tracking.scoring.partitions import PublishedClustering
 

@@ -16,9 +16,8 @@ import numpy as np
 import torch
 
 from fedgrid.engine.federation.clients.process import fixed_numerics
-from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.models.initialisation import blank, initial_vector
-from fedgrid.engine.federation.models.mixed_precision import MixedPrecision
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
+from fedgrid.engine.federation.models.normalisation import MixedPrecision
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH, test
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining, Precision

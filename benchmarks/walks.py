@@ -59,7 +59,7 @@ WHOLE = {"RunConfig", "Federation", "Grid", "Preset", "Session", "Opened", "Stud
 """Names of classes, in this code or earlier, that hold all of a run, or of many."""
 SEEN_AS = {
     *("LocalResult", "Sent", "SentReply", "Reply", "TrainReport", "Updates", "Products", "Diagnostics"),
-    *("RoundOutcome", "RoundRecord", "Records", "Clustering", "PublishedClustering"),
+    *("RoundRecord", "Records", "Clustering", "PublishedClustering"),
 }
 """Names of classes that hold an update, or what was made of it: for the hops."""
 OF_AN_UPDATE = {
@@ -229,8 +229,8 @@ def followed(tree: Path, case: Case, forms: dict[str, None], begins: str) -> Ite
 
 
 BESIDE_TABLE_1 = (
-    *("grids.cli", "grids.trackers", "tracking.mlflow", "grids.display", "grids.browse", "tracking.report"),
-    *("tracking.figures", "tracking.exposure", "tracking.papers", "tracking.claims", "tracking.against"),
+    *("grids.cli", "grids.trackers", "grids.display", "grids.browse", "tracking.report"),
+    *("tracking.figures", "tracking.papers", "tracking.claims", "tracking.against"),
     *("tracking.tables.cost", "tracking.tables.personalisation", "tracking.scoring.cost"),
 )
 CASES = (

@@ -24,8 +24,7 @@ from fedgrid import figures
 from fedgrid.algorithms.contract.base import Algorithm, State
 from fedgrid.algorithms.contract.orders import PREDICTIONS, Order, Presence
 from fedgrid.algorithms.registry import create
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import InMemory
+from fedgrid.algorithms.updates.source import InMemory, Layout
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.tracking.figures.maps import HUES
 

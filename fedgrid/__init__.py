@@ -35,11 +35,11 @@ if TYPE_CHECKING:
         Labels,
         Settings,
         State,
+        Traits,
         split,
     )
     from fedgrid.algorithms.contract.encoder import EncoderSettings
     from fedgrid.algorithms.contract.entry import AlgorithmEntry, OwnNumber
-    from fedgrid.algorithms.contract.first_round import FirstRound
     from fedgrid.algorithms.contract.local_method import LocalMethod
     from fedgrid.algorithms.contract.local_rule import PLAIN, Finished, LocalModel, LocalRule, LocalSteps
     from fedgrid.algorithms.contract.orders import (
@@ -51,9 +51,8 @@ if TYPE_CHECKING:
         Served,
         Traffic,
     )
-    from fedgrid.algorithms.contract.traits import Traits
-    from fedgrid.algorithms.updates.layout import Layout
-    from fedgrid.algorithms.updates.source import Matrix, Vector
+    from fedgrid.algorithms.contract.section import FirstRound
+    from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
     from fedgrid.algorithms.updates.updates import Updates
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.federation.models.registry import ModelEntry
@@ -124,61 +123,32 @@ __all__ = [
     "split_positions",
 ]
 
-_MODULES = {
-    "PLAIN": "algorithms.contract.local_rule",
-    "Adaptation": "algorithms.contract.orders",
-    "Aggregator": "algorithms.contract.aggregator",
-    "Algorithm": "algorithms.contract.base",
-    "AlgorithmEntry": "algorithms.contract.entry",
-    "Analysis": "grids.analyses.analysis",
-    "AnalysisSettings": "grids.analyses.analysis",
-    "Artifacts": "grids.analyses.analysis",
-    "Clusterer": "algorithms.clustering.clusterers",
-    "Conditions": "algorithms.contract.base",
-    "Diagnostics": "algorithms.contract.base",
-    "EncoderSettings": "algorithms.contract.encoder",
-    "FedOpt": "algorithms.averaging.fedopt",
-    "FedOptSettings": "algorithms.averaging.fedopt",
-    "Finished": "algorithms.contract.local_rule",
-    "FirstRound": "algorithms.contract.first_round",
-    "Fresh": "algorithms.contract.base",
-    "Labels": "algorithms.contract.base",
-    "Layout": "algorithms.updates.layout",
-    "LocalMethod": "algorithms.contract.local_method",
-    "LocalModel": "algorithms.contract.local_rule",
-    "LocalRule": "algorithms.contract.local_rule",
-    "LocalSteps": "algorithms.contract.local_rule",
-    "Matrix": "algorithms.updates.source",
-    "Message": "algorithms.contract.orders",
-    "ModelEntry": "engine.federation.models.registry",
-    "Ocfl": "algorithms.clustered.while_training.ocfl",
-    "OcflSettings": "algorithms.clustered.while_training.ocfl",
-    "Order": "algorithms.contract.orders",
-    "OwnAdaptationSettings": "algorithms.averaging.fedopt",
-    "OwnNumber": "algorithms.contract.entry",
-    "OwnRuleSettings": "algorithms.averaging.fedopt",
-    "Payload": "algorithms.contract.orders",
-    "Presence": "algorithms.contract.orders",
-    "RunConfig": "engine.federation.configuration.run_config",
-    "Run": "tracking.scoring.run",
-    "Served": "algorithms.contract.orders",
-    "Settings": "algorithms.contract.base",
-    "State": "algorithms.contract.base",
-    "Study": "tracking.scoring.study",
-    "TrackedGrid": "grids.trackers.tracker",
-    "TrackedRun": "grids.trackers.tracker",
-    "Tracker": "grids.trackers.tracker",
-    "Traffic": "algorithms.contract.orders",
-    "Traits": "algorithms.contract.traits",
-    "Updates": "algorithms.updates.updates",
-    "Vector": "algorithms.updates.source",
-    "load": "grids.results.study",
-    "run": "grids.execution.one_run",
-    "run_grid": "grids.execution.one_run",
-    "split": "algorithms.contract.base",
-    "split_positions": "algorithms.averaging.fedopt",
+_NAMES = {
+    "algorithms.averaging.fedopt": "FedOpt FedOptSettings OwnAdaptationSettings OwnRuleSettings "
+    "split_positions",
+    "algorithms.clustered.while_training.ocfl": "Ocfl OcflSettings",
+    "algorithms.clustering.clusterers": "Clusterer",
+    "algorithms.contract.aggregator": "Aggregator",
+    "algorithms.contract.base": "Algorithm Conditions Diagnostics Fresh Labels Settings State Traits split",
+    "algorithms.contract.encoder": "EncoderSettings",
+    "algorithms.contract.entry": "AlgorithmEntry OwnNumber",
+    "algorithms.contract.local_method": "LocalMethod",
+    "algorithms.contract.local_rule": "PLAIN Finished LocalModel LocalRule LocalSteps",
+    "algorithms.contract.orders": "Adaptation Message Order Payload Presence Served Traffic",
+    "algorithms.contract.section": "FirstRound",
+    "algorithms.updates.source": "Layout Matrix Vector",
+    "algorithms.updates.updates": "Updates",
+    "engine.federation.configuration.run_config": "RunConfig",
+    "engine.federation.models.registry": "ModelEntry",
+    "grids.analyses.analysis": "Analysis AnalysisSettings Artifacts",
+    "grids.execution.one_run": "run run_grid",
+    "grids.results.study": "load",
+    "grids.trackers.tracker": "TrackedGrid TrackedRun Tracker",
+    "tracking.scoring.run": "Run",
+    "tracking.scoring.study": "Study",
 }
-"""Where each name is defined, below this package."""
+"""Module below this package -> the names that it defines."""
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

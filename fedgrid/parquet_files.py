@@ -36,6 +36,21 @@ def read_parquet(data: BinaryIO, choose: Callable[[pa.Schema], Sequence[str]]) -
         raise BadTable(str(error).splitlines()[0]) from error
 
 
+def check_fits(file: pq.ParquetFile, num_columns: int) -> None:
+    """Check that so many columns of a table fit into a quarter of the memory, by the sizes that it declares.
+
+    Raises:
+        OSError: they do not.
+    """
+    groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
+    size = sum(max(group.total_byte_size, VALUE * group.num_rows * num_columns) for group in groups)
+    if size > memory() // SHARE:
+        raise OSError(
+            ENOMEM,
+            f"it would take {size / 1e9:,.1f} GB of memory, more than a quarter of {memory() / 1e9:,.1f} GB",
+        )
+
+
 def memory() -> int:
     """Return the bytes of memory of this machine, or those that its container may use."""
     size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -51,7 +66,7 @@ def _read(data: BinaryIO, choose: Callable[[pa.Schema], Sequence[str]]) -> pa.Ta
     groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
     if any(group.num_columns != len(file.schema_arrow) for group in groups):
         raise BadTable("it has other columns than were written")
-    _check_fits(sum(max(group.total_byte_size, VALUE * group.num_rows * len(names)) for group in groups))
+    check_fits(file, len(names))
     table = file.read(names, use_threads=False)
     # Checksums cover pages, not how many there are. Arrow ends the process where it shows a damaged column's
     # metadata, so that only those of columns that it has read are looked at.
@@ -63,14 +78,6 @@ def _read(data: BinaryIO, choose: Callable[[pa.Schema], Sequence[str]]) -> pa.Ta
             if _list_values(table[field.name]) != written:
                 raise BadTable(f"column {field.name} has fewer values than were written")
     return table
-
-
-def _check_fits(size: int) -> None:
-    if size > memory() // SHARE:
-        raise OSError(
-            ENOMEM,
-            f"it would take {size / 1e9:,.1f} GB of memory, more than a quarter of {memory() / 1e9:,.1f} GB",
-        )
 
 
 def _list_values(lists: pa.ChunkedArray) -> int:

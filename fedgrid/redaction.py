@@ -25,8 +25,7 @@ _USER = re.compile(
     r"(?<![a-z0-9+.-])(?P<scheme>[a-z][a-z0-9+.-]*://)"
     # To the last @ of the word: a password may contain / and @. After a port and a slash comes a path.
     rf"(?:[^\s/@:'\"]{{0,{_LONGEST}}}:(?!\d+/)[^\s'\"]{{0,{_LONGEST}}}@"
-    rf"|(?<!abfs://)(?<!abfss://)(?<!wasb://)(?<!wasbs://)[^\s/@:'\"]{{1,{_LONGEST}}}@)"
-    rf"|(?<![\w/.+-])[\w.+-]+:(?!//)[^\s/@:'\"]{{1,{_LONGEST}}}@(?=[a-z0-9])",
+    rf"|(?<!abfs://)(?<!abfss://)(?<!wasb://)(?<!wasbs://)[^\s/@:'\"]{{1,{_LONGEST}}}@)",
     re.IGNORECASE,
 )
 _PAIR = re.compile(
@@ -41,10 +40,11 @@ _HEADER = re.compile(r"(?P<kind>\b(?:bearer|basic)\s)\s{0,4}(?=\S{8})[\w.~+/=-]+
 def redacted(text: str) -> str:
     """Return `text` with its secrets replaced by asterisks.
 
-    Secrets are a user name and password before an @, the values of keys such as `sig`, `password` or
-    `secret_key` (in a query, a connection string or a mapping), and the tokens of HTTP headers.
+    Secrets are a user name and password before the @ of an address with a scheme, the values of keys such as
+    `sig`, `password` or `secret_key` (in a query, a connection string or a mapping), and the tokens of HTTP
+    headers.
     """
-    text = _USER.sub(lambda found: f"{found['scheme'] or ''}{HIDDEN}@", text)
+    text = _USER.sub(lambda found: f"{found['scheme']}{HIDDEN}@", text)
     return _HEADER.sub(rf"\g<kind>{HIDDEN}", _PAIR.sub(_without_value, text))
 
 

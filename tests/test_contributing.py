@@ -270,7 +270,7 @@ def split(tree):
     tree.insert(
         "fedgrid/engine/federation/partition/shifted.py",
         "DIMMED = ",
-        'DARKER = Shifted(dim, lambda num_groups, facts: "")\n',
+        "DARKER = Shifted(dim)\n",
         before=True,
     )
     kinds = "fedgrid/engine/federation/dealing/kinds.py"
@@ -280,9 +280,9 @@ def split(tree):
 
 def number(tree):
     tree.insert(
-        "fedgrid/engine/federation/round/metrics.py",
-        '    "silhouette": lambda outcome: outcome.diagnostics.silhouette,\n',
-        '    "senders": lambda outcome: len(outcome.updates.clients),\n',
+        "fedgrid/engine/federation/round/record.py",
+        '        "silhouette": diagnostics.silhouette,\n',
+        '        "senders": len(updates.clients),\n',
     )
     tree.insert(
         "fedgrid/record_columns.py",
@@ -370,11 +370,19 @@ COUNTED = Counted()
 
 
 def tracker(tree):
-    tree.insert(
-        "fedgrid/grids/trackers/tensorboard.py",
-        "def folder_of(",
-        '''class Lines(Tracker):
-    """A line a round, in a file of the storage."""
+    tree.write(
+        "fedgrid/grids/trackers/lines.py",
+        '''
+"""A file of the storage as a tracker."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedgrid.grids.trackers.tracker import TrackedRun, Tracker
+
+
+class Lines(Tracker):
+    """A line a round."""
 
     name = "lines"
 
@@ -382,25 +390,11 @@ def tracker(tree):
         """Add the line."""
         with (self.grid.storage.root / "lines.txt").open("a") as file:
             file.write(f"{number}\\n")
-
-
 ''',
-        before=True,
     )
-    registry = "fedgrid/grids/trackers/registry.py"
-    tree.insert(registry, "= {\"mlflow\": _mlflow, ", '"lines": _lines, ')
-    tree.insert(
-        registry,
-        "BUILT_IN: Mapping",
-        """def _lines() -> type[Tracker]:
-    from fedgrid.grids.trackers.tensorboard import Lines
-
-    return Lines
-
-
-""",
-        before=True,
-    )
+    teller = "fedgrid/grids/following/teller.py"
+    tree.insert(teller, "for tracker in (MlflowTracker, ", "Lines, ")
+    tree.begin(teller, "from fedgrid.grids.trackers.lines import Lines\n")
 
 
 def command(tree):
@@ -423,7 +417,7 @@ def list_splits(console: Console) -> None:
     )
     tree.insert(
         "fedgrid/grids/cli/commands/listings.py",
-        "@app.command(epilog=\"Example: `fedgrid presets`\")\n",
+        '@app.command(epilog="Example: `fedgrid presets`")\n',
         '''@app.command(epilog="Example: `fedgrid splits`")
 def splits() -> None:
     """List the kinds of splits."""
@@ -473,7 +467,9 @@ class OwnLines(fedgrid.Tracker):
 
 TRACKERS = [OwnLines]
 """
-WHAT_IS_THERE = f"PLUGIN = {OWN_TRACKER!r}" + """
+WHAT_IS_THERE = (
+    f"PLUGIN = {OWN_TRACKER!r}"
+    + """
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -484,8 +480,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions.analyses import analysis_named
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.space import built_in
-from fedgrid.grids.trackers.registry import tracker_named
-from fedgrid.grids.trackers.teller import News, Teller
+from fedgrid.grids.following.teller import News, Teller, tracker_named
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.tracking.papers.papers import PAPERS
 from fedgrid.tracking.report.contents import report_page
@@ -532,6 +527,7 @@ print(json.dumps({
     "a preset": len(load_grid("tiny", {}, [], Path("nowhere")).runs) > 0,
 }))
 """
+)
 
 
 @pytest.mark.parametrize("what", [name for name in ADDITIONS if name != "an algorithm"])

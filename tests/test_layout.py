@@ -36,7 +36,6 @@ MAY_IMPORT = {
 BY_NAME = {
     "fedgrid/__init__.py": "what `import fedgrid` offers, on demand",
     "fedgrid/engine/runtime/storage/remote.py": "fsspec",
-    "fedgrid/engine/federation/data/downloads.py": "torchvision",
     "fedgrid/engine/federation/data/readers.py": "torchvision",
     "fedgrid/grids/ray_cluster/import_meanwhile.py": "what is needed later, in a thread",
 }

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError, DataError, RunError
-from fedgrid.engine.runtime.run.failures import in_one_line
+from fedgrid.engine.runtime.run.run_folder import in_one_line
 from fedgrid.engine.runtime.storage.remote import connect
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.store import tracking_uri
 from fedgrid.redaction import printable, redacted
-from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
 
 SECRET = "s3cr3t-W0rd"
 SLASHED = "wJalrXUtn/FEMI/K7MDENG"
@@ -26,7 +27,6 @@ FORMS = [
     f"postgresql+psycopg2://me:{SECRET}@db:5432/mlflow?sslmode=require",
     f"mysql://root:{SECRET}@@host/mlflow",
     f"mysql://root:p@{SECRET}@host/mlflow",
-    f"user:{SECRET}@host/runs",
     f"https://x.blob.core.windows.net/c?sv=2024-01-01&sig={SECRET}&se=2030",
     f"https://host/runs?password={SECRET}",
     f"s3://bucket/runs?access_key={SECRET}&secret_key={SECRET}&region=eu-west-1",
@@ -41,6 +41,8 @@ FORMS = [
     f"headers: Basic {SECRET}",
 ]
 HARMLESS = [
+    "npz:one.npz@4f90b7c2",
+    "folder:/data/mine#64@4f90b7c2 is new: fedgrid run mine",
     "abfs://container@account.dfs.core.windows.net/runs",
     "s3://bucket/runs?region=eu-west-1&endpoint_override=localhost:9000",
     "http://127.0.0.1:5000/#/experiments/1/runs?orderByKey=tags.x",
@@ -77,7 +79,7 @@ def test_long_text_does_not_take_quadratic_time(text):
     assert redacted(text * 5_000).startswith(text[0])
 
 
-@pytest.mark.parametrize("kind", [ConfigError, DataError, RunError, TrackingError])
+@pytest.mark.parametrize("kind", [ConfigError, DataError, RunError, TrackerFailed])
 @pytest.mark.parametrize("text", FORMS)
 def test_error_holds_no_secret(kind, text):
     error = pickle.loads(pickle.dumps(kind(text)))
@@ -104,7 +106,7 @@ def test_error_of_a_file_systems_library_holds_no_secret(uri):
 @pytest.mark.parametrize("uri", [f"http://[::1?password={SECRET}", f"htp://me:{SECRET}@host"])
 def test_error_of_the_address_of_a_store_holds_no_secret(uri, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    with pytest.raises(TrackingError, match=r"\*\*\*") as refused:
+    with pytest.raises(TrackerFailed, match=r"\*\*\*") as refused:
         tracking_uri(tmp_path)
     assert SECRET not in str(refused.value)
 

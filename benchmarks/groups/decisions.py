@@ -14,9 +14,8 @@ import numpy as np
 from benchmarks.groups.stored import Round, SharedPrefix
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.registry import create
-from fedgrid.algorithms.updates.layout import Layout
 from fedgrid.algorithms.updates.products import Products
-from fedgrid.algorithms.updates.source import Arrays, Compute, InMemory, Matrix, statistic_name
+from fedgrid.algorithms.updates.source import Arrays, Compute, InMemory, Layout, Matrix, statistic_name
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.seeds import generator
 

@@ -24,8 +24,7 @@ from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.messages import Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.models.flat_vectors import layout_of
-from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 from fedgrid.engine.federation.round.federation import Federation
 from fedgrid.engine.federation.round.next_round import next_round
 from fedgrid.engine.federation.round.participation import Participation

@@ -1,10 +1,21 @@
-"""The page of what `fedgrid` exports, for mkdocstrings."""
+"""The page of what `fedgrid` exports: signatures, fields and docstrings, read from the source."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import griffe
 
 import fedgrid
-from docs.reference.markdown import page
+from docs.reference.markdown import code, page, table
 
+HOUSE = Path(fedgrid.__file__).parent
 GROUPS = {
-    "Running and reading": ("run", "load", "RunConfig", "Run", "Study", "figures", "FedgridError"),
+    "Running and reading": (
+        *("run", "run_grid", "load", "RunConfig", "Run", "Study"),
+        *("figures", "FedgridError"),
+    ),
     "Algorithms of your own": (
         "AlgorithmEntry",
         "FedOpt",
@@ -13,6 +24,7 @@ GROUPS = {
         "OcflSettings",
         "Clusterer",
         "ModelEntry",
+        "split",
         "split_positions",
     ),
     "Analyses of your own": ("Analysis", "AnalysisSettings", "Artifacts"),
@@ -20,6 +32,9 @@ GROUPS = {
 }
 """The other names follow under `REST`."""
 REST = "The contract between server and clients"
+LINE = 100
+"""Characters of a line of a signature."""
+STARS = {griffe.ParameterKind.var_positional: "*", griffe.ParameterKind.var_keyword: "**"}
 
 
 def pages() -> dict[str, str]:
@@ -29,7 +44,7 @@ def pages() -> dict[str, str]:
     parts = [
         part
         for title, names in groups.items()
-        for part in (f"## {title}", *(f"::: {_path(name)}" for name in names))
+        for part in (f"## {title}", *(part for name in names for part in _entry(name)))
     ]
     return {
         "reference/api.md": page(
@@ -41,10 +56,90 @@ def pages() -> dict[str, str]:
     }
 
 
-def _path(name: str) -> str:
-    """Return where a name is defined."""
+def _entry(name: str) -> Iterator[str]:
+    """Yield the parts of the page about a name."""
+    yield f"### {name}"
     if name == "figures":
-        return "fedgrid.tracking.figures"
-    if name in fedgrid._MODULES:
-        return f"fedgrid.{fedgrid._MODULES[name]}.{name}"
-    return f"{getattr(fedgrid, name).__module__}.{name}"
+        yield from _text(_module("tracking.figures"))
+        return
+    module = fedgrid._MODULES.get(name) or getattr(fedgrid, name).__module__.removeprefix("fedgrid.")
+    thing = _module(module)[name]
+    if isinstance(thing, griffe.Class):
+        yield from _class(thing)
+    elif isinstance(thing, griffe.Function):
+        yield from _function(thing)
+    else:
+        yield f"```python\n{name} = {thing.value}\n```"
+        yield from _text(thing)
+
+
+@cache
+def _module(name: str) -> griffe.Module:
+    path = HOUSE.joinpath(*name.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    parser = griffe.Parser.google
+    return griffe.visit(f"fedgrid.{name}", file, file.read_text(), docstring_parser=parser)
+
+
+def _class(thing: griffe.Class) -> Iterator[str]:
+    bases = ", ".join(str(base) for base in thing.bases)
+    yield f"```python\nclass {thing.name}{f'({bases})' if bases else ''}\n```"
+    yield from _text(thing)
+    public = [member for name, member in thing.members.items() if not name.startswith("_")]
+    attributes = [member for member in public if isinstance(member, griffe.Attribute)]
+    rows = [_row(attribute) for attribute in attributes if attribute.docstring or attribute.annotation]
+    yield table(("name", "type", "default", "meaning"), rows)
+    for method in public:
+        if isinstance(method, griffe.Function):
+            yield f"**`{thing.name}.{method.name}`**"
+            yield from _function(method)
+
+
+def _row(attribute: griffe.Attribute) -> tuple[str, str, str, str]:
+    """Return the cells of a field or property."""
+    value = "" if attribute.value is None or "property" in attribute.labels else str(attribute.value)
+    default = "" if value.startswith("Field(") or "\n" in value else value
+    meaning = attribute.docstring.value if attribute.docstring else ""
+    return code(attribute.name), code(attribute.annotation or ""), code(default), meaning
+
+
+def _function(thing: griffe.Function) -> Iterator[str]:
+    yield f"```python\n{_signature(thing)}\n```"
+    yield from _text(thing)
+
+
+def _signature(thing: griffe.Function) -> str:
+    """Return a function's `def` line, a line a parameter if it is long."""
+    line = f"def {thing.signature()}"
+    if len(line) <= LINE:
+        return line
+    parameters: list[str] = []
+    for parameter in thing.parameters:
+        stars = STARS.get(parameter.kind, "")
+        if parameter.kind is griffe.ParameterKind.keyword_only and "*" not in "".join(parameters):
+            parameters.append("*")
+        default = "" if stars or parameter.default is None else f" = {parameter.default}"
+        parameters.append(f"{stars}{parameter.name}: {parameter.annotation}{default}")
+    lines = "\n".join(f"    {parameter}," for parameter in parameters if not parameter.startswith("self:"))
+    return f"def {thing.name}(\n{lines}\n) -> {thing.returns}"
+
+
+def _text(thing: griffe.Object) -> Iterator[str]:
+    """Yield the parts of a docstring: its text, arguments, what it returns and raises."""
+    for section in thing.docstring.parsed if thing.docstring else ():
+        if section.kind is griffe.DocstringSectionKind.text:
+            yield section.value
+        elif section.kind is griffe.DocstringSectionKind.parameters:
+            yield _items((f"`{item.name}`", item.description) for item in section.value)
+        else:
+            items = ((_what(item), item.description) for item in section.value)
+            yield f"{section.kind.value.capitalize()}:\n\n{_items(items)}"
+
+
+def _what(item: griffe.DocstringElement) -> str:
+    return code(item.annotation or "")
+
+
+def _items(items: Iterator[tuple[str, str]] | Sequence[tuple[str, str]]) -> str:
+    texts = (f"{name}: {text}" if name else text for name, text in items)
+    return "\n".join(f"- {textwrap.indent(text, '  ').strip()}" for text in texts)

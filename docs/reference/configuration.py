@@ -7,8 +7,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from docs.reference.markdown import code, page, paragraphs, table
-from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
-from fedgrid.engine.federation.disturbances.drift import Move
+from fedgrid.engine.federation.configuration.run_config import PLUGINS, Move, RunConfig
 from fedgrid.engine.federation.uplink.steps import STEPS
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS as OF_A_RUN
 from fedgrid.grids.cli.actions.schema import schema

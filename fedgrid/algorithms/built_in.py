@@ -1,7 +1,6 @@
 """Every algorithm of the package, in the order of its lists. Each room has the entries of its own."""
 
 from fedgrid.algorithms.averaging import entries as averaging
-from fedgrid.algorithms.averaging import fedopt_papers
 from fedgrid.algorithms.averaging.fedopt import FedOptSettings
 from fedgrid.algorithms.clustered.before_training import entries as before_training
 from fedgrid.algorithms.clustered.flis import entries as flis
@@ -26,11 +25,11 @@ REFERENCES = (
         "oracle",
         "ORACLE",
         "reference: one model for each hidden group from round 1; no server knows the groups",
-        fedopt_papers.SOURCE,
+        averaging.SOURCE,
         Oracle,
         FedOptSettings(),
         is_reference=True,
-        bibtex=fedopt_papers.BIBTEX,
+        bibtex=averaging.BIBTEX,
         arena={},
     ),
 )

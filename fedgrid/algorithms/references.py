@@ -12,9 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State, split
-from fedgrid.algorithms.contract.traits import Traits
-from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State, Traits, split
+from fedgrid.algorithms.updates.source import Layout
 from fedgrid.algorithms.updates.updates import Updates
 
 
@@ -66,10 +65,6 @@ class Oracle(FedOpt):
 
     Absent clients: A newcomer is in its group from the start.
     """
-
-    def start_order_key(self) -> tuple[float, ...]:
-        """From round 1 on."""
-        return (1.0,)
 
     def reveal(self, state: State, groups_K: Labels, before_K: Labels | None = None) -> State:
         """Return the state with a cluster for each hidden group, all with the initial model.

@@ -20,7 +20,7 @@ from benchmarks.groups.families import DEVELOPMENT, HELD_OUT, has_groups
 from benchmarks.groups.few_classes import with_dataset
 from benchmarks.groups.stored import Recorder, Round, SharedPrefix, all_met, shared_prefix_of
 from fedgrid.algorithms.contract.base import State
-from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.source import Layout
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.runtime.configuration.complete import complete
 

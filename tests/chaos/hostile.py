@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedgrid.engine.runtime.storage.format import CHECKSUM, VERSION, seal
-from fedgrid.tracking.mlflow.own_files import MAGIC
+from fedgrid.grids.trackers.mlflow.own_store import MAGIC
 from tests.chaos.storages import SECRET, look, looking, make_whole, undrawn, working
 
 PAGE = 4096

@@ -32,7 +32,7 @@ ELSEWHERE = {
     "run paper --tuned": "grids/search/test_tuned.py",
     "stop": "grids/display/test_status.py",
     "submit": "grids/submit/test_job.py",
-    "ui": "grids/trackers/test_follow.py",
+    "ui": "grids/following/test_follow.py",
 }
 """How a command begins that needs a server, a running grid or other files -> the test that runs it."""
 PLANNED = ("run", "search", "arena", "explain", "attack", "analyse")

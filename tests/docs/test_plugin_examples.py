@@ -9,12 +9,11 @@ import torch
 from torch import nn
 
 from fedgrid.algorithms.registry import create
-from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.models.flat_vectors import read_vector, write
-from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, read_vector, write
 from fedgrid.engine.federation.training.confusion import scores
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint

@@ -73,8 +73,18 @@ def test_files_of_a_finished_run_are_those_of_the_page(tmp_path: Path) -> None:
 
 
 def test_every_exported_name_is_on_the_page_of_the_api() -> None:
-    found = re.findall(r"^::: (\S+)$", pages()[f"{REFERENCE}api.md"], re.MULTILINE)
-    assert sorted(path.rpartition(".")[2] for path in found) == sorted(fedgrid.__all__)
+    """With the hooks of plugins, their signatures, shapes and fields."""
+    text = pages()[f"{REFERENCE}api.md"]
+    assert sorted(re.findall(r"^### (\S+)$", text, re.MULTILINE)) == sorted(fedgrid.__all__)
+    updates, local = (
+        text.partition(f"\n### {name}\n")[2].partition("\n### ")[0] for name in ("Updates", "LocalModel")
+    )
+    assert "**`Updates.means`**" in updates
+    assert (
+        "    groups: Sequence[Sequence[int]],\n    weights: Mapping[int, float] | None = None,\n" in updates
+    )
+    assert "float32, shape (P,)" in updates
+    assert "| `learning_rate` | `float` |" in local
 
 
 def test_sections_of_a_docstring_are_told_apart() -> None:

@@ -1,6 +1,6 @@
 """The README's commands, and runs on a user's own images, as typed.
 
-`fedgrid ui` with a server: grids/trackers/test_follow.py.
+`fedgrid ui` with a server: grids/following/test_follow.py.
 """
 
 import socket

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from fedgrid.tracking.mlflow.runs import TOTALS
+from fedgrid.grids.trackers.mlflow.view import TOTALS
 from tests.helpers.command_line import fedgrid, new_storage, started, stop, wait_for_round
 
 ROUNDS = 12

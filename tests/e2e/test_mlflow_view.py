@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.tracking.mlflow import ui
-from fedgrid.tracking.mlflow.store import default_uri
+from fedgrid.grids.trackers.mlflow import ui
+from fedgrid.grids.trackers.mlflow.store import default_uri
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, config_of, new_teller, record, tell
 from tests.helpers.processes import wait_until_served

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from mlflow.tracking import MlflowClient
 
-from fedgrid.tracking.mlflow.runs import TOTALS
+from fedgrid.grids.trackers.mlflow.view import TOTALS
 from tests.helpers.command_line import fedgrid, new_storage
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,7 @@ from torch.nn import functional
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors
-from fedgrid.engine.federation.models.flat_vectors import layout_of
-from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import load

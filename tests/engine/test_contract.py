@@ -26,8 +26,7 @@ from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask,
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.federation.models.flat_vectors import layout_of
-from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 from fedgrid.engine.federation.round.federation import Federation
 from fedgrid.engine.federation.round.next_round import next_round
 from fedgrid.engine.federation.round.participation import Participation

@@ -20,7 +20,7 @@ from fedgrid.engine.runtime.run.prepare import prepare
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
-from tests.helpers.client_actors import client_actors
+from tests.helpers.client_actors import client_actors, pids
 
 pytestmark = pytest.mark.ray
 
@@ -129,11 +129,11 @@ def test_an_actor_killed_between_rounds_is_replaced(tmp_path, pool, expected):
     session = Session(pool, NOWHERE)
     session.open(RUN, Storage.of(tmp_path))
     session.next_round()
-    before = pool.pids()
+    before = pids(pool)
     os.kill(before[0], signal.SIGKILL)
     for _ in range(3):
         session.next_round()
-    after = pool.pids()
+    after = pids(pool)
     assert after[0] != before[0]
     assert after[1] == before[1]
     assert numbers(tmp_path) == expected
@@ -180,9 +180,9 @@ def test_an_error_in_a_clients_training_names_client_round_and_cause(pool):
     """The clients are sent a model of three entries; the actors live on."""
     setup, _ = prepare(RUN, NOWHERE)
     pool.prepare(setup)
-    before = pool.pids()
+    before = pids(pool)
     tasks = [TrainTask(Order(client, (0,)), 2, evaluate=False) for client in range(6)]
     with pytest.raises(RunError, match=r"^client \d, round 3: ValueError: .* shape \(3,\)") as error:
         pool.train(tasks, [np.zeros(3, np.float32)], {})
     assert "\n" not in str(error.value)
-    assert pool.pids() == before
+    assert pids(pool) == before

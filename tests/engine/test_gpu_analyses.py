@@ -14,11 +14,11 @@ from fedgrid.algorithms.contract.encoder import EncoderKind
 from fedgrid.algorithms.contract.orders import Message
 from fedgrid.engine.federation.clients.messages import EvaluateTask
 from fedgrid.engine.federation.encoders.encoder import NUM_CLASSES, STATE, Codec, Encoder, model_of, principal
-from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.models.registry import INPUT, MODELS
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.replay import observe
-from fedgrid.engine.runtime.run.served import TestedModels
+from fedgrid.engine.runtime.run.served import ServingWorker
 from fedgrid.grids.attack.compute import attacked
 from fedgrid.grids.attack.settings import ATTACK_KINDS, Attacking
 from fedgrid.grids.explain.compute.baselines import mean_colour
@@ -109,7 +109,7 @@ class TestExplanations:
         setup, start = setup_of(case), start_of(case)
 
         def explained(device):
-            worker = TestedModels(setup, device)
+            worker = ServingWorker(setup, device)
             module = worker.module(EvaluateTask(0, 0), [start])
             named = MODELS[model].saliency_layer
             layer = None if named == INPUT else worker.layer_prefix + named

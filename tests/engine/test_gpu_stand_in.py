@@ -17,8 +17,8 @@ from fedgrid.algorithms.personalised import per_fedavg
 from fedgrid.engine.federation.clients.messages import TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.encoders import reconstruction
-from fedgrid.engine.federation.encoders.reconstruction import Reconstruction
+from fedgrid.engine.federation.encoders import encoder
+from fedgrid.engine.federation.encoders.encoder import Reconstruction
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS
 from fedgrid.engine.federation.training import batches, evaluation
@@ -159,7 +159,7 @@ FAULTS = {
         *("weights.sub_(gradient.cpu(), alpha=self._alpha)", "Per-FedAvg"),
     ),
     "autoencoder, waiting": (
-        *(reconstruction, "self._losses.append(loss.detach())", "self._losses.append(loss.detach().cpu())"),
+        *(encoder, "self._losses.append(loss.detach())", "self._losses.append(loss.detach().cpu())"),
         "autoencoder",
     ),
 }

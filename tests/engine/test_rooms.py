@@ -7,7 +7,7 @@ HEAVY = {
     "federation.models.registry": {"ray", "torch"},
     "runtime.data.datasets": {"ray", "torch"},
     "federation.dealing.split": {"ray"},
-    "federation.models.initialisation": {"ray"},
+    "federation.models.flat_vectors": {"ray"},
     "federation.training.local": {"ray"},
 }
 """Module -> what it must not import. One process imports all of them in this order: torch takes seconds."""
@@ -20,7 +20,7 @@ from importlib import import_module
 for module, heavy in {HEAVY}.items():
     import_module("fedgrid.engine." + module)
     assert not heavy & sys.modules.keys(), module
-from fedgrid.engine.federation.models.initialisation import blank
+from fedgrid.engine.federation.models.flat_vectors import blank
 blank("digitnet", (1, 8, 8), 10)
 assert "sympy" not in sys.modules, "half a second for each client actor"
 """

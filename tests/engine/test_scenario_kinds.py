@@ -11,8 +11,7 @@ from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import find, load
-from fedgrid.engine.runtime.data.identity import digest_of
+from fedgrid.engine.runtime.data.datasets import digest_of, find, load
 from fedgrid.engine.runtime.round_cache.key import of_setup
 from fedgrid.engine.runtime.run.prepare import prepare
 from fedgrid.engine.runtime.run.run_folder import folder_of

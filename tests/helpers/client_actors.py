@@ -1,5 +1,6 @@
 """Client actors on the session's Ray cluster, driven by the test itself."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,3 +23,8 @@ def client_actors(num_actors: int) -> Iterator[RayPool]:
         yield RayPool(group, placement)
     finally:
         ray.util.remove_placement_group(group)
+
+
+def pids(pool: RayPool) -> list[int]:
+    """Return the process ids of a pool's actors."""
+    return ray.get([actor.__ray_call__.remote(lambda _: os.getpid()) for actor in pool._actors])

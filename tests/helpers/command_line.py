@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from fedgrid.grids.trackers.own_store import make_empty
+from fedgrid.grids.trackers.mlflow.own_store import make_empty
 from tests.helpers.processes import of_kind, processes, wait_until_ended
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
     Its storage takes no time: which rounds are cached must not depend on how fast this machine trains. Nor
     does a plan measure that, which takes seconds.
     """
-    from fedgrid.engine.runtime.round_cache import speed
+    from fedgrid.engine.runtime.round_cache import entry
     from fedgrid.grids.cli import main
     from fedgrid.grids.planning import dry_run
 
@@ -106,7 +106,7 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
     with (
         patch.object(sys, "argv", command),
         patch.dict(os.environ, environment(**settings), clear=True),
-        patch.object(speed, "measure", lambda storage, folder: speed.StorageSpeed()),
+        patch.object(entry, "measure", lambda storage, folder: entry.StorageSpeed()),
         patch.object(dry_run, "calibrate", unmeasured),
         redirect_stdout(out),
         redirect_stderr(err),

@@ -21,11 +21,9 @@ from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.personalised.per_fedavg import AdaptRule, MetaRule
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.data.pixel_statistics import PixelStatistics
-from fedgrid.engine.federation.encoders.reconstruction import Reconstruction
-from fedgrid.engine.federation.models.flat_vectors import layout_of
-from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.data.images import ImageSet, PixelStatistics
+from fedgrid.engine.federation.encoders.encoder import Reconstruction
+from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
 from fedgrid.engine.federation.training.settings import LocalTraining
 from tests.helpers.gpu_stand_in import StandIn

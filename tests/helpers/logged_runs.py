@@ -1,5 +1,9 @@
 """Runs that are recorded on disk, and what MLflow has of them."""
 
+import json
+import zlib
+from base64 import b64decode
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +13,9 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker
+from fedgrid.grids.following.teller import News, Teller
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.names import run_name
-from fedgrid.grids.trackers.teller import News, Teller
 from fedgrid.grids.trackers.tracker import Status, TrackedGrid, Tracker
 from tests.helpers.run_records import write_records, write_timings
 
@@ -54,6 +58,13 @@ def record(storage: Path, config: RunConfig, rounds: int) -> None:
             for number, at in ends.items()
         ],
     )
+
+
+def unpacked(tag: str) -> Mapping[str, Any]:
+    """The state of MLflow's page that a tag has."""
+    state = json.loads(zlib.decompress(b64decode(tag.removeprefix("deflate;"))))
+    assert isinstance(state, dict)
+    return state
 
 
 class Store:

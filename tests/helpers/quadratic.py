@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.source import Layout
 
 
 @dataclass

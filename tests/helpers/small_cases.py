@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedgrid.algorithms.clustering.latecomers import splits
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, State
 from fedgrid.algorithms.contract.orders import PREDICTIONS, Order, Presence
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import InMemory
+from fedgrid.algorithms.updates.source import InMemory, Layout
 from fedgrid.algorithms.updates.updates import Updates
 
 Vectors = Mapping[int, ArrayLike]

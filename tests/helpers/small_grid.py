@@ -53,8 +53,8 @@ class View:
     def retry(self, config, cause, attempt):
         self.calls.append(("retry", config.seed, cause, attempt))
 
-    def finish(self, outcome):
-        self.calls.append(("finish", outcome.config.seed, outcome.error))
+    def finish(self, config, run):
+        self.calls.append(("finish", config.seed, run.cause or None))
 
     def stop(self, config):
         self.calls.append(("stop", config.seed))

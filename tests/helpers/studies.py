@@ -77,5 +77,5 @@ def result_of(
 
 
 def study_of(results: Sequence[Run], lacking: Sequence[Run] = (), name: str = "mine") -> Study:
-    unfinished = (replace(run, lacking="1 of 2 rounds", round_R=np.empty(0)) for run in lacking)
+    unfinished = (replace(run, state="1 of 2 rounds", round_R=np.empty(0)) for run in lacking)
     return Study(name, (*results, *unfinished))

@@ -22,8 +22,8 @@ from fedgrid import load
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.clients.machine import that_matter
-from fedgrid.engine.runtime.data.identity import digest_of_dataset
+from fedgrid.engine.runtime.clients.machine import relevant_machines
+from fedgrid.engine.runtime.data.datasets import digest_of_dataset
 from fedgrid.engine.runtime.integrity import made_with
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
@@ -81,7 +81,7 @@ def interrupted(folder: Path) -> RunConfig:
 def made_elsewhere(folder: Path, run: RunConfig) -> list[str]:
     """Return in words what libraries and processor of a run are not those of this process."""
     before = made_with.parts_of(folder_of(folder / "runs", run) / made_with.MADE_WITH)[-1].made_with
-    machines = that_matter(InProcessPool().machines(), run.training.precision)
+    machines = relevant_machines(InProcessPool().machines(), run.training.precision)
     now = made_with.made_with(algorithm_of(run), digest_of_dataset(run.dataset, NOWHERE), machines)
     return made_with.differing({name: before[name] for name in before if name not in OURS}, now)
 

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, SerializeAsAny
+from pydantic import SerializeAsAny
 
 from fedgrid.algorithms.contract.aggregator import Aggregator, Mean
-from fedgrid.algorithms.contract.section import named
+from fedgrid.algorithms.contract.section import by_name
 from fedgrid.algorithms.updates.products import map_blocks
 from fedgrid.algorithms.updates.source import Vector
 
@@ -58,15 +58,5 @@ AGGREGATORS: dict[str, type[Aggregator]] = {"mean": Mean, "median": Median}
 """By name: those of the package, then those of the plugins in use (`runtime.plugins`)."""
 
 
-def parse_aggregator(given: object) -> object:
-    """Return the aggregator of a name, or of a mapping with a `name` of `AGGREGATORS`.
-
-    Raises:
-        ValueError: without a name, or with an unknown one.
-        pydantic.ValidationError: settings that this aggregator does not have.
-    """
-    return named("aggregator", given, AGGREGATORS)
-
-
-AnyAggregator = Annotated[SerializeAsAny[Aggregator], BeforeValidator(parse_aggregator)]
+AnyAggregator = Annotated[SerializeAsAny[Aggregator], by_name("aggregator", AGGREGATORS)]
 """A settings field that holds any of them, and survives JSON."""

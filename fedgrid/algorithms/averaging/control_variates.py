@@ -17,8 +17,7 @@ from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.local_method import LocalMethod
 from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.contract.orders import Payload
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.source import Layout, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 VARIATES, WEIGHTS = "variates", "variate_weights"

@@ -1,6 +1,6 @@
 """One model for all, however it is trained, in the registry; and what the setting `local` may name."""
 
-from fedgrid.algorithms.averaging import fednova, fedopt_papers, fedprox, scaffold
+from fedgrid.algorithms.averaging import fednova, fedprox, scaffold
 from fedgrid.algorithms.averaging.control_variates import ControlledTraining
 from fedgrid.algorithms.averaging.fednova import FedNova, FedNovaSettings, NormalisedTraining
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
@@ -9,16 +9,51 @@ from fedgrid.algorithms.averaging.scaffold import Scaffold, ScaffoldSettings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 
+SOURCE = "Reddi et al. 2021, arXiv:2003.00295"
+BIBTEX = r"""@inproceedings{mcmahan2017communication,
+  author = {McMahan, H. Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and Ag{\"u}era y
+    Arcas, Blaise},
+  title = {Communication-Efficient Learning of Deep Networks from Decentralized Data},
+  booktitle = {Proceedings of the 20th International Conference on Artificial Intelligence and Statistics
+    (AISTATS)},
+  year = {2017},
+  eprint = {1602.05629},
+  archiveprefix = {arXiv}
+}
+
+@inproceedings{reddi2021adaptive,
+  author = {Reddi, Sashank J. and Charles, Zachary and Zaheer, Manzil and Garrett, Zachary and Rush,
+    Keith and Kone{\v{c}}n{\'y}, Jakub and Kumar, Sanjiv and McMahan, H. Brendan},
+  title = {Adaptive Federated Optimization},
+  booktitle = {International Conference on Learning Representations (ICLR)},
+  year = {2021},
+  eprint = {2003.00295},
+  archiveprefix = {arXiv}
+}"""
+_FEDAVGM = r"""@misc{hsu2019measuring,
+  author = {Hsu, Tzu-Ming Harry and Qi, Hang and Brown, Matthew},
+  title = {Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification},
+  year = {2019},
+  eprint = {1909.06335},
+  archiveprefix = {arXiv}
+}"""
+BIBTEX_OF_OPTIMIZER = {
+    "momentum": _FEDAVGM,
+    **dict.fromkeys(("adagrad", "adam", "yogi"), BIBTEX),
+}
+"""Who proposed a server optimizer."""
+
+
 LOCAL_METHODS |= {"fedprox": ProximalTraining, "fednova": NormalisedTraining, "scaffold": ControlledTraining}
 
 FEDAVG = AlgorithmEntry(
     "fedavg",
     "BNC",
     "one model for all: FedOpt, the baseline",
-    fedopt_papers.SOURCE,
+    SOURCE,
     FedOpt,
     FedOptSettings(),
-    bibtex=fedopt_papers.BIBTEX,
+    bibtex=BIBTEX,
     arena={},
 )
 

@@ -155,7 +155,3 @@ class FedNova(FedOpt):
     def local(self) -> LocalMethod:
         """How clients train."""
         return NormalisedTraining(mu=self.settings.mu)
-
-    def start_order_key(self) -> tuple[float, ...]:
-        """Never shares a round with FedAvg: its replies carry a_i from round 1 on."""
-        return (1.0,)

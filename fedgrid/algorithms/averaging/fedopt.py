@@ -19,7 +19,15 @@ from pydantic import Field, model_validator
 from fedgrid.algorithms.averaging.aggregators import AnyAggregator
 from fedgrid.algorithms.clustering.latecomers import place, split_among
 from fedgrid.algorithms.contract.aggregator import MEAN
-from fedgrid.algorithms.contract.base import Algorithm, Conditions, Diagnostics, Fresh, Settings, State
+from fedgrid.algorithms.contract.base import (
+    Algorithm,
+    Conditions,
+    Diagnostics,
+    Fresh,
+    Settings,
+    State,
+    Traits,
+)
 from fedgrid.algorithms.contract.checks import checked_partition
 from fedgrid.algorithms.contract.local_method import (
     AnyLocalMethod,
@@ -29,9 +37,7 @@ from fedgrid.algorithms.contract.local_method import (
 )
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
-from fedgrid.algorithms.contract.traits import Traits
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.source import Layout, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 MOST_STEPS = 1_000_000
@@ -160,8 +166,8 @@ class FedOpt(Algorithm):
         )
 
     def start_order_key(self) -> tuple[float, ...]:
-        """Never: it is FedAvg."""
-        return (inf,)
+        """Never, of FedAvg itself; what derives from it deviates from round 1 on unless it says otherwise."""
+        return (inf,) if type(self) is FedOpt else super().start_order_key()
 
     def problem(self, conditions: Conditions) -> str | None:
         """Return that of the clients' training, with another aggregator than the mean too."""

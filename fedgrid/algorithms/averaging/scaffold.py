@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, OwnRuleSettings
-from fedgrid.algorithms.contract.base import Conditions, Fresh, State
+from fedgrid.algorithms.contract.base import Conditions, Fresh, State, Traits
 from fedgrid.algorithms.contract.local_method import own_sums_problem
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import Order, Presence
-from fedgrid.algorithms.contract.traits import Traits
-from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.source import Layout
 from fedgrid.algorithms.updates.updates import Updates
 
 if TYPE_CHECKING:
@@ -98,10 +97,6 @@ class Scaffold(FedOpt):
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse another aggregator than the mean: the server's variate is a sum of its own."""
         return own_sums_problem("scaffold", self.settings.aggregate) or super().problem(conditions)
-
-    def start_order_key(self) -> tuple[float, ...]:
-        """Never shares a round with FedAvg: its replies carry variates from round 1 on."""
-        return (1.0,)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
         """Return FedOpt's state and a variate of zero."""

@@ -16,8 +16,7 @@ from pydantic import Field
 
 from fedgrid.algorithms.averaging.fedopt import MOMENTS, FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.base import State
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.source import Layout, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 

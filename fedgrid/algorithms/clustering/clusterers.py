@@ -16,13 +16,14 @@ from math import ceil
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, PositiveInt, SerializeAsAny
+from pydantic import Field, PositiveInt, SerializeAsAny
 
-from fedgrid.algorithms.contract.section import Section, named
+from fedgrid.algorithms.contract.section import Section, by_name
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Labels
     from fedgrid.algorithms.updates.source import Matrix
+
 
 NOISE = -1
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -188,23 +189,27 @@ CLUSTERERS: dict[str, type[Clusterer]] = {
 }
 
 
-def parse_clusterer(given: object) -> object:
-    """Return the clusterer of a name, or of a mapping with a `name` of `CLUSTERERS`.
-
-    Raises:
-        ValueError: without a name, or with an unknown one.
-        pydantic.ValidationError: settings that this clusterer does not have.
-    """
-    return named("clusterer", given, CLUSTERERS)
-
-
-AnyClusterer = Annotated[SerializeAsAny[Clusterer], BeforeValidator(parse_clusterer)]
+AnyClusterer = Annotated[SerializeAsAny[Clusterer], by_name("clusterer", CLUSTERERS)]
 """A settings field that holds any clusterer and survives JSON."""
 
 
 def min_cluster_size(share: float, num_clients: int) -> int:
     """Return `share` of `num_clients` rounded up, at least 2; 0.2 of 35 is 7, whatever binary makes of it."""
     return max(2, ceil(round(share * num_clients, 9)))
+
+
+def agglomerate(distances_KK: Matrix, linkage: str, threshold: float) -> Labels:
+    """Return the clusters whose merges are all below `threshold`, from 1, shape (K,); one client is one."""
+    # Imports scipy's hierarchies, which take a while; algorithms are listed without them.
+    from scipy.cluster import hierarchy
+    from scipy.spatial.distance import squareform
+
+    if len(distances_KK) == 1:
+        return np.ones(1, np.int64)
+    tree = hierarchy.linkage(squareform(distances_KK, checks=False), linkage)
+    # scipy merges up to and including a height, scikit-learn and the papers below it.
+    below = np.nextafter(threshold, -np.inf)
+    return np.asarray(hierarchy.fcluster(tree, below, criterion="distance"), np.int64)
 
 
 def labels_to_groups(

@@ -10,7 +10,6 @@ Shapes: K clients that are clustered.
 """
 
 import random
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -61,23 +60,6 @@ def communities(
     )
     find = _louvain if library == "louvain" else _leiden
     return sorted(sorted(community) for community in find(graph, resolution, int(rng.integers(2**31))))
-
-
-def is_defined(groups: Sequence[Sequence[int]]) -> bool:
-    """Return whether groups of K clients have a silhouette: one group has none, nor have K."""
-    return 1 < len(groups) < sum(map(len, groups))
-
-
-def silhouette(distances_KK: Matrix, groups: Sequence[Sequence[int]]) -> float | None:
-    """Return scikit-learn's mean silhouette of groups of all K clients, None if it is not defined."""
-    if not is_defined(groups):
-        return None
-    from sklearn.metrics import silhouette_score
-
-    labels_K = np.empty(len(distances_KK), np.int64)
-    for label, group in enumerate(groups):
-        labels_K[list(group)] = label
-    return float(silhouette_score(distances_KK, labels_K, metric="precomputed"))
 
 
 def _louvain(graph: Any, resolution: float, seed: int) -> Groups:

@@ -59,13 +59,9 @@ def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], upd
     waiting = len(present.models)
     labels_K = present.labels_K.copy()
     labels_K[absent] = waiting
-    rows = [*range(waiting), cluster]
-    arrays = {
-        name: array[rows] if name.startswith("cluster_") else array for name, array in present.arrays.items()
-    }
     number = sum(1 for _ in splits(state))
     directions = [updates.select(np.flatnonzero(labels_K == part)).mean_direction() for part in parts]
-    return State((*present.models, state.models[cluster]), labels_K, arrays).keep(
+    return present.with_rows([*range(waiting), cluster], labels_K).keep(
         **{
             f"{PREFIX}{number:04d}_clusters": np.array([cluster, waiting, *parts]),
             f"{PREFIX}{number:04d}_directions": np.stack(directions),

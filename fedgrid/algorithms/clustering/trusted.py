@@ -16,8 +16,7 @@ from itertools import groupby
 
 import numpy as np
 
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import Matrix, Vector
+from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 FLOOR = 0.1

@@ -22,10 +22,26 @@ from fedgrid.algorithms.contract.orders import (
     Traffic,
 )
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.algorithms.contract.traits import Traits
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import Matrix, Vector
+from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
 from fedgrid.algorithms.updates.updates import Updates
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """Facts about an algorithm with its settings; the engine has no other way to tell algorithms apart."""
+
+    sends_updates: bool = True
+    """Whether clients send anything. False: every client trains for itself, no uplink transform touches its
+    update, and there is no traffic."""
+    averages_updates: bool = False
+    """Whether all that models learn of clients are means of updates (`Updates.means`). Only then does noise
+    that the server adds to these means cover its models."""
+    trains_plainly: bool = True
+    """Whether every order is known to have the plain local rule; only then are clients stacked."""
+    columns: frozenset[str] = frozenset()
+    """Columns that records of other algorithms lack: those of `counts` and `members` of `Diagnostics` that it
+    fills, and `message`."""
+
 
 Labels = NDArray[np.int64]
 Fresh = Callable[[int], Vector]
@@ -58,6 +74,14 @@ class State:
     def without(self, *names: str) -> "State":
         """Return the state without these arrays."""
         return replace(self, arrays={name: self.arrays[name] for name in self.arrays if name not in names})
+
+    def with_rows(self, rows: Sequence[int], labels_K: Labels) -> "State":
+        """Return the state with the models at these positions, their rows of `cluster_...`, and labels."""
+        arrays = {
+            name: array[list(rows)] if name.startswith("cluster_") else array
+            for name, array in self.arrays.items()
+        }
+        return State(tuple(self.models[row] for row in rows), labels_K, arrays)
 
     def keep(self, **arrays: NDArray[Any]) -> "State":
         """Return the state with these arrays added or replaced."""
@@ -260,8 +284,4 @@ def split(state: State, cluster: int, groups: Sequence[Sequence[int]]) -> State:
     labels_K[labels_K == cluster] = names[largest]
     for name, group in zip(names, ordered, strict=True):
         labels_K[list(group)] = name
-    parents = [*range(num_clusters), *[cluster] * (len(ordered) - 1)]
-    arrays = {
-        name: array[parents] if name.startswith("cluster_") else array for name, array in state.arrays.items()
-    }
-    return State(tuple(state.models[parent] for parent in parents), labels_K, arrays)
+    return state.with_rows([*range(num_clusters), *[cluster] * (len(ordered) - 1)], labels_K)

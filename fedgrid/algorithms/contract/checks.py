@@ -4,13 +4,17 @@ Shapes: K clients of the federation, C cluster models, P entries of a state vect
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from fedgrid.algorithms.contract.base import Algorithm, State
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
 from fedgrid.algorithms.updates.source import Vector, read_only
+
+Broken = Callable[[str], "BrokenContract"]
+"""Makes the error of a method from what it returned."""
 
 
 class BrokenContract(ValueError):
@@ -34,9 +38,10 @@ def checked_partition(algorithm: Algorithm, method: str, state: State, num_clien
     Raises:
         BrokenContract: the labels are no integers 0..C-1, one a client.
     """
+    broken = partial(BrokenContract, algorithm, method)
     if not isinstance(state, State):
-        raise BrokenContract(algorithm, method, f"{_described(state)}; expected a State")
-    _check_places(algorithm, method, "labels_K", state.labels_K, num_clients, len(state.models))
+        raise broken(f"{_described(state)}; expected a State")
+    _check_places(broken, "labels_K", state.labels_K, num_clients, len(state.models))
     return state
 
 
@@ -54,20 +59,15 @@ def checked_state(algorithm: Algorithm, method: str, state: State, size: int, nu
         BrokenContract: a model is no float32 vector of P finite entries; the labels are no integers 0..C-1,
             one a client; an array `cluster_...` has no row for each model.
     """
+    broken = partial(BrokenContract, algorithm, method)
     checked_partition(algorithm, method, state, num_clients)
-    _check_models(algorithm, method, state.models, size)
+    _check_models(broken, state.models, size)
     for name, array in state.arrays.items():
+        got = f"arrays['{name}'] = {_described(array)}"
         if not isinstance(array, np.ndarray):
-            raise BrokenContract(
-                algorithm, method, f"arrays['{name}'] = {_described(array)}; expected a NumPy array"
-            )
+            raise broken(f"{got}; expected a NumPy array")
         if name.startswith("cluster_") and array.shape[:1] != (len(state.models),):
-            raise BrokenContract(
-                algorithm,
-                method,
-                f"arrays['{name}'] = {_described(array)}; expected a row for each of the "
-                f"{len(state.models)} models",
-            )
+            raise broken(f"{got}; expected a row for each of the {len(state.models)} models")
     return frozen(state)
 
 
@@ -80,21 +80,18 @@ def checked_orders(
         BrokenContract: several orders for a client, one for a client that has not joined, or one without
             models that there are.
     """
+    broken = partial(BrokenContract, algorithm, "orders")
     counts = Counter(order.client for order in orders)
     for order in orders:
         if counts[order.client] > 1 or order.client not in presence.joined:
-            raise BrokenContract(
-                algorithm,
-                "orders",
+            raise broken(
                 f"{counts[order.client]} orders for client {order.client}; expected at most one, and only "
-                "for clients that have joined",
+                "for clients that have joined"
             )
         if not order.candidates or not all(0 <= place < num_models for place in order.candidates):
-            raise BrokenContract(
-                algorithm,
-                "orders",
+            raise broken(
                 f"candidates {order.candidates} for client {order.client}; expected positions of the "
-                f"{num_models} models",
+                f"{num_models} models"
             )
     return sorted(orders, key=lambda order: order.client)
 
@@ -105,11 +102,11 @@ def checked_served(algorithm: Algorithm, state: State, size: int) -> Served:
     Raises:
         BrokenContract: a model is no float32 vector of P finite entries, or a client has none of them.
     """
-    served = algorithm.served(state)
+    broken, served = partial(BrokenContract, algorithm, "served"), algorithm.served(state)
     if not isinstance(served, Served):
-        raise BrokenContract(algorithm, "served", f"{_described(served)}; expected a Served")
-    _check_models(algorithm, "served", served.models, size)
-    _check_places(algorithm, "served", "model_K", served.model_K, len(state.labels_K), len(served.models))
+        raise broken(f"{_described(served)}; expected a Served")
+    _check_models(broken, served.models, size)
+    _check_places(broken, "model_K", served.model_K, len(state.labels_K), len(served.models))
     return served
 
 
@@ -120,44 +117,33 @@ def checked_global_model(algorithm: Algorithm, state: State, size: int) -> Vecto
         BrokenContract: it is no float32 vector of P finite entries.
     """
     model = algorithm.global_model(state)
-    if model is not None:
-        _check_models(algorithm, "global_model", (model,), size)
+    _check_models(partial(BrokenContract, algorithm, "global_model"), () if model is None else (model,), size)
     return model
 
 
-def _check_models(algorithm: Algorithm, method: str, models: Sequence[object], size: int) -> None:
+def _check_models(broken: Broken, models: Sequence[object], size: int) -> None:
     for place, model in enumerate(models):
         if not isinstance(model, np.ndarray) or model.dtype != np.float32 or model.shape != (size,):
-            raise BrokenContract(
-                algorithm, method, f"model {place} = {_described(model)}; expected float32, shape ({size},)"
-            )
+            raise broken(f"model {place} = {_described(model)}; expected float32, shape ({size},)")
         if wrong := size - np.count_nonzero(np.isfinite(model)):
-            raise BrokenContract(
-                algorithm,
-                method,
-                f"model {place} with {wrong} of {size} entries NaN or infinite;"
-                " if the training diverges, lower training.learning_rate or algorithm.server_learning_rate",
+            raise broken(
+                f"model {place} with {wrong} of {size} entries NaN or infinite; if the training diverges, "
+                "lower training.learning_rate or algorithm.server_learning_rate"
             )
 
 
-def _check_places(
-    algorithm: Algorithm, method: str, name: str, places: object, num_clients: int, num_models: int
-) -> None:
+def _check_places(broken: Broken, name: str, places: object, num_clients: int, num_models: int) -> None:
     """Check that each client has one of the models."""
     if (
         not isinstance(places, np.ndarray)
         or not np.issubdtype(places.dtype, np.integer)
         or places.shape != (num_clients,)
     ):
-        raise BrokenContract(
-            algorithm, method, f"{name} = {_described(places)}; expected integers, shape ({num_clients},)"
-        )
+        raise broken(f"{name} = {_described(places)}; expected integers, shape ({num_clients},)")
     wrong = np.flatnonzero((places < 0) | (places >= num_models))
     if wrong.size:
-        raise BrokenContract(
-            algorithm,
-            method,
-            f"{name} with client {wrong[0]} in {places[wrong[0]]}; there are {num_models} models, from 0",
+        raise broken(
+            f"{name} with client {wrong[0]} in {places[wrong[0]]}; there are {num_models} models, from 0"
         )
 
 

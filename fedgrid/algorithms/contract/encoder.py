@@ -2,7 +2,7 @@
 
 Source: Prigent, Chelli, Costan, Cudennec, Schubert, Antoniu, Efficient Resource-Constrained Federated
 Learning Clustering with Local Data Compression on the Edge-to-Cloud Continuum, HiPC 2024, section III, and
-its code. An encoder that several runs name is trained once (`runtime.encoders.pretraining`).
+its code. An encoder that several runs name is trained once (`runtime.run.pretraining`).
 """
 
 from typing import Annotated, Any, Literal, Self

@@ -12,15 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, SerializeAsAny
+from pydantic import SerializeAsAny
 
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Payload
-from fedgrid.algorithms.contract.section import Section, named
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.contract.section import Section, by_name
+from fedgrid.algorithms.updates.source import Layout, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 
@@ -59,16 +58,6 @@ class LocalMethod(Section, ABC):
         return None
 
 
-def rule_alone(local: LocalMethod | None) -> str | None:
-    """Return why a method does not fit where models are averaged and not updates; None if its rule is all."""
-    if local is None or type(local).means is LocalMethod.means:
-        return None
-    return (
-        f"local = {local.name} changes how updates are averaged, but here models are; take one that changes "
-        "only how clients train, such as local: {name: fedprox}"
-    )
-
-
 def aggregate_problem(local: LocalMethod, aggregate: Aggregator) -> str | None:
     """Return why an aggregator does not fit a method with sums of its own; None if it does."""
     has_own_sums = type(local).means is not LocalMethod.means or type(local).learn is not LocalMethod.learn
@@ -88,9 +77,14 @@ def own_sums_problem(name: str, aggregate: Aggregator) -> str | None:
 def refusal(local: LocalMethod | None, *, averages_models: bool = True) -> str | None:
     """Return why an algorithm whose clients choose or change models cannot have `local`, None if it can.
 
-    `averages_models`: whether it averages models, not updates.
+    `averages_models`: whether it averages models, not updates, so that a method's rule has to be all of it.
     """
-    return (rule_alone(local) if averages_models else None) or one_model_each(local)
+    if averages_models and local is not None and type(local).means is not LocalMethod.means:
+        return (
+            f"local = {local.name} changes how updates are averaged, but here models are; take one that "
+            "changes only how clients train, such as local: {name: fedprox}"
+        )
+    return one_model_each(local)
 
 
 def one_model_each(local: LocalMethod | None) -> str | None:
@@ -117,16 +111,8 @@ LOCAL_METHODS: dict[str, type[LocalMethod]] = {}
 """What `local` may name; `averaging.entries` fills it."""
 
 
-def parse_local_method(given: object) -> object:
-    """Return the method of a name, or of a mapping with a `name` of `LOCAL_METHODS`; None as it is.
-
-    Raises:
-        ValueError: without a name, or with an unknown one.
-        pydantic.ValidationError: settings that this method does not have.
-    """
-    example = "{name: fedprox, mu: 0.01}"
-    return None if given is None else named("local training", given, LOCAL_METHODS, example)
-
-
-AnyLocalMethod = Annotated[SerializeAsAny[LocalMethod] | None, BeforeValidator(parse_local_method)]
+AnyLocalMethod = Annotated[
+    SerializeAsAny[LocalMethod] | None,
+    by_name("local training", LOCAL_METHODS, "{name: fedprox, mu: 0.01}"),
+]
 """A settings field that holds any of them, or none, and survives JSON."""

@@ -1,11 +1,13 @@
 """What every part of a configuration is: frozen, strict about its keys, and never a boolean for a number."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -54,26 +56,25 @@ class Section(BaseModel):
         return settings
 
 
-def named(kind: str, given: object, classes: Mapping[str, type[Section]], example: str = "") -> object:
-    """Return the section that a name, or a mapping with a `name`, describes; one that is given as it is.
+def by_name(kind: str, classes: Mapping[str, type[Section]], example: str = "") -> BeforeValidator:
+    """Return what lets a settings field hold a section of a name, or of a mapping with a `name`; None stays.
 
     Args:
         kind: what messages call such a section.
-        given: from a file or a command line.
         classes: by name.
         example: of a mapping, for the message.
-
-    Raises:
-        ValueError: without a name, or with an unknown one.
-        pydantic.ValidationError: settings that this section does not have.
     """
-    if isinstance(given, Section):
-        return given
-    name = given.get("name") if isinstance(given, Mapping) else given
-    if not isinstance(name, str) or name not in classes:
-        hint = f", as in {example}" if example else ""
-        raise ValueError(f"unknown {kind} {name!r}; known: {', '.join(classes)}{hint}")
-    return classes[name].model_validate(dict(given) if isinstance(given, Mapping) else {"name": name})
+
+    def parse(given: object) -> object:
+        if isinstance(given, Section) or (given is None and example):
+            return given
+        name = given.get("name") if isinstance(given, Mapping) else given
+        if not isinstance(name, str) or name not in classes:
+            hint = f", as in {example}" if example else ""
+            raise ValueError(f"unknown {kind} {name!r}; known: {', '.join(classes)}{hint}")
+        return classes[name].model_validate(given if isinstance(given, Mapping) else {"name": name})
+
+    return BeforeValidator(parse)
 
 
 @cache
@@ -81,3 +82,29 @@ def _defaults_to_omit(section: type[Section]) -> dict[str, Any]:
     """Return the defaults that a section omits; no copies, as nothing changes them."""
     names = {name for base in section.__mro__ for name in vars(base).get("omitted_defaults", ())}
     return {name: field.get_default() for name, field in section.model_fields.items() if name in names}
+
+
+@dataclass(frozen=True)
+class FirstRound:
+    """Marks a setting: with the value n it acts in round n + `later` at the earliest.
+
+    As in `round: Annotated[PositiveInt, FirstRound()] = 21`. None stands for never.
+    """
+
+    later: int = 0
+
+
+def first_rounds(settings: type[BaseModel], values: Mapping[str, Any]) -> dict[str, int]:
+    """Return marked setting -> the first round, from 1, in which it acts with its value.
+
+    Args:
+        settings: an algorithm's.
+        values: theirs; one that is left out, or None, is at a default that never acts.
+    """
+    marks = {
+        name: mark
+        for name, field in settings.model_fields.items()
+        for mark in field.metadata
+        if isinstance(mark, FirstRound) and values.get(name) is not None
+    }
+    return {name: values[name] + mark.later for name, mark in marks.items()}

@@ -19,11 +19,10 @@ from pydantic import NonNegativeInt
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, OwnRuleSettings
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
-from fedgrid.algorithms.contract.first_round import FirstRound
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.contract.section import FirstRound
+from fedgrid.algorithms.updates.source import Layout, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@misc{liang2020think,

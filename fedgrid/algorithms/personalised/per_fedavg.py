@@ -179,10 +179,6 @@ class PerFedAvg(FedOpt):
             )
         return super().problem(conditions)
 
-    def start_order_key(self) -> tuple[float, ...]:
-        """From round 1 on."""
-        return (1.0,)
-
     def orders(
         self, state: State, round_index: int, present: Presence, rng: np.random.Generator
     ) -> Sequence[Order]:

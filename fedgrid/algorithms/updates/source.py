@@ -1,10 +1,12 @@
-"""Where the updates of a round come from: arrays in memory, clients that train on demand, or the round cache.
+"""Updates as vectors, what their entries are, and where they come from: memory, clients, or the round cache.
 
 Shapes: P entries of a state vector.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
+from math import prod
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -17,6 +19,35 @@ Compute: TypeAlias = Callable[[Sequence[str]], list[Arrays]]
 """Names of missing statistics -> the statistics, in their order."""
 UPDATE = "update"
 """The name of a client's update among its outputs."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which entries of a flat state vector are which tensor.
+
+    Parameters (weights, biases) come first, buffers (BatchNorm statistics and counters) after
+    them, so that `vector[:num_parameters]` is the model without its buffers.
+    """
+
+    names: tuple[str, ...]
+    """Tensor names as in `torch.nn.Module.state_dict`, in the vector's order."""
+    shapes: tuple[tuple[int, ...], ...]
+    """One shape a name."""
+    num_parameters: int
+    """Entries before the first buffer."""
+
+    @property
+    def size(self) -> int:
+        """Entries of the whole vector, P."""
+        return sum(prod(shape) for shape in self.shapes)
+
+    def slices(self) -> Iterator[tuple[str, slice, tuple[int, ...]]]:
+        """Yield (name, where in the vector, shape) of every tensor."""
+        start = 0
+        for name, shape in zip(self.names, self.shapes, strict=True):
+            stop = start + prod(shape)
+            yield name, slice(start, stop), shape
+            start = stop
 
 
 class Source(Protocol):

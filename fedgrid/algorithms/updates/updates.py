@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.updates.layout import Layout
 from fedgrid.algorithms.updates.products import (
     Products,
     cross_products,
@@ -27,6 +26,7 @@ from fedgrid.algorithms.updates.source import (
     UPDATE,
     Arrays,
     InMemory,
+    Layout,
     Matrix,
     Source,
     Vector,

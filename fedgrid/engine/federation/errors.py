@@ -120,14 +120,14 @@ ABBREVIATIONS = {
 
 
 def unknown(
-    kind: str, given: str, known: Iterable[str], also: Mapping[str, str] = MappingProxyType({})
+    kind: str, given: str, choices: Iterable[str], also: Mapping[str, str] = MappingProxyType({})
 ) -> ConfigError:
     """Return the error for a name that is not in a registry, with the nearest known name.
 
     `also` are other names of known ones, in small letters.
     """
-    known = list(known)
-    message = f"unknown {kind} '{given}'; {hint(given, known, also)}known: {', '.join(known)}"
+    choices = list(choices)
+    message = f"unknown {kind} '{given}'; {hint(given, choices, also)}known: {', '.join(choices)}"
     return ConfigError(message, (kind,))
 
 
@@ -150,7 +150,7 @@ def unknown_key(
 
 def hint(
     given: str,
-    known: Iterable[str],
+    choices: Iterable[str],
     also: Mapping[str, str] = MappingProxyType({}),
     inner: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
@@ -158,9 +158,9 @@ def hint(
 
     `also` is as in `unknown`, `inner` as in `unknown_key`.
     """
-    known = list(known)
-    other = {name: meant for name, meant in also.items() if meant in known}
-    names = {**inner, **other, **{name: name for name in known}}
+    choices = list(choices)
+    other = {name: meant for name, meant in also.items() if meant in choices}
+    names = {**inner, **other, **{name: name for name in choices}}
     exact = next((word for word in (ABBREVIATIONS.get(given), given.lower()) if word in names), None)
     near = [exact] if exact else get_close_matches(given, names, n=1)
     near = near or get_close_matches(given.lower(), names, n=1)
@@ -173,8 +173,8 @@ def of_client(client: int, round_index: int | None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        known = isinstance(error, FedgridError)
-        cause = f"{error}" if known else f"{in_plugin(error)}{type(error).__name__}: {error}"
+        is_ours = isinstance(error, FedgridError)
+        cause = f"{error}" if is_ours else f"{in_plugin(error)}{type(error).__name__}: {error}"
         when = "its message" if round_index is None else f"round {round_index + 1}"
         kind = FinalError if is_final(error) else RunError
         raise kind(f"client {client}, {when}: {cause}") from error

@@ -22,11 +22,9 @@ def generator(seed: int, purpose: str, *, client: int = -1, round_index: int = -
 
 
 def root_seed(scenario: str, seed: int) -> int:
-    """Return the root seed of the runs of a scenario, in 0..2^128 - 1.
+    """Return the root seed of the runs of a scenario, in 0..2^128 - 1, for the seed that the user chose.
 
-    Args:
-        scenario: its name, as in `RunConfig.scenario`: data set, number of clients and split, but no path.
-        seed: the seed that the user chose.
+    `scenario` is its name, as in `RunConfig.scenario`: data set, number of clients and split, but no path.
     """
     return _number(f"scenario {scenario}/{seed}")
 

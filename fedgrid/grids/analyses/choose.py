@@ -9,9 +9,14 @@ from fedgrid.grids.browse.find import find_run
 from fedgrid.grids.presets.yaml_file import at
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.outcome import is_finished
-from fedgrid.grids.results.study import describe
+from fedgrid.grids.results.runs import describe
 from fedgrid.tracking.scoring.run import Run, select
 from fedgrid.tracking.scoring.selection import read_conditions
+
+
+def find_finished(runs: Sequence[RunConfig], storage: Storage) -> list[RunConfig]:
+    """Return the runs that are finished."""
+    return [run for run in runs if is_finished(storage, run)]
 
 
 def finished_of(
@@ -22,7 +27,7 @@ def finished_of(
     Raises:
         ConfigError: none is finished, so there is nothing to `verb`.
     """
-    finished = [run for run in runs if is_finished(storage, run)]
+    finished = find_finished(runs, storage)
     if not finished:
         raise ConfigError(
             f"none of the {len(runs)} runs of {name} is finished, so there is nothing to {verb}; "

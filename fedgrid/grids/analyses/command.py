@@ -10,25 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.analyses import chosen, gpus
-from fedgrid.grids.analyses.analysis import Analysis, Context, Job, Summary
-from fedgrid.grids.analyses.choose import find_runs, finished_of
-from fedgrid.grids.analyses.dry_run import show_plan
-from fedgrid.grids.analyses.execute import Stopped, run_here, run_on_ray
+from fedgrid.grids.analyses.analysis import Analysis, Context, Job
+from fedgrid.grids.analyses.choose import find_finished, find_runs, finished_of
+from fedgrid.grids.analyses.execute import (
+    Stopped,
+    connected_gpus,
+    count_cores,
+    open_gpus,
+    run_here,
+    run_on_ray,
+)
 from fedgrid.grids.analyses.mlflow_log import log_to_mlflow
-from fedgrid.grids.analyses.progress import Shown
-from fedgrid.grids.analyses.report import described, found_of
-from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.tables import page_table
+from fedgrid.grids.analyses.report import described, found_of, note_asked
+from fedgrid.grids.analyses.show import Shown, show_plan, show_results
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.checks import check_origins
 from fedgrid.grids.planning.claims import of_further_results
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import is_finished
 
 if TYPE_CHECKING:
     from fedgrid.grids.ray_cluster.gpus import Gpu
@@ -85,9 +87,9 @@ def analyse(
         warn(f"{made}; they are {analysis.participle} with the code and images that are here")
     _, todo = found_of(analysis, jobs, context.runs, storage)
     in_process = how.in_process or analysis.in_process
-    opened = gpus.open_before() if todo and analysis.on_gpu and not in_process else ()
+    opened = open_gpus() if todo and analysis.on_gpu and not in_process else ()
     if how.dry_run:
-        cores = gpus.cores(in_process=in_process)
+        cores = count_cores(in_process=in_process)
         rows = list(analysis.plan(jobs, todo, data_dir, cores))
         show_plan(rows, cores, waiting, as_json=how.as_json, console=console)
         return Result()
@@ -99,7 +101,7 @@ def analyse(
         grid, context = GridFolder(storage, grid_name), replace(context, storage=storage)
         grid.withdraw_stop()
         shown = _shown(analysis, jobs, asked, grid, context)
-        chosen.note(analysis, grid, shown)
+        note_asked(analysis, grid, shown)
         result = _work(analysis, todo, len(jobs) - len(todo), context, grid, lease, console, how, opened)
         claim(storage)
         found, missing = found_of(analysis, shown, context.runs, storage)
@@ -109,7 +111,7 @@ def analyse(
     if how.as_json:
         print(json.dumps({**counts, **vars(result), "mlflow": in_mlflow, **summary.facts}))
     else:
-        _show(analysis, summary, todo, console)
+        show_results(analysis, summary, todo, console)
     return result
 
 
@@ -119,8 +121,7 @@ def _shown(
     """Return the jobs whose results are shown: those of all finished runs of the grid, or those of `jobs`."""
     if not analysis.whole_grid:
         return jobs
-    finished: list[RunConfig] = [run for run in grid.runs() if is_finished(context.storage, run)]
-    return analysis.jobs(finished, asked, context)
+    return analysis.jobs(find_finished(grid.runs(), context.storage), asked, context)
 
 
 def _work(
@@ -149,7 +150,7 @@ def _work(
             # Ray prints messages of its own, until it has shut down.
             stack.enter_context(redirect_stdout(sys.stderr))
         if not in_process:
-            opened = stack.enter_context(gpus.on_ray(opened, on_gpu=analysis.on_gpu))
+            opened = stack.enter_context(connected_gpus(opened, on_gpu=analysis.on_gpu))
         shown = stack.enter_context(Shown(analysis, todo, before, console, quiet=how.as_json))
         try:
             if in_process:
@@ -159,16 +160,6 @@ def _work(
         except Stopped:
             return Result(len(shown.failures), stopped=True)
     return Result(len(shown.failures))
-
-
-def _show(analysis: Analysis, summary: Summary, todo: Sequence[Job], console: Console) -> None:
-    for table in summary.tables:
-        console.print(page_table(table, console.width))
-    for line in summary.lines:
-        print_plain(console, line)
-    if not todo:
-        print_plain(console, f"already {analysis.participle}")
-    print_plain(console, summary.last)
 
 
 def _named(names: Sequence[str]) -> str:

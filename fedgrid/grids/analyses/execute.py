@@ -10,7 +10,8 @@ these jobs are done by actors, which are on one GPU from start to end.
 """
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -20,13 +21,18 @@ from fedgrid.engine.runtime.clients.placement import Placement, Request, plan
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.leases.driver import check_driver
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.source import PluginSource
-from fedgrid.engine.runtime.run.failures import in_one_line
+from fedgrid.engine.runtime.plugins.plugin import PluginSource
+from fedgrid.engine.runtime.run.run_folder import in_one_line
 from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.grids.analyses.analysis import Analysis, Context, Job
 from fedgrid.grids.analyses.files import JobFiles
-from fedgrid.grids.ray_cluster.gpus import Gpu, unmeasured_share
-from fedgrid.grids.ray_cluster.nodes import cluster_nodes
+from fedgrid.grids.ray_cluster.cluster import LOCAL, address, connected, nodes_to_run_on
+from fedgrid.grids.ray_cluster.gpus import Gpu, open_here, open_on_cluster, unmeasured_share
+from fedgrid.grids.ray_cluster.nodes import check_gpus, cluster_nodes
+from fedgrid.grids.ray_cluster.token import send_token
+
+REQUEST, NO_GPU = Request(), Request(gpus_per_client=0)
+
 
 CPUS = 1
 """What a task reserves; an actor on a GPU has what a client actor has."""
@@ -131,6 +137,38 @@ def run_on_ray(
             except ray.exceptions.RayError as error:
                 cause, seconds = f"its process died: {str(error).strip().splitlines()[0]}", 0.0
             ended(Ended(job, cause, seconds))
+
+
+def open_gpus() -> Sequence[Gpu]:
+    """Open the GPUs of this machine, if Ray is to be started here; none if there are none.
+
+    Raises:
+        ConfigError: one cannot be used; names it and the cause.
+    """
+    send_token()
+    import ray
+
+    if ray.is_initialized() or address() != LOCAL:
+        return ()
+    check_gpus(REQUEST)
+    return open_here(REQUEST)
+
+
+@contextmanager
+def connected_gpus(opened: Sequence[Gpu], *, on_gpu: bool) -> Iterator[Sequence[Gpu]]:
+    """Connect to Ray; yield the GPUs for jobs, opened there if not here before.
+
+    Raises:
+        ConfigError: as `open_gpus`.
+        RunError: the cluster or a node does not answer.
+    """
+    with connected():
+        yield opened or (open_on_cluster(REQUEST) if on_gpu else ())
+
+
+def count_cores(*, in_process: bool) -> int:
+    """Return how many cores there are for jobs; GPUs are not looked at."""
+    return max(1, sum(int(node.cpus) for node in nodes_to_run_on(in_process=in_process, request=NO_GPU)))
 
 
 class _OnGpu:

@@ -14,11 +14,12 @@ from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.axes import further_axes
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.mlflow.store import is_missing, tracking_uri
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
 from fedgrid.redaction import redacted
 from fedgrid.regular_files import read_file
-from fedgrid.tracking.mlflow.store import TrackingError, default_uri, tracking_uri
 
 
 def log_to_mlflow(analysis: Analysis, found: Sequence[Found], storage: Storage, grid: GridFolder) -> bool:
@@ -32,12 +33,12 @@ def log_to_mlflow(analysis: Analysis, found: Sequence[Found], storage: Storage, 
     unknown = {each.job.config.run_id for each in lacking}
     try:
         # Without a store nobody has logged the runs.
-        if lacking and not (uri == default_uri(storage.root) and not Path(uri[len("sqlite:///") :]).exists()):
+        if lacking and not is_missing(uri):
             tracker = MlflowTracker(TrackedGrid(grid.name, storage, further_axes(grid.runs())))
             unknown = {
                 each.job.config.run_id for each in lacking if not _log(analysis, each, storage, tracker, uri)
             }
-    except TrackingError as error:
+    except TrackerFailed as error:
         warn(f"{error}; the results are on disk, and the same command logs them when MLflow is back")
         return False
     if unknown:
@@ -51,10 +52,9 @@ def log_to_mlflow(analysis: Analysis, found: Sequence[Found], storage: Storage, 
 def _log(analysis: Analysis, found: Found, storage: Storage, tracker: MlflowTracker, uri: str) -> bool:
     """Log the results of a job; return whether MLflow knows the run."""
     run = TrackedRun.of(found.job.config, storage)
-    entry = tracker.entry(run)
-    if entry is None:
+    if run.config.run_id not in tracker.runs:
         return False
-    tracker.experiment.log_totals(entry, analysis.finite(found))
+    tracker.log(run.config.run_id, analysis.finite(found))
     with TemporaryDirectory() as folder:
         for path in (*found.files.values(), *analysis.pictures(found, Path(folder))):
             tracker.artifact(run, path, analysis.folder)

@@ -12,12 +12,12 @@ from fedgrid.grids.archive.configs import config_of
 from fedgrid.grids.archive.keep import forget, keep
 from fedgrid.grids.archive.layout import Found
 from fedgrid.grids.display.summary import write_summary
+from fedgrid.grids.following.follow import Trackers
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
-from fedgrid.grids.trackers.follow import Trackers
+from fedgrid.grids.trackers.mlflow.store import tracking_uri
 from fedgrid.redaction import redacted
-from fedgrid.tracking.mlflow.store import tracking_uri
 
 __all__ = ["GridFolder", "Imported", "Storage"]
 
@@ -107,4 +107,4 @@ class Imported:
         }
 
     def _runs_before(self) -> tuple[RunConfig, ...]:
-        return self._folder.every() if self._folder.is_there else ()
+        return self._folder.read().every if self._folder.is_there else ()

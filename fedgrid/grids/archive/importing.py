@@ -16,9 +16,9 @@ from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.grids.archive import explanation_records, layout, training_records
-from fedgrid.grids.archive.centralised import read_training
-from fedgrid.grids.archive.explanations import read_explanations
+from fedgrid.grids.archive.explanation_records import read_explanations
 from fedgrid.grids.archive.grid import GridFolder, Imported, Storage
+from fedgrid.grids.archive.training_records import read_training
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.planning.claims import of_import
 

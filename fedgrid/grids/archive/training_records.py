@@ -1,18 +1,27 @@
-"""Centralised trainings of the OCFL papers' authors, as an imported grid keeps them: `centralised.json`.
+"""The OCFL authors' centralised trainings: the accuracies and norms of weights that the papers quote.
 
-`fedgrid analyse GRID epsilons` shows them beside one's own.
+An imported grid keeps them in `centralised.json`; `fedgrid analyse GRID epsilons` shows them beside yours.
+In the archive, a training's folder has `training_loss.csv` and `validation_results.csv`, a row an epoch, and
+`final_test.csv`, a single row. The official test images were halved, a half for each of the last two. With
+MedMNIST their names are exchanged: `final_test.csv` is of the official validation images. `config.json` has
+the learning rate and the model, in two forms.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
+from math import inf
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.federation.errors import DataError, RunError
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.grids.archive.csv_files import Table, malformed
+from fedgrid.grids.archive.layout import FINAL, LOSS, SETUP, VALIDATION, FoundTraining
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
+from fedgrid.regular_files import read_file
 
 FILE = "centralised.json"
 TestSet = Literal["validation", "test"]
@@ -89,3 +98,71 @@ def of_dataset(dataset: str, root: Path) -> list[tuple[str, ArchivedTraining]]:
             raise RunError(f"{path} is damaged: import the archive again") from error
         found += [(path.parent.name, training) for training in trainings if training.dataset == dataset]
     return found
+
+
+EXCHANGED = ("pathmnist", "bloodmnist")
+TESTED = ("test_loss", "accuracy", "f1score")
+
+
+def read_training(found: FoundTraining) -> ArchivedTraining:
+    """Read one training.
+
+    Raises:
+        DataError: a file is malformed; names the file and the line.
+    """
+    losses = _table(found.folder / LOSS, ("loss", "weights_norm"))
+    by_epoch = _table(found.folder / VALIDATION, TESTED)
+    final = _table(found.folder / FINAL, TESTED, counts=False)
+    last = _scores(final)
+    if len(last) > 1:
+        raise malformed(found.folder / FINAL, 3, f"{len(last)} rows", "one, of the last epoch")
+    return ArchivedTraining(
+        dataset=found.dataset,
+        name=found.name,
+        **_setup(found.folder / SETUP),
+        loss=_column(losses, "loss"),
+        weights_l1=_column(losses, "weights_norm", least=0),
+        by_epoch=_scores(by_epoch),
+        by_epoch_on="test" if found.dataset in EXCHANGED else "validation",
+        final=last[0] if last else None,
+    )
+
+
+def _setup(path: Path) -> dict[str, Any]:
+    """Return the model and the learning rate, None where the file or the key is absent."""
+    try:
+        config = dict(json.loads(read_file(path))) if path.exists() else {}
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise DataError(f"{path} cannot be read: {error}; expected a JSON object") from error
+    model, inner = config.get("model"), config.get("centralised_setup")
+    rate = config.get("learning_rate", inner.get("local_learning_rate") if isinstance(inner, dict) else None)
+    name = model.get("architecture") if isinstance(model, dict) else model
+    if not isinstance(name, str | None) or not isinstance(rate, float | int | None):
+        raise DataError(f"{path}: expected a name as model, and a number as learning rate")
+    return {"model": name, "learning_rate": rate}
+
+
+def _table(path: Path, columns: Sequence[str], *, counts: bool = True) -> Table | None:
+    """Return a file with a row an epoch, if it `counts` them from 0 on; None if it is absent."""
+    if not path.exists():
+        return None
+    table = Table(path, ("iteration", *columns))
+    if counts:
+        table.check_counts("iteration")
+    return table
+
+
+def _column(table: Table | None, name: str, *, least: float = -inf, most: float = inf) -> tuple[float, ...]:
+    if table is None:
+        return ()
+    return tuple(table.numbers(name, least=least, most=most, may_lack=False).tolist())
+
+
+def _scores(table: Table | None) -> tuple[SetScores, ...]:
+    loss, accuracy, f1 = TESTED
+    columns = (
+        _column(table, loss),
+        _column(table, accuracy, least=0, most=1),
+        _column(table, f1, least=0, most=1),
+    )
+    return tuple(SetScores(loss=row[0], accuracy=row[1], f1=row[2]) for row in zip(*columns, strict=True))

@@ -10,7 +10,7 @@ from rich.console import Console
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.arena.definition import Arena
 from fedgrid.grids.arena.kept import Kept
-from fedgrid.grids.arena.results import divide, outcomes_in
+from fedgrid.grids.arena.results import outcomes_in
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.presets.load import Grid
@@ -37,7 +37,7 @@ def run_check(
     tuned_on = arena.tuning.dataset_in_files
     tuned = {method: kept.tuned.get((tuned_on, method, arena.trials)) for method in arena.competitors}
     entries = arena.entries({method: one.params for method, one in tuned.items() if one is not None})
-    known, missing = divide(entries, kept)
+    known, missing = kept.divide(entries)
     lines = {outcome.key for outcome in known}
     there = [(row, run) for row, run in entries if (row, run) not in missing]
     if not lines:

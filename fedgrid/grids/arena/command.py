@@ -6,16 +6,17 @@ Searches and the grid resume as they always do; nothing else is stored.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from fedgrid.grids.arena import files
 from fedgrid.grids.arena.definition import Arena
-from fedgrid.grids.arena.kept import Kept
+from fedgrid.grids.arena.kept import Kept, Tuned
 from fedgrid.grids.arena.methods import plays
-from fedgrid.grids.arena.results import divide, outcomes_in
-from fedgrid.grids.arena.tune import Advance, tune
+from fedgrid.grids.arena.results import outcomes_in
+from fedgrid.grids.arena.tuning import Advance, tune
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.tables import page_table
@@ -36,18 +37,19 @@ def run_arena(
 ) -> LaunchResult:
     """Compute what is not kept, write outcomes, settings and verdicts to the grid's folder, and show these.
 
-    `advance` runs a search as far as it goes: `grids.search.run.advance`.
-
     Raises:
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if a search or the grid as a whole cannot go on.
     """
-    tuning = tune(arena.tuning, kept, storage, options, console, advance)
-    if tuning is None:
-        return LaunchResult(stopped=True)
-    params = {method: tuned.params for method, tuned in tuning.items()}
+    tuning = []
+    for tuned in tune(arena.tuning, kept, advance):
+        if tuned is None:
+            return LaunchResult(stopped=True)
+        tuning.append(tuned)
+        _show_tuned(tuned, options, console)
+    params = {tuned.method: tuned.params for tuned in tuning}
     entries = arena.entries(params)
-    known, missing = divide(entries, kept)
+    known, missing = kept.divide(entries)
     result = LaunchResult()
     if missing:
         grid = arena.grid(missing, params)
@@ -56,7 +58,7 @@ def run_arena(
     verdicts, missing_verdicts = verdicts_on(arena, outcomes)
     notes = [*missing_verdicts, *_notes(arena, len(known), len(entries), len(outcomes), kept)]
     folder = GridFolder(storage, arena.name)
-    files.write(folder, outcomes, [*tuning.values()], verdicts, notes, arena.budget)
+    files.write(folder, outcomes, tuning, verdicts, notes, arena.budget)
     if options.as_json:
         for each in verdicts:
             JsonLines().event("verdict", **as_dict(each, arena.budget))
@@ -84,6 +86,18 @@ def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict
             within = "" if question is CLUSTERING else f", {words_of(protocol, arena.budget)}"
             reasons[f"no verdict on {question.name}{within}: {reason}"] = None
     return verdicts, [*reasons]
+
+
+def _show_tuned(tuned: Tuned, options: LaunchOptions, console: Console) -> None:
+    if options.as_json:
+        JsonLines().event("tuned", **asdict(tuned))
+    elif tuned.trial:
+        settings = ", ".join(f"{key} {value}" for key, value in tuned.params.items())
+        print_plain(
+            console,
+            f"tuned {tuned.method}: trial {tuned.trial} of {tuned.trials}, validation accuracy "
+            f"{tuned.validation:.3f}: {settings}",
+        )
 
 
 def _notes(arena: Arena, known: int, rows: int, there: int, kept: Kept) -> list[str]:

@@ -13,9 +13,9 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.arena.families import Families, Item, Preset, allowed, members, open_preset, with_axes
 from fedgrid.grids.arena.kept import in_files
 from fedgrid.grids.arena.methods import adapting, default, is_reference, methods_of, named_in, plays, title_of
-from fedgrid.grids.presets.load import Grid, RunConfig, load_preset
-from fedgrid.grids.presets.overrides import merge
-from fedgrid.grids.search.space import Params, nested
+from fedgrid.grids.presets.load import Grid, RunConfig, load_grid
+from fedgrid.grids.presets.nested import merge, nested
+from fedgrid.grids.search.space import Params
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Protocol, RowOfArena, Settings
 
 __all__ = ["BUDGET", "FAMILIES", "TUNING", "Arena", "RunConfig", "family_of", "load_arena"]
@@ -141,7 +141,9 @@ class Arena:
 
     def _load(self, preset: Preset, filters: Sequence[str] = (), seeds: str | None = None) -> Grid:
         options = {"dataset": self.dataset}
-        return load_preset(self.name, preset, "", options, self.changes, self.data_dir, filters, seeds)
+        return load_grid(
+            preset, options, self.changes, self.data_dir, filters=filters, seeds=seeds, name=self.name
+        )
 
 
 def load_arena(

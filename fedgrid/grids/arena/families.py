@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from fedgrid.algorithms.registry import ARENA
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.grids.presets.axes import Item, items
-from fedgrid.grids.presets.preset_files import Preset, open_preset, read_preset
+from fedgrid.grids.presets.axes import Item, Preset, items
+from fedgrid.grids.presets.preset_files import open_preset
+from fedgrid.grids.presets.read_preset import read_preset
 
 __all__ = ["Families", "Item", "Preset", "allowed", "members", "open_preset", "with_axes"]
 
@@ -25,7 +26,7 @@ class Families(NamedTuple):
     @property
     def splits(self) -> list[Any]:
         """The splits, as the file has them."""
-        return [item.value for item in self.preset.description.axes["split"]]
+        return [item.value for item in self.preset.axes["split"]]
 
 
 def allowed(file: Path, load: Callable[[Preset], object]) -> Families:
@@ -41,7 +42,7 @@ def allowed(file: Path, load: Callable[[Preset], object]) -> Families:
     preset = read_preset(open_preset(str(file)), (str(file),))
     possible: list[Item] = []
     left_out: list[str] = []
-    for item in preset.description.axes["split"]:
+    for item in preset.axes["split"]:
         try:
             load(with_axes(preset, split=(item,), algorithm=(Item("fedavg"),)))
         except ConfigError as error:
@@ -62,5 +63,4 @@ def members() -> list[str]:
 
 def with_axes(preset: Preset, **axes: tuple[Item, ...]) -> Preset:
     """Return a preset with these axes in the place of its own."""
-    described = preset.description
-    return replace(preset, description=replace(described, axes={**described.axes, **axes}))
+    return replace(preset, axes={**preset.axes, **axes})

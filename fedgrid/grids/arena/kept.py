@@ -1,20 +1,55 @@
 """The arena's results that the package keeps: outcomes and tuned settings of the built-in methods, as csv."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.grids.arena import tuned as tuned_files
-from fedgrid.grids.arena.tuned import Tuned
+from fedgrid.grids.search.space import Params
+from fedgrid.redaction import in_csv
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.verdicts import outcomes as outcome_files
 from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena
 
+__all__ = ["Kept", "Params", "Tuned", "in_files", "read", "texts_of"]
+
 FOLDER = Path(__file__).with_name("kept")
 OUTCOMES, SETTINGS = "outcomes.csv", "tuning.csv"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The settings that a search has found for a method; those of a method without a space are empty."""
+
+    dataset: str
+    method: str
+    trials: int
+    """How many were asked for."""
+    trial: int
+    """Which was the best; 0 if there was nothing to tune, or no trial has a score."""
+    validation: float
+    """Its score: mean personalised accuracy on validation images."""
+    params: Params
+    search: str
+    """Digest of everything that the search depends on but the number of trials."""
+
+
+COLUMNS: Mapping[str, Callable[[str], Any]] = {
+    "dataset": str,
+    "method": str,
+    "trials": int,
+    "trial": int,
+    "validation": float,
+    "settings": json.loads,
+    "search": str,
+}
+"""Column of the file of settings -> how it is read, in the order of the fields of `Tuned`."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +71,14 @@ class Kept:
         found = self.outcomes.get((row.method, row.settings, row.protocol, dataset, row.family, run.seed))
         return found if found is not None and found.run_id == run.run_id else None
 
+    def divide(
+        self, entries: Sequence[tuple[RowOfArena, RunConfig]]
+    ) -> tuple[list[Outcome], list[tuple[RowOfArena, RunConfig]]]:
+        """Return the outcomes that are kept, and the rows that are not."""
+        outcomes = [(entry, self.outcome(*entry, in_files(entry[1].dataset))) for entry in entries]
+        missing = [entry for entry, outcome in outcomes if outcome is None]
+        return [outcome for _, outcome in outcomes if outcome is not None], missing
+
 
 def read(folder: Path | None = None) -> Kept:
     """Return the results in a folder, by default the package's; nothing if it has none.
@@ -48,7 +91,7 @@ def read(folder: Path | None = None) -> Kept:
     texts = {name: path.read_text(encoding="utf-8") for name, path in places.items() if path.is_file()}
     try:
         outcomes = outcome_files.from_csv(texts[OUTCOMES], OUTCOMES) if OUTCOMES in texts else ()
-        tuned = tuned_files.from_csv(texts[SETTINGS]) if SETTINGS in texts else ()
+        tuned = _read_tuned(texts[SETTINGS]) if SETTINGS in texts else ()
     except ValueError as error:
         raise ConfigError(f"{folder}: {error}; --recompute does without these results") from error
     return Kept(
@@ -64,4 +107,28 @@ def in_files(dataset: str) -> str:
 
 def texts_of(outcomes: Iterable[Outcome], tuned: Sequence[Tuned]) -> dict[str, str]:
     """Return file -> text of results, as `read` takes them."""
-    return {OUTCOMES: outcome_files.to_csv(outcomes), SETTINGS: tuned_files.to_csv(tuned)}
+    return {OUTCOMES: outcome_files.to_csv(outcomes), SETTINGS: _tuned_text(tuned)}
+
+
+def _tuned_text(tuned: Iterable[Tuned]) -> str:
+    """Return the file of settings: a line a method."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for one in sorted(tuned, key=lambda each: (each.dataset, each.method)):
+        settings = json.dumps(dict(one.params), sort_keys=True)
+        line = (one.dataset, one.method, one.trials, one.trial, f"{one.validation:.6g}", settings, one.search)
+        writer.writerow(map(in_csv, line))
+    return text.getvalue()
+
+
+def _read_tuned(text: str) -> tuple[Tuned, ...]:
+    """Return what the text of a file of settings says.
+
+    Raises:
+        ValueError: it is no such file.
+    """
+    lines = csv.DictReader(io.StringIO(text))
+    if lines.fieldnames != [*COLUMNS]:
+        raise ValueError(f"columns {lines.fieldnames}: expected {', '.join(COLUMNS)}")
+    return tuple(Tuned(*(read(line[name]) for name, read in COLUMNS.items())) for line in lines)

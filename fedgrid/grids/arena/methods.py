@@ -8,7 +8,7 @@ from fedgrid.algorithms.averaging.fedopt import OwnAdaptationSettings
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.source import read_source
+from fedgrid.engine.runtime.plugins.plugin import read_source
 from fedgrid.tracking.verdicts.outcomes import Protocol
 
 

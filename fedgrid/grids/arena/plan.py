@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from fedgrid.grids.arena.definition import Arena, RunConfig
-from fedgrid.grids.arena.kept import Kept
-from fedgrid.grids.arena.results import divide
+from fedgrid.grids.arena.kept import Kept, Params
 from fedgrid.grids.arena.tuning import Search, digest_of, search_of
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.planning.dry_run import dry_run
+from fedgrid.grids.planning.dry_run import show_plan
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.suggest import suggestions
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.arena.tuned import Params
     from fedgrid.grids.planning.options import LaunchOptions
 
 
@@ -26,7 +24,7 @@ def plan_arena(arena: Arena, kept: Kept, storage: Storage, options: LaunchOption
     """Show the runs that are left; settings that no search has found yet are stood in for by drawn ones.
 
     Raises:
-        ConfigError: as `dry_run`.
+        ConfigError: as `show_plan`.
     """
     storage.pull_marks()
     searched: dict[str, RunConfig] = {}
@@ -46,10 +44,10 @@ def plan_arena(arena: Arena, kept: Kept, storage: Storage, options: LaunchOption
         runs, params[method] = _stand_ins(search, storage)
         searched |= {run.run_id: run for run in runs}
     entries = arena.entries(params)
-    known, missing = divide(entries, kept)
+    known, missing = kept.divide(entries)
     rows = {run.run_id: run for _, run in missing}
     if options.as_json or searched or rows:
-        dry_run(Grid(arena.name, (*searched.values(), *rows.values()), ""), storage, options, console)
+        show_plan(Grid(arena.name, (*searched.values(), *rows.values()), ""), storage, options, console)
     if not options.as_json:
         for note in arena.left_out:
             print_plain(console, f"note: {note}")

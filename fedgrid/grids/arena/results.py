@@ -1,27 +1,12 @@
-"""The outcomes of an arena's rows: those that are kept, and those of finished runs."""
+"""The outcomes of an arena's rows whose runs are finished."""
 
 from collections.abc import Sequence
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.arena.kept import Kept, in_files
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena, outcome_of
-
-
-def divide(
-    entries: Sequence[tuple[RowOfArena, RunConfig]], kept: Kept
-) -> tuple[list[Outcome], list[tuple[RowOfArena, RunConfig]]]:
-    """Return the outcomes that are kept, and the rows that are not."""
-    known, missing = [], []
-    for row, run in entries:
-        found = kept.outcome(row, run, in_files(run.dataset))
-        if found is None:
-            missing.append((row, run))
-        else:
-            known.append(found)
-    return known, missing
 
 
 def outcomes_in(

@@ -3,20 +3,54 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fedgrid.algorithms.averaging.fedopt import FedOptSettings
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.grids.arena.definition import TUNING, Arena
+from fedgrid.grids.arena.kept import Kept, Tuned
 from fedgrid.grids.arena.methods import adapting
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.search.definition import Search, load_search
-from fedgrid.grids.search.objectives import ACCURACY
+from fedgrid.grids.search.objectives import ACCURACY, LABEL_FREE, best
 
-__all__ = ["Search", "digest_of", "search_of", "space_of"]
+if TYPE_CHECKING:
+    from fedgrid.grids.search.run import Advanced
+
+Advance: TypeAlias = "Callable[[Search], Advanced]"
+"""Runs a search as far as it goes."""
+
+__all__ = ["Advance", "Search", "digest_of", "search_of", "space_of", "tune"]
 
 COMMON = {"server_learning_rate": {"low": 0.5, "high": 2.0, "log": True}}
 """What every method that averages can tune, beside its own settings: some have none."""
+
+
+def tune(arena: Arena, kept: Kept, advance: Advance) -> Iterator[Tuned | None]:
+    """Yield the settings of each competitor, searched where none are kept; then None if it is to stop."""
+    dataset = arena.dataset_in_files
+    for method in arena.competitors:
+        search = search_of(arena, method)
+        digest = digest_of(search)
+        nothing = Tuned(dataset, method, arena.trials, 0, 0.0, {}, digest)
+        if search is None:
+            warn(f"{method} has nothing to tune: give its AlgorithmEntry search={{...}}; its defaults run")
+            yield nothing
+        elif tuned := kept.settings(dataset, method, arena.trials, digest):
+            yield tuned
+        else:
+            advanced = advance(search)
+            if advanced.result.stopped or not advanced.progress.complete:
+                yield None
+                return
+            if trial := best(advanced.progress.trials, search.objective).get(LABEL_FREE):
+                score = trial.value(search.objective) or 0.0
+                yield Tuned(dataset, method, search.trials, trial.number, score, trial.params, digest)
+            else:
+                warn(f"{method}: no trial has a score; its defaults stand for tuned settings")
+                yield nothing
 
 
 def search_of(arena: Arena, method: str) -> Search | None:

@@ -25,8 +25,8 @@ def attack(job: Job, context: Context) -> Artifacts:
         RunError: a state is damaged, or the encoder is gone.
     """
     # Importing torch takes seconds.
+    from fedgrid.engine.runtime.run.pretraining import encoder_of
     from fedgrid.engine.runtime.run.replay import observe
-    from fedgrid.engine.runtime.run.run_encoder import encoder_of
 
     config = job.config
     before, after = states(job, context)

@@ -22,8 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.clustered.before_training.class_means import BITS, VECTOR, class_means
-from fedgrid.algorithms.clustered.before_training.quantiser import Bits, scaled
+from fedgrid.algorithms.clustered.before_training.class_means import BITS, VECTOR, Bits, class_means, scaled
 from fedgrid.engine.federation.encoders.encoder import Codec, Encoder, decode
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.runtime.run.replay import HeldImages, Observed

@@ -8,7 +8,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.integrity.done_mark import CONFIG
+from fedgrid.engine.runtime.integrity.files import CONFIG
 from fedgrid.engine.runtime.storage.format import VERSION
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -29,7 +29,7 @@ def find_run(what: str, storage: Storage) -> tuple[RunConfig, Sequence[str]]:
     runs: dict[str, RunConfig] = {}
     grids: dict[str, list[str]] = {}
     for grid in list_grids(storage):
-        for run in GridFolder(storage, grid).every():
+        for run in GridFolder(storage, grid).read().every:
             runs[run.run_id] = run
             grids.setdefault(run.run_id, []).append(grid)
     if not any(_is_named(run, name) for run in runs.values()):

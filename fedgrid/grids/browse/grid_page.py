@@ -8,7 +8,6 @@ from rich.console import Console
 
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.browse.columns import rows_of
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.status import COUNTS, STOPPED, status
 from fedgrid.grids.display.tables import summary_rows, summary_table
@@ -16,7 +15,9 @@ from fedgrid.grids.presets.axis_keys import AXES, value_text
 from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import finished, trusting_times
+from fedgrid.grids.results.outcome import trusting_times
+from fedgrid.grids.results.runs import read_runs
+from fedgrid.tracking.scoring.run import FINISHED
 
 VALUES_SHOWN = 8
 """Values of an axis that are listed; of more, the first, the last and their number."""
@@ -30,21 +31,22 @@ def grid_facts(name: str, storage: Storage) -> dict[str, Any]:
         RunError: if the storage cannot be read.
     """
     folder = GridFolder(storage, name)
-    runs = folder.runs()
-    rows = rows_of(runs, storage)
+    stored = folder.read()
+    runs = stored.runs
     now = status(name, storage)
     with trusting_times(storage):
-        done = [finished(storage.root, row.config, row.scores) for row in rows if row.is_finished]
+        rows = read_runs(runs, storage)
+    done = [row for row in rows if row.state == FINISHED]
     keys = (*AXES, *naming_keys(runs))
     values = {key: [value_text(run, key) for run in runs] for key in keys}
     return {
         "grid": name,
-        "source": folder.source(),
+        "source": stored.source,
         "folder": f"{storage}/{folder.path.relative_to(storage.root)}",
         **{key: now[key] for key in ("driver", *COUNTS, STOPPED, SUPERSEDED, "failures")},
         "axes": {key: [one for one in dict.fromkeys(values[key]) if one is not None] for key in keys},
         "scores": summary_rows(done) if done else [],
-        "runs": [{"run": row.value("run"), "run_id": row.config.run_id, "state": row.state} for row in rows],
+        "runs": [{"run": row.name, "run_id": row.run_id, "state": row.state} for row in rows],
     }
 
 

@@ -11,15 +11,16 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS, complete
 from fedgrid.engine.runtime.configuration.idle_settings import idle_settings
-from fedgrid.engine.runtime.run.run_folder import LOG, RunFolder
+from fedgrid.engine.runtime.run.run_folder import LOG, folder_of
 from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.browse.columns import NOTE, Row, rows_of
+from fedgrid.grids.browse.columns import read_rows
 from fedgrid.grids.display.tables import RESULT_COLUMNS
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys, value_of
 from fedgrid.regular_files import read_file
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.records import Records, RecordsError, read_records
+from fedgrid.tracking.scoring.run import FAILED, NOTE, TAG
 from fedgrid.tracking.scoring.scores import curves
 
 ROUNDS_SHOWN = 12
@@ -36,26 +37,25 @@ def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir
     Raises:
         RunError: if the storage cannot be read.
     """
-    (row,) = rows_of([config], storage)
-    storage.pull(row.folder.name, skip=("state-", ASIDE))
-    failure = RunFolder(storage, config).failure()
+    storage.pull(folder_of(storage.root, config).name, skip=("state-", ASIDE))
+    [row] = read_rows([config], storage)
     return {
         "run": config.name,
         "run_id": config.run_id,
         "state": row.state,
-        "cause": failure.cause if failure else None,
+        "cause": row.cause if row.state == FAILED else None,
         "grids": list(grids),
         "note": row.value(NOTE),
-        "tags": dict(row.annotations.tags),
+        "tags": {name.removeprefix(TAG): text for name, text in row.notes.items() if name != NOTE},
         "axes": {axis: value_of(config, axis) for axis in AXES},
         "model": config.model,
         "changed": _changed(config, data_dir),
         "rounds": config.training.rounds,
-        **_recorded(row),
-        "scores": {name: row.scores.get(name) for name in RESULT_COLUMNS} if row.is_finished else None,
+        **_recorded(row.folder, config),
+        "scores": {name: row.scores.get(name) for name in RESULT_COLUMNS} if row.scores else None,
         "seconds": row.value("seconds"),
         "uncached_seconds": row.value("uncached_seconds"),
-        "idle": list(idle_settings(row.config).values()),
+        "idle": list(idle_settings(config).values()),
         "notes": _notes(row.folder / LOG),
         "folder": f"{storage}/{row.folder.name}",
     }
@@ -82,17 +82,17 @@ def _changed(config: RunConfig, data_dir: Path) -> dict[str, Any] | None:
     return {key: {"value": now, "default": then} for key, (now, then) in values.items() if now != then}
 
 
-def _recorded(row: Row) -> dict[str, Any]:
+def _recorded(folder: Path, config: RunConfig) -> dict[str, Any]:
     """Return curves, events and partitions by round; lists are empty before the first round."""
     try:
-        records = read_records(row.folder)
+        records = read_records(folder)
     except RecordsError:
         return {"round": [], "curves": {}, "events": {}, "clusters": [], "hidden_groups": []}
     found = curves(records)
     return {
         "round": records.round_R.tolist(),
         "curves": {name: _numbers(found[name]) for name in CURVES},
-        "events": events(records, row.config),
+        "events": events(records, config),
         "clusters": records.clients["cluster"].astype(int).tolist(),
         "hidden_groups": records.truth_K.astype(int).tolist(),
     }

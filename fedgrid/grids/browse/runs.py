@@ -12,12 +12,13 @@ from rich.table import Table
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.browse.columns import ALL, Row, all_columns, check_columns, rows_of, usual_columns
+from fedgrid.grids.browse.columns import ALL, all_columns, check_columns, read_rows, usual_columns
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import RESULT_COLUMNS
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.redaction import in_csv, printable
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.selection import Condition, read_conditions, sort_places, text_of
 
 ON_ONE_LINE = str.maketrans({"\n": "\\n", "\t": "\\t"})
@@ -45,9 +46,9 @@ def show_runs(
     if as_csv and as_json:
         raise ConfigError("choose one of --csv and --json")
     storage.pull_marks()
-    folder = GridFolder(storage, grid)
-    current, old = folder.divided()
-    every = rows_of((*current, *old) if superseded else current, storage, old)
+    stored = GridFolder(storage, grid).read()
+    old = stored.superseded
+    every = read_rows((*stored.runs, *old) if superseded else stored.runs, storage, old)
     conditions = [condition for text in where for condition in _conditions(text)]
     shown = _columns(columns, every)
     check_columns([condition.column for condition in conditions], every, "--where")
@@ -78,7 +79,7 @@ def _conditions(text: str) -> list[Condition]:
         raise ConfigError(f"--where {text}: {error}") from error
 
 
-def _columns(given: str | None, rows: Sequence[Row]) -> list[str]:
+def _columns(given: str | None, rows: Sequence[Run]) -> list[str]:
     if given is None:
         return usual_columns(rows)
     names = [name.strip() for name in given.split(",") if name.strip()]
@@ -101,7 +102,7 @@ def _named(columns: list[str]) -> list[str]:
     return columns if {"run", "run_id", "folder"} & {*columns} else ["run", *columns]
 
 
-def _write_csv(rows: Sequence[Row], columns: Sequence[str]) -> None:
+def _write_csv(rows: Sequence[Run], columns: Sequence[str]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([_plain(row.value(column)) for column in columns] for row in rows)
@@ -112,7 +113,7 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, int | float) else in_csv(text_of(value))
 
 
-def _print(rows: Sequence[Row], columns: Sequence[str], console: Console) -> None:
+def _print(rows: Sequence[Run], columns: Sequence[str], console: Console) -> None:
     values = {column: [row.value(column) for row in rows] for column in columns}
     shown = {name: found for name, found in values.items() if any(value is not None for value in found)}
     headings = [RESULT_COLUMNS.get(name, name) if console.is_terminal else name for name in shown]

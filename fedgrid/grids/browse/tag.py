@@ -14,9 +14,10 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.results.grid_folder import list_grids
 from fedgrid.grids.trackers.annotations import FILE, annotations_of
-from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.mlflow.store import is_missing, tracking_uri
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
-from fedgrid.tracking.mlflow.store import TrackingError, database_file, tracking_uri
 
 
 def tag(what: str, given: Sequence[str], note: str | None, storage: Storage, console: Console) -> None:
@@ -61,8 +62,7 @@ def _shown(what: str, storage: Storage) -> str:
 def _log(run: RunConfig, grid: str, storage: Storage) -> None:
     """Log a run's note and tags to a grid's experiment, if it has the run; if the store fails, warn."""
     try:
-        file = database_file(tracking_uri(storage.root))
-        if file is None or file.exists():
+        if not is_missing(tracking_uri(storage.root)):
             MlflowTracker(TrackedGrid(grid, storage)).annotate(TrackedRun.of(run, storage))
-    except TrackingError as error:
+    except TrackerFailed as error:
         warn(f"{error}; they are on disk, and `{command(storage, 'sync', grid)}` logs them")

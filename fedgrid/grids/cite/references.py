@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 
-from fedgrid.algorithms.averaging.fedopt_papers import BIBTEX_OF_OPTIMIZER
+from fedgrid.algorithms.averaging.entries import BIBTEX_OF_OPTIMIZER
 from fedgrid.algorithms.registry import ALGORITHMS, title
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.registry import DATASETS

@@ -20,18 +20,7 @@ from typer.exceptions import TyperException
 
 from fedgrid.engine.federation.errors import ConfigError, DataError, FedgridError
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
-from fedgrid.grids.cli.commands import (
-    analyses,
-    arena,
-    launched,
-    listings,
-    look,
-    reports,
-    run,
-    search,
-    submit,
-    tools,
-)
+from fedgrid.grids.cli.commands import analyses, arena, launched, listings, reports, run, search
 from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED
 from fedgrid.grids.display.plain import print_marked
 from fedgrid.grids.ray_cluster.address_space import shortage
@@ -47,18 +36,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for group in (
-    run,
-    search,
-    arena,
-    launched,
-    look,
-    analyses,
-    reports,
-    submit,
-    listings,
-    tools,
-):
+for group in (run, search, arena, launched, analyses, reports, listings):
     app.add_typer(group.app)
 
 
@@ -176,3 +154,7 @@ def _fail(message: str, code: int) -> NoReturn:
         shown = f"{shown[: LONGEST // 2]} ... {shown[-LONGEST // 2 :]}"
     print_marked("fedgrid:", "bold red", shown)
     sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -18,8 +18,8 @@ from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import ROOMY, duration, result_row
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.results.axes import name_of
-from fedgrid.grids.results.outcome import Outcome
 from fedgrid.redaction import printable
+from fedgrid.tracking.scoring.run import Run
 
 NUMBERS_WIDTH = 64
 """Columns of a narrow bar and the numbers beside it, right of a run's name."""
@@ -92,13 +92,12 @@ class Bars(View):
         """Remove the run's bar until it starts again."""
         self._end(config, "retry  ", "yellow", f" {self._name(config)}: {cause}")
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, config: RunConfig, run: Run) -> None:
         """List the run above, as finished or failed."""
-        name = self._name(outcome.config)
-        if outcome.error:
-            self._end(outcome.config, "failed ", "red", f" {name}: {outcome.error}")
+        if run.cause:
+            self._end(config, "failed ", "red", f" {self._name(config)}: {run.cause}")
         else:
-            self._end(outcome.config, "done   ", "green", f" {name}  {_final(outcome)}")
+            self._end(config, "done   ", "green", f" {self._name(config)}  {_final(run)}")
 
     def stop(self, config: RunConfig) -> None:
         """List the run above, as stopped."""
@@ -144,9 +143,9 @@ class Lines(View):
         """Print why the run is retried."""
         self._say(config, f": failed ({cause}), is retried")
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, config: RunConfig, run: Run) -> None:
         """Print how the run ended."""
-        self._say(outcome.config, f": {outcome.error or f'finished {_final(outcome)}'}")
+        self._say(config, f": {run.cause or f'finished {_final(run)}'}")
 
     def stop(self, config: RunConfig) -> None:
         """Print that the run has stopped."""
@@ -184,9 +183,9 @@ class JsonLines(View):
         """Print a `retry` event."""
         self._print("retry", config, cause=cause, attempt=attempt)
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, config: RunConfig, run: Run) -> None:
         """Print a `result` event with the row of the results table."""
-        self._write({"event": "result", **result_row(outcome, self._axes)})
+        self._write({"event": "result", **result_row(run, self._axes)})
 
     def stop(self, config: RunConfig) -> None:
         """Print a `stop` event."""
@@ -253,5 +252,5 @@ def _scores(numbers: Mapping[str, Any]) -> str:
     return "  ".join(parts + ([f"acc. {accuracy:.3f}"] if accuracy is not None else []))
 
 
-def _final(outcome: Outcome) -> str:
-    return f"{_scores(result_row(outcome))}  {duration(outcome.times.seconds)}"
+def _final(run: Run) -> str:
+    return f"{_scores(run.scores)}  {duration(run.times['seconds'] or 0.0)}"

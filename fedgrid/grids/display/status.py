@@ -24,7 +24,7 @@ from fedgrid.grids.display.tables import choice_table, duration
 from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
 from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
-from fedgrid.grids.results.outcome import state_of, trusting_times
+from fedgrid.grids.results.outcome import look, trusting_times
 
 COUNTS = ("total", "done", "running", "waiting", "failed")
 WATCH_SECONDS = 2.0
@@ -133,24 +133,25 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     """Return the state of a grid: counts, runs under way, failures with their causes, pace."""
     storage.pull_marks()
     grid = GridFolder(storage, name)
-    runs, superseded = grid.divided()
+    stored = grid.read()
+    runs = stored.runs
     driver = driver_of(storage, name)
     is_running = driver is not None and driver.what == name
     progress: Mapping[str, Any] = (grid.read_progress() or {}) if is_running else {}
     under_way = progress.get("running", [])
     with trusting_times(storage):
-        states = [(run, *state_of(storage, run)) for run in runs]
-    damaged = {run.run_id: why for run, _, why in states if why}
+        looks = [(run, look(storage, run)) for run in runs]
+    damaged = {run.run_id: now.damage for run, now in looks if now.damage}
     failures = [
         {"run": run.name, "run_id": run.run_id, "cause": failure.cause, "attempts": failure.attempts}
-        for run, is_finished, _ in states
-        if not is_finished and (failure := RunFolder(storage, run).failure())
+        for run, now in looks
+        if not now.is_finished and (failure := RunFolder(storage, run).failure())
     ]
     busy = {each["run_id"] for each in (*under_way, *failures)}
-    stopped = {run.run_id for run, is_finished, _ in states if not is_finished} - busy
+    stopped = {run.run_id for run, now in looks if not now.is_finished} - busy
     stopped &= grid.stopped_early()
     under_way, failures = (_named(each, runs) for each in (under_way, failures))
-    done = sum(is_finished for _, is_finished, _ in states)
+    done = sum(now.is_finished for _, now in looks)
     return {
         "grid": name,
         "driver": driver.process if driver is not None and is_running else None,
@@ -161,7 +162,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
         "waiting": len(runs) - done - len(under_way) - len(failures) - len(stopped),
         STOPPED: len(stopped),
         "failed": len(failures),
-        SUPERSEDED: len(superseded),
+        SUPERSEDED: len(stored.superseded),
         "rounds_per_second": progress.get("rounds_per_second"),
         "seconds_left": progress.get("seconds_left"),
         "runs": under_way,

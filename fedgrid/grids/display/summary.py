@@ -26,13 +26,12 @@ from fedgrid.grids.display.tables import (
 )
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.presets.variants import variant_of, variant_settings
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import Outcome, finished, is_finished
+from fedgrid.grids.results.runs import read_runs
 from fedgrid.redaction import in_csv
-from fedgrid.tracking import records
+from fedgrid.tracking.scoring.run import FINISHED, TIMES, Run
 
 ROWS_SHOWN = 40
 """Up to this many runs each has its own row."""
@@ -49,7 +48,7 @@ def show(
     grid: Grid,
     storage: Storage,
     where: Sequence[str],
-    failures: Sequence[Outcome],
+    failures: Sequence[Run],
     tally: Tally | None,
     console: Console,
     *,
@@ -62,16 +61,16 @@ def show(
     """
 
     say = partial(print_plain, console)
-    done = [run for run in grid.runs if is_finished(storage, run)]
+    done = [run for run in read_runs(grid.runs, storage) if run.state == FINISHED]
     say()
     if done:
-        outcomes = [finished(storage.root, run) for run in done]
-        _show_scores(outcomes, console, per_run)
+        _show_scores(done, console, per_run)
         say(LEGEND)
-        if any(outcome.times.has_hits for outcome in outcomes):
-            say(_alone(outcomes))
-        if private := [each for each in outcomes if EPSILON in own_columns(each.config)]:
-            say(_epsilons(private))
+        if any(run.has_hits for run in done):
+            say(_alone(done))
+        private = {run.run_id for run in grid.runs if EPSILON in own_columns(run)}
+        if of_noise := [run for run in done if run.run_id in private]:
+            say(_epsilons(of_noise))
         say()
     if failures:
         console.print(failure_table(failures))
@@ -79,7 +78,7 @@ def show(
         say()
     say(_counts(grid, len(done), len(failures), tally))
     folder = GridFolder(storage, grid.name)
-    if folder.is_there and (old := folder.superseded()):
+    if folder.is_there and (old := folder.read().superseded):
         say(superseded_line(grid.name, len(old), storage))
     say(f"Written to {storage} (a folder a run: config.json, *.parquet)")
     for line in where:
@@ -89,8 +88,8 @@ def show(
 def print_finished(runs: Sequence[RunConfig], storage: Storage, axes: Sequence[str] = ()) -> None:
     """Print a `result` event for each of these runs, which were finished before this launch."""
     lines = JsonLines(axes)
-    for run in runs:
-        lines.finish(finished(storage.root, run))
+    for config, run in zip(runs, read_runs(runs, storage), strict=True):
+        lines.finish(config, run)
 
 
 def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> Path:
@@ -98,16 +97,11 @@ def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> 
 
     It has columns for the settings in which the runs differ, and names folders as in the storage.
     """
-    path = folder / "summary.csv"
-    keys, settings = naming_keys(runs), variant_settings(runs)
+    path, keys = folder / "summary.csv", naming_keys(runs)
     rows = [
-        {
-            **(row := result_row(finished(storage.root, run), keys)),
-            "variant": variant_of(run, settings) or None,
-            "folder": Path(row["folder"]).name,
-        }
-        for run in runs
-        if is_finished(storage, run)
+        result_row(run, keys) | {"variant": run.variant, "folder": run.folder.name}
+        for run in read_runs(runs, storage)
+        if run.state == FINISHED
     ]
     # Scores of attackers and moved clients are only in the rows of runs that have some.
     columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -119,31 +113,27 @@ def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> 
     return path
 
 
-def _show_scores(outcomes: Sequence[Outcome], console: Console, per_run: bool) -> None:
-    configs = [outcome.config for outcome in outcomes]
-    if per_run or (len(outcomes) <= ROWS_SHOWN and len({config.seed for config in configs}) == 1):
-        console.print(result_table(outcomes, console.width))
-    elif len(outcomes) <= ROWS_SHOWN:
-        console.print(seeds_table(outcomes, console.width))
+def _show_scores(runs: Sequence[Run], console: Console, per_run: bool) -> None:
+    if per_run or (len(runs) <= ROWS_SHOWN and len({run.seed for run in runs}) == 1):
+        console.print(result_table(runs, console.width))
+    elif len(runs) <= ROWS_SHOWN:
+        console.print(seeds_table(runs, console.width))
         console.print(f"{EXACT}; each run:  --per-run", highlight=False)
     else:
-        console.print(summary_table(summary_rows(outcomes), console.width))
+        console.print(summary_table(summary_rows(runs), console.width))
         console.print(EXACT, highlight=False)
 
 
-def _alone(outcomes: Sequence[Outcome]) -> str:
+def _alone(runs: Sequence[Run]) -> str:
     """Return a sentence about the time of all runs together without the round cache."""
-    seconds = sum(outcome.times.seconds for outcome in outcomes)
-    uncached = sum(outcome.times.uncached_seconds for outcome in outcomes)
-    total, without = duration(seconds), duration(uncached)
+    total, without = (duration(sum(run.times[name] or 0.0 for run in runs)) for name in TIMES[:2])
     return f"The runs' times add up to {total}; without the round cache (uncached) to {without}."
 
 
-def _epsilons(outcomes: Sequence[Outcome]) -> str:
+def _epsilons(runs: Sequence[Run]) -> str:
     """Return a sentence about the epsilons of runs with noise, each the largest of any of its clients."""
-    tables = [records.table(outcome.folder, "rounds", columns=[EPSILON]) for outcome in outcomes]
-    found = [table[EPSILON][-1].as_py() for table in tables]
-    deltas = ", ".join(dict.fromkeys(f"{outcome.config.privacy.delta:g}" for outcome in outcomes))
+    found = [run.table("rounds")[EPSILON][-1].as_py() for run in runs]
+    deltas = ", ".join(dict.fromkeys(f"{run.value('privacy.delta'):g}" for run in runs))
     texts = dict.fromkeys("∞" if isinf(value) else f"{value:.3g}" for value in (min(found), max(found)))
     span = " to ".join(texts)
     return f"epsilon of a client at the end: {span}, delta {deltas}; each run's: fedgrid report."

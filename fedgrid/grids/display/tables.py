@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedgrid.grids.display.blueprint import Blueprint
-from fedgrid.grids.results.axes import further_axes, setting_of, titles, values_of
-from fedgrid.grids.results.outcome import Outcome
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.tables.cells import spread_over_seeds
 from fedgrid.tracking.tables.table import NONE
 from fedgrid.tracking.tables.table import Table as PageTable
@@ -85,61 +84,59 @@ def titled_table(title: str, width: int) -> Table:
     )
 
 
-def result_row(outcome: Outcome, axes: Sequence[str] = ()) -> dict[str, Any]:
+def result_row(run: Run, axes: Sequence[str] = ()) -> dict[str, Any]:
     """Return the columns of the results table for one run, by name; `axes` are the grid's further axes."""
-    scores = outcome.scores or {}
     return {
-        "run": outcome.config.name,
-        "run_id": outcome.config.run_id,
-        "scenario": outcome.config.scenario,
-        "algorithm": outcome.config.algorithm["name"],
-        "seed": outcome.config.seed,
-        **values_of(outcome.config, axes),
-        **{name: scores.get(name) for name in RESULT_COLUMNS},
-        **{name: scores[name] for name in OWN_COLUMNS if name in scores},
-        "seconds": round(outcome.times.seconds, 1),
-        "uncached_seconds": round(outcome.times.uncached_seconds, 1),
-        "error": outcome.error,
-        "folder": str(outcome.folder),
+        "run": run.plain_name,
+        "run_id": run.run_id,
+        "scenario": run.place,
+        "algorithm": run.value("algorithm"),
+        "seed": run.seed,
+        **{axis: run.keys.get(axis) for axis in axes},
+        **{name: run.scores.get(name) for name in RESULT_COLUMNS},
+        **{name: run.scores[name] for name in OWN_COLUMNS if name in run.scores},
+        "seconds": round(run.times["seconds"] or 0.0, 1),
+        "uncached_seconds": round(run.times["uncached_seconds"] or 0.0, 1),
+        "error": run.cause or None,
+        "folder": str(run.folder),
     }
 
 
-def result_table(outcomes: Sequence[Outcome], width: int) -> Group:
+def setting_of(run: Run) -> str:
+    """Return what sets a run's scenario apart, empty if nothing does: `, split.majority 0.5`."""
+    return "".join(f", {axis} {value}" for axis, value in run.setting)
+
+
+def result_table(runs: Sequence[Run], width: int) -> Group:
     """Return the results of a grid: a table for each scenario and seed, a row for each run, 80 columns wide.
 
     With a few more columns, and if any round was a cache hit, a row also has the time without the cache.
     """
-    uncached = width >= WITH_UNCACHED and any(outcome.times.has_hits for outcome in outcomes)
-    sections: dict[str, list[tuple[str, Outcome]]] = {}
-    configs = [outcome.config for outcome in outcomes]
-    axes = further_axes(configs)
-    for title, outcome in zip(titles(configs, axes), outcomes, strict=True):
-        place = f"{outcome.config.scenario}{setting_of(outcome.config, axes)}, seed {outcome.config.seed}"
-        sections.setdefault(place, []).append((title, outcome))
+    uncached = width >= WITH_UNCACHED and any(run.has_hits for run in runs)
+    sections: dict[str, list[Run]] = {}
+    for run in runs:
+        sections.setdefault(f"{run.place}{setting_of(run)}, seed {run.seed}", []).append(run)
     return Group(*(_section_table(name, rows, width, uncached=uncached) for name, rows in sections.items()))
 
 
-def _section_table(
-    name: str, outcomes: Sequence[tuple[str, Outcome]], width: int, *, uncached: bool
-) -> Table:
+def _section_table(name: str, runs: Sequence[Run], width: int, *, uncached: bool) -> Table:
     table = titled_table(f"Final round, {name}", width)
     table.add_column("algo-\nrithm")
-    there = {score for _, outcome in outcomes for score in outcome.scores or {}}
+    there = {score for run in runs for score in run.scores}
     columns = {**RESULT_COLUMNS, **{key: name for key, name in OWN_COLUMNS.items() if key in there}}
     for heading in [*columns.values(), "sec.", *(["un-\ncached"] if uncached else [])]:
         table.add_column(heading, justify="right", no_wrap=True)
-    for title, outcome in outcomes:
-        row = result_row(outcome)
-        times = [outcome.times.seconds, *([outcome.times.uncached_seconds] if uncached else [])]
+    for run in runs:
+        times = [run.times[name] or 0.0 for name in ("seconds", *(["uncached_seconds"] if uncached else []))]
         table.add_row(
-            title,
-            *(cell(row.get(name)) for name in columns),
+            run.algorithm,
+            *(cell(run.scores.get(name)) for name in columns),
             *(f"{value:.{1 if value < 100 else 0}f}" for value in times),
         )
     return table
 
 
-def summary_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def summary_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Return a row for each data set, setting and algorithm: number of runs, of exact ones, mean scores.
 
     Only runs `with_groups` can be exact: their data have several hidden groups. A mean is over the runs that
@@ -147,13 +144,10 @@ def summary_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     `spread_over_seeds`.
     """
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
-    configs = [outcome.config for outcome in outcomes]
-    axes = further_axes(configs)
-    for title, outcome in zip(titles(configs, axes), outcomes, strict=True):
-        scores = {name: (outcome.scores or {}).get(name) for name in (EXACTLY, *SUMMARY_COLUMNS)}
-        setting = setting_of(outcome.config, axes)
-        group = groups.setdefault((outcome.config.dataset, setting, title), [])
-        group.append({**scores, "at": (outcome.config.scenario, outcome.config.seed)})
+    for run in runs:
+        scores = {name: run.scores.get(name) for name in (EXACTLY, *SUMMARY_COLUMNS)}
+        group = groups.setdefault((run.value("dataset"), setting_of(run), run.algorithm), [])
+        group.append({**scores, "at": (run.place, run.seed)})
     return [
         {
             "dataset": dataset,
@@ -175,13 +169,11 @@ def summary_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     ]
 
 
-def seeds_table(outcomes: Sequence[Outcome], width: int) -> Group:
+def seeds_table(runs: Sequence[Run], width: int) -> Group:
     """Return a table for each scenario, with the mean over its seeds for each algorithm."""
-    axes = further_axes([outcome.config for outcome in outcomes])
-    sections: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        name = f"{outcome.config.scenario}{setting_of(outcome.config, axes)}"
-        sections.setdefault(name, []).append(outcome)
+    sections: dict[str, list[Run]] = {}
+    for run in runs:
+        sections.setdefault(f"{run.place}{setting_of(run)}", []).append(run)
     return Group(*(_of_scenario(name, summary_rows(found), width) for name, found in sections.items()))
 
 
@@ -222,14 +214,13 @@ def _rows_table(title: str, rows: Sequence[Mapping[str, Any]], width: int, *, da
     return table
 
 
-def failure_table(outcomes: Sequence[Outcome]) -> Table:
+def failure_table(runs: Sequence[Run]) -> Table:
     """Return the runs that failed and why."""
     table = Table(title="Failed", title_justify="left", title_style="bold red", header_style="bold")
     table.add_column("run", overflow="fold")
     table.add_column("cause", overflow="fold")
-    for outcome in outcomes:
-        if outcome.error:
-            table.add_row(outcome.folder.name, outcome.error)
+    for run in runs:
+        table.add_row(run.folder.name, run.cause)
     return table
 
 

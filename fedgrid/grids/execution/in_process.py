@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedgrid.engine.federation.errors import is_final
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.run.failures import in_one_line
+from fedgrid.engine.runtime.run.run_folder import in_one_line
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, backoff
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent, run_to_end

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
-from fedgrid.engine.runtime.round_cache import speed
+from fedgrid.engine.runtime.round_cache import entry
 from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import delete_abandoned
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.steps import Steps
     from fedgrid.grids.execution.executors import Executor
+    from fedgrid.grids.following.follow import Trackers
     from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
-    from fedgrid.grids.trackers.follow import Trackers
 
 
 def launch(
@@ -128,7 +128,7 @@ class _Runs:
             self.retention.conclude(grid.until)
 
     def _grow(self, grid: Grid, grown: Grid) -> None:
-        failed = {failure.config.run_id for failure in self.watch.failures}
+        failed = {failure.run_id for failure in self.watch.failures}
         left = unfinished(grown.runs, self.storage, grown.until)
         todo = [run for run in left if run.run_id not in failed]
         self.watch.lease.extend(of_launch(grown.runs, todo, cached=self.retention is not None))
@@ -149,7 +149,7 @@ def _begin(grid: Grid, storage: Storage, lease: Lease) -> None:
 
 
 def _measured(cache: CacheOptions | None, storage: Storage) -> CacheOptions | None:
-    return cache and replace(cache, speed=speed.measure(storage, FOLDER))
+    return cache and replace(cache, speed=entry.measure(storage, FOLDER))
 
 
 def sweep(storage: Storage, grid: str, lease: Lease) -> None:

@@ -17,7 +17,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.planning.checks import check_origins
 from fedgrid.grids.results.outcome import is_finished
-from fedgrid.grids.results.study import describe, load, result_of
+from fedgrid.grids.results.study import load, load_run
 
 if TYPE_CHECKING:
     from fedgrid.tracking.scoring.run import Run
@@ -64,8 +64,7 @@ def run(
         session = Session(InProcessPool(), images, accept_changes=accept_changes)
         for _ in run_to_end(session, whole, store, lambda: False):
             pass
-    [found] = describe([whole], store)
-    return result_of(found)
+    return load_run(whole, store)
 
 
 def run_grid(

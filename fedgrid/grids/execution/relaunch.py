@@ -13,14 +13,14 @@ from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.execution.run import run_grid
+from fedgrid.grids.following.teller import sync
 from fedgrid.grids.planning.claims import of_launch
+from fedgrid.grids.planning.options import DEFAULT_TRACKERS
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, unfinished
-from fedgrid.grids.trackers.registry import DEFAULT
-from fedgrid.grids.trackers.teller import sync
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,9 +39,10 @@ def launched(name: str, storage: Storage) -> Grid:
     """
     storage.pull_marks()
     folder = GridFolder(storage, name)
-    runs = folder.runs()
+    stored = folder.read()
+    runs = stored.runs
     text = folder.preset().decode(errors="replace")
-    return Grid(name, runs, text, naming_keys(runs), source=folder.source())
+    return Grid(name, runs, text, naming_keys(runs), source=stored.source)
 
 
 def retry(
@@ -76,7 +77,9 @@ def _is_damaged(run: RunConfig, storage: Storage) -> bool:
     return why is not None
 
 
-def sync_grid(name: str, storage: Storage, console: Console, trackers: Sequence[str] = DEFAULT) -> None:
+def sync_grid(
+    name: str, storage: Storage, console: Console, trackers: Sequence[str] = DEFAULT_TRACKERS
+) -> None:
     """Tell trackers the runs and rounds of a grid that they lack; the first that fails ends it.
 
     Raises:

@@ -11,12 +11,11 @@ from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.summary import print_finished, show
 from fedgrid.grids.display.tables import failure_table
 from fedgrid.grids.execution.watch import LaunchResult
+from fedgrid.grids.following.follow import Trackers
 from fedgrid.grids.planning.checks import check_data, check_origins, check_storage
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished, trusting_times
-from fedgrid.grids.results.source import check_source
-from fedgrid.grids.trackers.follow import Trackers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,7 +55,7 @@ def run_grid(
     )
     storage.pull_marks()
     chosen = grid.runs if only is None else only
-    check_source(grid, storage)
+    GridFolder(storage, grid.name).check_source(grid)
     with trusting_times(storage):
         result, done = _run_chosen(grid, chosen, storage, options, trackers, console)
         if options.as_json:

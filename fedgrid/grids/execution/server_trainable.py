@@ -22,9 +22,9 @@ from fedgrid.engine.runtime.clients.ray_pool import RayPool
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.leases.driver import check_driver
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.source import PluginSource
+from fedgrid.engine.runtime.plugins.plugin import PluginSource
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
-from fedgrid.engine.runtime.run.failures import in_one_line
+from fedgrid.engine.runtime.run.run_folder import in_one_line
 from fedgrid.engine.runtime.storage.clock import CLOCK, backoff
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RunEvent, RunFailed, RunFinished, RunStopped, run_to_end

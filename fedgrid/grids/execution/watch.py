@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent, RunFinished, RunPreparing, RunStarted
-from fedgrid.grids.results import outcome
+from fedgrid.grids.results.runs import just_failed, just_finished
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.progress import Bars, JsonLines, Lines
     from fedgrid.grids.display.tally import Tally
+    from fedgrid.grids.following.follow import Trackers
     from fedgrid.grids.results.grid_folder import GridFolder
-    from fedgrid.grids.results.outcome import Outcome
     from fedgrid.grids.round_cache.retention import Retention
-    from fedgrid.grids.trackers.follow import Trackers
+    from fedgrid.tracking.scoring.run import Run
 
 TICK_SECONDS = 1.0
 """How often the driver checks whether it should stop, and updates the screen."""
@@ -35,7 +35,7 @@ IDLE_SECONDS = 60.0
 class LaunchResult:
     """How a launch ended."""
 
-    failures: tuple[Outcome, ...] = ()
+    failures: tuple[Run, ...] = ()
     """Runs that failed after all retries."""
     tally: Tally | None = None
     """None if there was nothing to run."""
@@ -66,7 +66,7 @@ class Watch:
             check_cluster: raises if no waiting run fits on the cluster any more.
         """
         self.tally = tally
-        self.failures: list[Outcome] = []
+        self.failures: list[Run] = []
         self.stopping = False
         self._folder = folder
         self._storage = storage
@@ -106,8 +106,8 @@ class Watch:
                 self._fetch(config)
                 self.tally.finish(config)
                 self._trackers.tell(config, "FINISHED")
-                root = self._storage.root
-                self._view.finish(self._storage.patiently(lambda: outcome.finished(root, config, scores)))
+                run = self._storage.patiently(lambda: just_finished(config, self._storage, scores))
+                self._view.finish(config, run)
                 if self._retention is not None:
                     self._retention.finish(config)
             case _:
@@ -125,11 +125,11 @@ class Watch:
         """Record the cause of a run's failure in its folder; the other runs go on."""
         self._fetch(config)
         self.tally.fail(config)
-        failed = self._storage.patiently(lambda: outcome.failed(self._storage.root, config, cause))
-        self.failures.append(failed)
+        run = self._storage.patiently(lambda: just_failed(config, self._storage, cause))
+        self.failures.append(run)
         self._storage.patiently(lambda: RunFolder(self._storage, config).fail(cause, attempts))
         self._trackers.tell(config, "FAILED")
-        self._view.finish(failed)
+        self._view.finish(config, run)
 
     def ask_to_stop(self) -> None:
         """Stop every run after its current round, and start no other."""

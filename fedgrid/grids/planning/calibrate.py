@@ -9,25 +9,20 @@ from math import prod
 from pathlib import Path
 from platform import machine, processor
 from time import perf_counter, process_time
-from typing import TYPE_CHECKING, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
-from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.encoders.reconstruction import Reconstruction
-from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.clients.messages import EvaluateTask, TrainTask
+from fedgrid.engine.federation.encoders.encoder import Reconstruction
+from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.models.registry import AUTOENCODERS
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH
-from fedgrid.engine.federation.training.settings import Augment, LocalTraining, Precision
 from fedgrid.grids.planning.images import Images, passes
+from fedgrid.grids.planning.workload import Workload, worker_of
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
-    from fedgrid.engine.federation.data.dataset import Dataset
 
 BUDGET = 20.0
 """Seconds of the processor that all measurements together may take, and of a GPU's clock."""
@@ -46,38 +41,8 @@ GROWTH = 4.5
 SERVER_SECONDS = 0.05
 """Clustering, records and files of a round: a small part, except with the smallest models."""
 
-NUM_CLASSES = 10
 MOST_IMAGES, MOST_BYTES = 4096, 1 << 26
 CPUINFO = Path("/proc/cpuinfo")
-
-
-@dataclass(frozen=True)
-class Workload:
-    """All that determines the time an image takes on a given machine."""
-
-    model: str
-    shape: tuple[int, int, int]
-    """Channels, height, width of an image."""
-    batch_size: int
-    optimizer: Literal["sgd", "adam"]
-    augment: tuple[Augment, ...] = ()
-    precision: Precision = "float32"
-    stacked: int = 1
-    """How many clients train at once; a run of fewer clients has a smaller stack."""
-
-    @classmethod
-    def of(cls, config: RunConfig, dataset: Dataset) -> Workload:
-        """Return the workload of a run."""
-        training = config.training
-        return cls(
-            config.model,
-            dataset.shape,
-            training.batch_size,
-            training.optimizer,
-            training.augment,
-            training.precision,
-            min(training.stacked, config.clients),
-        )
 
 
 @dataclass(frozen=True)
@@ -146,14 +111,13 @@ def _measure(workload: Workload, device: str, budget: float) -> Speed:
     Clients that train at once hold as many images each.
     """
     clock = _clock(device)
-    started, batch, slots = clock(), workload.batch_size, workload.stacked
+    started, batch, slots = clock(), workload.training.batch_size, workload.training.stacked
     most = max(2, min(MOST_IMAGES, MOST_BYTES // prod(workload.shape)) // slots)
     sizes = [min(max(1, batch // 4), most // 2), min(batch, most)]
     while 2 * sizes[-1] <= most:
         sizes.append(2 * sizes[-1])
-    worker = _worker(workload, sizes, device)
-    model = initial_vector(workload.model, workload.shape, NUM_CLASSES, 0)
-
+    worker = worker_of(workload, sizes, device)
+    model = initial_vector(workload.model, workload.shape, workload.num_classes, 0)
     is_encoder = workload.model in AUTOENCODERS
     rule = Reconstruction() if is_encoder else PLAIN
 
@@ -214,31 +178,3 @@ def fit_line(times: Sequence[tuple[int, float]]) -> tuple[float, float]:
         return 0.0, last / many
     image = (last - first) / (many - few)
     return max(0.0, first - few * image), image
-
-
-def _worker(workload: Workload, sizes: Sequence[int], device: str) -> ClientWorker:
-    rng = np.random.default_rng(0)
-    pool = ImageSet(
-        rng.integers(0, 256, (sizes[-1], *workload.shape), dtype=np.uint8),
-        rng.integers(0, 1 if workload.model in AUTOENCODERS else NUM_CLASSES, sizes[-1]),
-    )
-    sets = [pool.take(slice(0, size)) for size in sizes for _ in range(workload.stacked)]
-    training = LocalTraining(
-        local_epochs=1,
-        batch_size=workload.batch_size,
-        optimizer=workload.optimizer,
-        augment=workload.augment,
-        precision=workload.precision,
-        stacked=workload.stacked,
-        learning_rate=1e-6,
-    )
-    setup = Setup(
-        model=workload.model,
-        num_classes=NUM_CLASSES,
-        training=training,
-        seed=0,
-        clients=tuple(ClientData(client, held, held) for client, held in enumerate(sets)),
-        server_set=pool.take(slice(0, 1)),
-        server_parts={client: slice(0, 0) for client in range(len(sets))},
-    )
-    return ClientWorker(setup, device)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from fedgrid.engine.federation.before_training.deal import deal
+from fedgrid.engine.federation.before_training.setup import deal
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data import image_folders
-from fedgrid.engine.federation.data.images import Pair
-from fedgrid.engine.federation.dealing.server_images import server_sets
+from fedgrid.engine.federation.data.images import ImageSet, Pair
+from fedgrid.engine.federation.dealing.holdouts import server_sets
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.data.datasets import find, is_here, load
-from fedgrid.engine.runtime.data.identity import digest_of_dataset
+from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.runtime.data.datasets import digest_of_dataset, find, is_here, load
 from fedgrid.engine.runtime.integrity.made_with import (
     ACCEPT,
     IMAGES,
@@ -44,8 +44,7 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
     pairs: dict[str, Pair] = {}
     for name in dict.fromkeys(run.dataset for run in runs):
         pool, server = load(name, data_dir)
-        kind, _, place = name.partition(":")
-        if kind == "folder" and (note := image_folders.mixed(Path(find(name, data_dir).location))):
+        for note in image_notes(name, pool, data_dir):
             warn(note)
         pairs[name] = pool.without_pixels(), server
     splits = {(run.scenario, run.seed, run.split): run for run in runs}
@@ -54,6 +53,16 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
         steps.count(number, len(splits))
         deal(run, pairs[run.dataset], find(run.dataset, data_dir).num_classes)
         server_sets(pairs[run.dataset][1], run.split, run.root_seed)
+
+
+def image_notes(name: str, pool: ImageSet, data_dir: Path) -> list[str]:
+    """Return in one line each what may surprise about the user's own images, none about other data sets."""
+    dataset = find(name, data_dir)
+    kind, colon, _ = dataset.name.partition(":")
+    if not colon:
+        return []
+    of_files = image_folders.notes(Path(dataset.location)) if kind == "folder" else []
+    return of_files + own_images.content_notes(dataset.name, pool.images)
 
 
 def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:

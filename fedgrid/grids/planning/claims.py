@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.leases.claims import Claims
+from fedgrid.engine.runtime.leases.driver import Claims
 from fedgrid.engine.runtime.round_cache.files import FOLDER
 from fedgrid.grids.results.archived import is_archived
 

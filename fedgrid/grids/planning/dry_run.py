@@ -19,14 +19,15 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import roughly
 from fedgrid.grids.planning.calibrate import BUDGET, calibrate, processor_name
-from fedgrid.grids.planning.encoders import RoundsLeft, workloads_of
 from fedgrid.grids.planning.estimate import (
     Capacity,
     DatasetRow,
     Experience,
+    RoundsLeft,
     capacities_of,
     dataset_rows,
     experience,
+    workloads_of,
 )
 from fedgrid.grids.planning.gpu_share import with_share_here
 from fedgrid.grids.planning.options import LaunchOptions
@@ -40,7 +41,7 @@ BUSY = 0.75
 ONE_CORE = (Node(1.0, 0.0),)
 
 
-def dry_run(
+def show_plan(
     grid: Grid,
     storage: Storage,
     options: LaunchOptions,

@@ -5,18 +5,94 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings, kind_of
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.encoders.encoder import model_of
+from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.runtime.clients.placement import Node, Placement, Request, at_once, plan
 from fedgrid.engine.runtime.data.datasets import find, is_here
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
-from fedgrid.grids.planning.calibrate import Speed, Workload, run_seconds
-from fedgrid.grids.planning.encoders import RoundsLeft, encoder_plans
+from fedgrid.grids.planning.calibrate import Speed, run_seconds
 from fedgrid.grids.planning.images import expected_images
+from fedgrid.grids.planning.workload import SAME, Workload, workload_of
 from fedgrid.grids.ray_cluster.cluster import least_stacked, num_to_place
 from fedgrid.grids.results.times import times_of
 
-HOUR = 3600.0
-GB = 1e9
+RoundsLeft = Sequence[tuple[RunConfig, int]]
+"""Each run with its number of rounds still to compute, 0 if it is finished."""
+
+
+@dataclass(frozen=True)
+class EncoderPlan:
+    """The training of one encoder."""
+
+    workload: Workload
+    public_images: float
+    """How many images the server passes through it, counted in every epoch."""
+    federated_images: float
+    """How many its clients do, all together."""
+    turns: float
+    """How often a client trains."""
+    public: str = ""
+    """The data set that the server trains it on, if that is one of its own."""
+
+    def seconds(self, speeds: Mapping[Workload, Speed], workers: int) -> float:
+        """Return how long it takes: the server's training on one core or GPU, the clients' on this many."""
+        speed = speeds[self.workload]
+        of_clients = self.turns * speed.turn + self.federated_images * speed.train
+        return self.public_images * speed.train + of_clients / workers
+
+
+def encoder_plans(left: RoundsLeft, dataset: Dataset, data_dir: Path) -> list[EncoderPlan]:
+    """Return the encoders of those runs of a data set that have not begun.
+
+    A public one is the same for all of them, a federated one for those that share a scenario and seed.
+    """
+    plans = {}
+    for run, rounds in left:
+        if rounds < run.training.rounds:
+            continue
+        message = algorithm_of(run).message()
+        settings = None if message is None else message.encoder
+        if settings is None or kind_of(settings, dataset.shape) in ("pca", "pixels"):
+            continue
+        key = settings.model_dump_json(), run.shared_prefix if settings.federated else ""
+        plans[key] = _plan(run, settings, dataset, data_dir)
+    return list(plans.values())
+
+
+def _plan(run: RunConfig, settings: EncoderSettings, dataset: Dataset, data_dir: Path) -> EncoderPlan:
+    public, name = 0, ""
+    if settings.public == REFERENCE:
+        public = run.split.reference_images or 0
+    elif settings.public is not None:
+        name = settings.public
+        public = find(name, data_dir).pool_size
+    rounds = settings.federated * settings.participation
+    model = model_of(kind_of(settings, dataset.shape))
+    training = LocalTraining(batch_size=settings.batch_size, optimizer="adam", **SAME)
+    return EncoderPlan(
+        Workload(model, dataset.shape, dataset.num_classes, training),
+        float(public * settings.epochs),
+        rounds * settings.local_epochs * expected_images(run, dataset).train,
+        rounds * run.clients,
+        name,
+    )
+
+
+def workloads_of(left: RoundsLeft, data_dir: Path) -> list[Workload]:
+    """Return what unfinished runs train: their models and encoders, each once."""
+    found: dict[Workload, None] = {}
+    for run, rounds in left:
+        if not rounds:
+            continue
+        dataset = find(run.dataset, data_dir)
+        encoders = encoder_plans([(run, rounds)], dataset, data_dir)
+        found |= dict.fromkeys((workload_of(run, data_dir), *(plan.workload for plan in encoders)))
+    return list(found)
 
 
 @dataclass(frozen=True)
@@ -57,7 +133,7 @@ class Capacity:
         if self.placement.gpus_per_actor:
             each += f", {self.placement.gpus_per_actor:g} GPU"
         if self.placement.memory_per_actor:
-            each += f", {self.placement.memory_per_actor / GB:.1f} GB main memory"
+            each += f", {self.placement.memory_per_actor / 1e9:.1f} GB main memory"
         if actors == self.clients:
             return f"server + {actors} clients x {each}"
         fewest, most = self.clients // actors, -(-self.clients // actors)
@@ -103,7 +179,7 @@ def dataset_rows(
             run_seconds(
                 run,
                 expected_images(run, dataset),
-                speeds[Workload.of(run, dataset)],
+                speeds[workload_of(run, data_dir)],
                 rounds,
                 actors[run.clients],
             )
@@ -123,7 +199,7 @@ def dataset_rows(
                 rounds_left=sum(rounds for _, rounds in waiting),
                 clients=tuple(sorted({run.clients for run in runs})),
                 download_mb=sum(find(each, data_dir).download_mb for each in away),
-                hours=(encoding + sum(shares)) / HOUR,
+                hours=(encoding + sum(shares)) / 3600,
                 encoders=len(encoders),
             )
         )
@@ -154,7 +230,7 @@ def experience(
     runs, took, estimated = 0, 0.0, 0.0
     for run, rounds in left:
         dataset = find(run.dataset, data_dir)
-        speed = speeds.get(Workload.of(run, dataset))
+        speed = speeds.get(workload_of(run, data_dir))
         if speed is None or rounds == run.training.rounds:
             continue
         with suppress(DamagedFile):  # The launch says so.

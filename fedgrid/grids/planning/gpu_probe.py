@@ -16,21 +16,16 @@ from threading import BrokenBarrierError
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import torch
 
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
-from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.data.pixel_statistics import PixelStatistics
+from fedgrid.engine.federation.clients.messages import EvaluateTask, TrainTask
 from fedgrid.engine.federation.errors import FedgridError, RunError
-from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH
-from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.runtime.clients.gpu_errors import is_out_of_memory, telling
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.source import PluginSource
+from fedgrid.grids.planning.workload import Workload, worker_of
 
 if TYPE_CHECKING:
     from threading import Barrier
@@ -40,18 +35,6 @@ TIMEOUT = 240.0
 """Seconds for processes to start, and to train a batch of each workload."""
 SLIVER = 0.01
 """The share of a GPU of the cluster that is reserved to measure there."""
-
-
-@dataclass(frozen=True)
-class Workload:
-    """All that decides what a client actor's training takes, but for the images that it holds."""
-
-    model: str
-    shape: tuple[int, int, int]
-    """Channels, height, width of an image."""
-    num_classes: int
-    training: LocalTraining
-    plugins: tuple[PluginSource, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -236,7 +219,8 @@ def _first_turn(crowd: Crowd, device: str) -> Callable[[], int]:
     load = crowd.workload
     active.know(load.plugins)
     active.activate([plugin.digest for plugin in load.plugins])
-    worker = ClientWorker(_setup(crowd), device)
+    train = load.training.batch_size if crowd.train is None else crowd.train
+    worker = worker_of(load, [train], device, crowd.test)
     start = initial_vector(load.model, load.shape, load.num_classes, seed=0)
     clients = range(load.training.stacked)
     training = [TrainTask(Order(client, (0,)), 0, evaluate=True) for client in clients]
@@ -249,26 +233,3 @@ def _first_turn(crowd: Crowd, device: str) -> Callable[[], int]:
 
     turn()
     return turn
-
-
-def _setup(crowd: Crowd) -> Setup:
-    """Return a setup of a stack of clients with black images."""
-    load, clients = crowd.workload, range(crowd.workload.training.stacked)
-    channels, *_ = load.shape
-    train = load.training.batch_size if crowd.train is None else crowd.train
-    held, tests = (
-        ImageSet(np.zeros((count, *load.shape), np.uint8), np.zeros(count, np.int64))
-        for count in (train, crowd.test)
-    )
-    normalised = load.training.normalise == "dataset"
-    return Setup(
-        model=load.model,
-        num_classes=load.num_classes,
-        training=load.training.model_copy(update={"local_epochs": 1}),
-        seed=0,
-        clients=tuple(ClientData(client, held, tests) for client in clients),
-        server_set=tests,
-        server_parts={client: slice(0, crowd.test) for client in clients},
-        normalised_by=PixelStatistics((0.5,) * channels, (0.5,) * channels) if normalised else None,
-        plugins=tuple(plugin.digest for plugin in load.plugins),
-    )

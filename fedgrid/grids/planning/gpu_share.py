@@ -18,10 +18,10 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.clients.placement import GPU_SHARE, Node, Request
 from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.planning.gpu_probe import Crowd, Probed, Workload, probe
+from fedgrid.grids.planning.gpu_probe import Crowd, Probed, probe
 from fedgrid.grids.planning.images import expected_images
+from fedgrid.grids.planning.workload import Workload, workload_of
 from fedgrid.grids.ray_cluster.gpus import STEPS, Gpu, open_here, unmeasured_share
 
 SPARE = 1.25
@@ -146,19 +146,6 @@ def needs_of(runs: Sequence[RunConfig], data_dir: Path, probe: Probe, gpus: Sequ
         Need(run, room, whose, probed.context, None if work is None else work.reserved, held)
         for work, (held, run) in zip(probed.crowds, images.values(), strict=True)
     ]
-
-
-def workload_of(run: RunConfig, data_dir: Path) -> Workload:
-    """Return what decides the memory of a run's training; settings that change none are left at defaults."""
-    dataset = find(run.dataset, data_dir)
-    same = {"local_epochs": 1, "learning_rate": 0.01}
-    return Workload(
-        run.model,
-        dataset.shape,
-        dataset.num_classes,
-        run.training.local.model_copy(update=same),
-        active.sources(run.plugin_digests),
-    )
 
 
 def _image_bytes(run: RunConfig, data_dir: Path) -> int:

@@ -7,11 +7,10 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.dealing.split import mean_share_kept
-from fedgrid.engine.federation.partition.groups import class_sets
 from fedgrid.engine.federation.partition.label_skew import labels_per_client
 from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.ocfl import groups
-from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, Facts, Scenario
+from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, Facts, Scenario, class_sets
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
 SERVER_IMAGES = {

@@ -9,7 +9,8 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.placement import Request
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.grids.display.steps import Steps
-from fedgrid.grids.trackers.registry import DEFAULT
+
+DEFAULT_TRACKERS, NO_TRACKER = ("mlflow",), "none"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class LaunchOptions:
     """Whether every run has its own row at the end, and not every algorithm its mean over seeds."""
     cache: CacheOptions | None = CacheOptions()
     """How cached rounds of other runs are used; None uses none."""
-    trackers: tuple[str, ...] = DEFAULT
+    trackers: tuple[str, ...] = DEFAULT_TRACKERS
     """Which trackers are told of the runs."""
 
     def __post_init__(self) -> None:
@@ -48,3 +49,15 @@ class LaunchOptions:
     def steps(self, console: Console, *, as_lines: bool = False) -> Steps:
         """Return what says on a terminal, and with `as_lines` in a log, what a launch is doing now."""
         return Steps(console, as_lines=as_lines, quiet=self.as_json)
+
+
+def trackers_in(text: str) -> tuple[str, ...]:
+    """Return the names that `--track` lists, with commas between them; `none`: no tracker.
+
+    Raises:
+        ConfigError: `none` stands beside another one.
+    """
+    names = tuple(dict.fromkeys(name for name in map(str.strip, text.split(",")) if name))
+    if NO_TRACKER in names and names != (NO_TRACKER,):
+        raise ConfigError(f"--track {text}: {NO_TRACKER} stands alone; leave it out, or the others")
+    return () if names == (NO_TRACKER,) else names or DEFAULT_TRACKERS

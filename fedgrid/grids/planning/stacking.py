@@ -14,9 +14,10 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.clients.placement import Node, Request, at_once
 from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.grids.planning.gpu_probe import Crowd, Workload, probe, probe_on_cluster
-from fedgrid.grids.planning.gpu_share import Probe, with_measured_share, workload_of
+from fedgrid.grids.planning.gpu_probe import Crowd, probe, probe_on_cluster
+from fedgrid.grids.planning.gpu_share import Probe, with_measured_share
 from fedgrid.grids.planning.images import expected_images
+from fedgrid.grids.planning.workload import Workload, workload_of
 from fedgrid.grids.presets.grid import Grid, Stacking
 from fedgrid.grids.ray_cluster.cluster import num_to_place, placements
 from fedgrid.grids.ray_cluster.gpus import Gpu, open_here, open_on_cluster

@@ -1,8 +1,8 @@
-"""The axes of one grid with their values: read from a file, narrowed by filters, extended by options."""
+"""A grid before it is expanded: axes with their values, keys of some runs, what is left out."""
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -10,11 +10,10 @@ from fedgrid.algorithms.registry import ALSO_CALLED, ARENA, members_of_arena, na
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS
 from fedgrid.grids.presets.axis_keys import AXES, SPLIT
+from fedgrid.grids.presets.nested import value_at, with_value
 from fedgrid.grids.presets.yaml_file import Place, at, parse_value
 from fedgrid.tracking.scoring.selection import read_conditions, text_of
 
-MOST_SHOWN = 60
-"""Characters of a value in a message."""
 MOST_SEEDS = 10_000
 """Seeds in one range at most: more are a typing error that would exhaust the memory."""
 
@@ -45,6 +44,81 @@ def allows(choice: Choice, labels: Mapping[str, str]) -> bool:
     return all(labels[axis] in allowed for axis, allowed in choice.items())
 
 
+@dataclass(frozen=True, eq=False)
+class Override:
+    """Keys for the runs where every axis of `when` has one of its values."""
+
+    when: Choice
+    then: Mapping[str, Any]
+    place: Place
+    """The line of `then`."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One `--set`: a path of keys and its new value."""
+
+    text: str
+    keys: tuple[str, ...]
+    value: Any
+
+    @classmethod
+    def parse(cls, text: str) -> "Change":
+        """Return the change that `key.key=value` describes.
+
+        Raises:
+            ConfigError: for any other text.
+        """
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"--set {text}: expected KEY=VALUE, as in training.rounds=5")
+        return cls(text, tuple(key.split(".")), parse_value(value, f"--set {text}"))
+
+    def apply(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `values` with this change.
+
+        Raises:
+            ConfigError: if a key on the path has a plain value.
+        """
+        return with_value(values, self.keys, self.value, f"--set {self.text}")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a file and its base say of a grid, or options alone.
+
+    A run's value of a key comes from the last of these that has it: `fixed`, `overrides`, axes other than
+    `AXES`, `changes`.
+    """
+
+    axes: Axes
+    fixed: Mapping[str, tuple[Any, Place]] = field(default_factory=dict)
+    """Keys that all runs share, each with its line."""
+    overrides: tuple[Override, ...] = ()
+    changes: tuple[Change, ...] = ()
+    excluded: tuple[Choice, ...] = ()
+    """Combinations that are no runs."""
+    filter: Choice = field(default_factory=dict)
+    """What the file's own `filter` selects of the axes."""
+    searched: frozenset[str] = frozenset()
+    """Settings of the algorithm that a search will give other values."""
+    name: str = ""
+    """Of its grid."""
+    text: str = ""
+    source: str = ""
+    """`text` and `source` are as in `Grid`."""
+
+    def gives(self, key: str) -> bool:
+        """Return whether the file or a change gives a key, such as `training.rounds`, to any of the runs."""
+        first, *inner = path = key.split(".")
+        given = [override.then for override in self.overrides] + [change.apply({}) for change in self.changes]
+        return (
+            key in self.axes
+            or (first in self.fixed and value_at(self.fixed[first][0], inner) is not None)
+            or any(value_at(values, path) for values in given)
+        )
+
+
 def axis_name(given: str, axes: Iterable[str]) -> str:
     """Return the axis among `axes` that `given` names, in the singular or the plural.
 
@@ -70,9 +144,7 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
             if axis == SPLIT and isinstance(value, Mapping):
                 value = {"kind": DEFAULTS[SPLIT], **value}
             if axis in ("algorithm", SPLIT) and isinstance(value, str) and "," in value:
-                raise ConfigError(
-                    f"{axis} = '{value[:MOST_SHOWN]}': several are a list: [{value[:MOST_SHOWN]}]"
-                )
+                raise ConfigError(f"{axis} = '{value[:60]}': several are a list: [{value[:60]}]")
             values = _several(axis, value)
             if axis == "algorithm" and isinstance(value, Mapping) and "name" not in value:
                 raise ConfigError(nameless(value))
@@ -100,7 +172,7 @@ def seeds_in(text: str) -> list[int]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,18})\s*(?:\.\.\s*(\d{1,18})\s*)?", part, re.ASCII)
         if not match:
-            raise ConfigError(f"seeds = '{text[:MOST_SHOWN]}': expected 0..4 (both included), 3 or 0,2,5")
+            raise ConfigError(f"seeds = '{text[:60]}': expected 0..4 (both included), 3 or 0,2,5")
         first = int(match[1])
         last = int(match[2] or first)
         if not first <= last < first + MOST_SEEDS:

@@ -5,9 +5,9 @@ field there is an axis at once. Everything else that knows axes (presets, filter
 tables and figures of a report) takes them from here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
@@ -18,6 +18,7 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown_key
+from fedgrid.grids.presets.nested import value_at
 from fedgrid.tracking.scoring.selection import text_of
 
 AXES = ("dataset", "split", "clients", "seed", "algorithm")
@@ -35,6 +36,8 @@ KIND = f"{SPLIT}.kind"
 """The key of a split that is the axis `SPLIT`."""
 SETTING = f"{ALGORITHM}."
 """Prefix of the axes that are settings of an algorithm."""
+Values: TypeAlias = Mapping[str, str | None]
+"""Axis -> value as text."""
 
 
 def axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
@@ -103,6 +106,21 @@ def value_of(config: RunConfig, key: str) -> Any:
     return to_jsonable_python(found[0]) if found else None
 
 
+def json_values(config: RunConfig, keys: Iterable[str]) -> dict[str, Any]:
+    """Return a run's values of those keys that it has, as they would stand in JSON."""
+    return {key: to_jsonable_python(found[0]) for key in keys if (found := _found(config, key))}
+
+
+def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
+    """Return a run's values of some axes."""
+    return {axis: value_text(config, axis) for axis in axes}
+
+
+def pairs_of(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return axis and value of the axes that a run has, as `tracking.scoring.run.Run.axes` holds them."""
+    return tuple((axis, value) for axis, value in values_of(config, axes).items() if value is not None)
+
+
 def default_of(config: RunConfig, key: str) -> Any:
     """Return the default of a key that is no algorithm's: that of the kind of split, or of the schema."""
     section, _, name = key.partition(".")
@@ -113,6 +131,26 @@ def default_of(config: RunConfig, key: str) -> Any:
     return to_jsonable_python(fields[name or section].get_default(call_default_factory=True))
 
 
+def variant_settings(configs: Sequence[RunConfig], prefix: str = SETTING) -> tuple[str, ...]:
+    """Return the keys with this prefix in which runs of one name differ, as `algorithm.threshold`."""
+    groups: dict[str, list[RunConfig]] = {}
+    for config in configs:
+        groups.setdefault(config.name, []).append(config)
+    keys = [key for key in axis_keys(configs) if key.startswith(prefix)]
+    differing: dict[str, None] = {}
+    for group in groups.values():
+        if len(group) > 1:
+            several = (key for key in keys if len({value_text(run, key) for run in group}) > 1)
+            differing |= dict.fromkeys(several)
+    return tuple(key for key in keys if key in differing)
+
+
+def variant_of(config: RunConfig, settings: Sequence[str]) -> str:
+    """Return a run's values of these settings, as in `round 6, threshold 0.4`; empty if it has none."""
+    values = {key.removeprefix(SETTING): value_text(config, key) for key in settings}
+    return ", ".join(f"{key} {value}" for key, value in values.items() if value not in (None, "null"))
+
+
 def _found(config: RunConfig, key: str) -> tuple[Any] | None:
     if key == ALGORITHM:
         return (str(config.algorithm["name"]),)
@@ -120,28 +158,8 @@ def _found(config: RunConfig, key: str) -> tuple[Any] | None:
         return (config.split.kind,)
     # A setting that is not written down has its default. An algorithm of a plugin may not be loaded.
     entry = ALGORITHMS.get(config.algorithm["name"])
-    return _walk(config, key) or (_walk({ALGORITHM: entry.settings}, key) if entry else None)
-
-
-def has(values: Any, path: Iterable[str]) -> bool:
-    """Return whether nested mappings have a value at `path`."""
-    for key in path:
-        if not isinstance(values, Mapping) or key not in values:
-            return False
-        values = values[key]
-    return True
-
-
-def _walk(values: Any, key: str) -> tuple[Any] | None:
-    """Return the value at a dotted key of models and mappings, None if there is none."""
-    for step in key.split("."):
-        if isinstance(values, Mapping) and step in values:
-            values = values[step]
-        elif isinstance(values, BaseModel) and step in type(values).model_fields:
-            values = getattr(values, step)
-        else:
-            return None
-    return (values,)
+    path = key.split(".")
+    return value_at(config, path) or (value_at({ALGORITHM: entry.settings}, path) if entry else None)
 
 
 def _leaves(settings: BaseModel | Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -1,11 +1,8 @@
-"""From a grid's description to the configurations of its runs; errors name file, line and key."""
+"""From a grid's preset to the configurations of its runs; errors name file, line and key."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import reduce
 from itertools import product
-from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -20,58 +17,28 @@ from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.configuration.idle_settings import check_idle
 from fedgrid.engine.runtime.configuration.validation import explain, is_of_one_value, key_of
 from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.grids.presets.axes import Axes, Choice, Item, allows
-from fedgrid.grids.presets.axis_keys import AXES, has, in_run_order
-from fedgrid.grids.presets.changes import Change, with_value
-from fedgrid.grids.presets.overrides import Override, merge
+from fedgrid.grids.presets.axes import Item, Override, Preset, allows
+from fedgrid.grids.presets.axis_keys import AXES, in_run_order
+from fedgrid.grids.presets.nested import merge, nested, value_at, with_value
 from fedgrid.grids.presets.yaml_file import Place, as_axis, at
 
 INDEPENDENT = ("clients", "seed")
 """Axes on which no default of another key depends."""
 
 
-@dataclass(frozen=True)
-class Description:
-    """A grid before it is expanded.
-
-    A run's value of a key comes from the last of these that has it: `fixed`, `overrides`, axes other than
-    `AXES`, `changes`.
-    """
-
-    axes: Axes
-    fixed: Mapping[str, tuple[Any, Place]]
-    """Keys that all runs share, each with its line."""
-    overrides: tuple[Override, ...] = ()
-    changes: tuple[Change, ...] = ()
-    excluded: tuple[Choice, ...] = ()
-    """Combinations that are no runs."""
-    searched: frozenset[str] = frozenset()
-    """Settings of the algorithm that a search will give other values."""
-
-    def gives(self, key: str) -> bool:
-        """Return whether the file or a change gives a key, such as `training.rounds`, to any of the runs."""
-        first, *inner = path = key.split(".")
-        return (
-            key in self.axes
-            or (first in self.fixed and has(self.fixed[first][0], inner))
-            or any(has(override.then, path) for override in self.overrides)
-            or any(has(change.apply({}), path) for change in self.changes)
-        )
-
-
-def expand(description: Description, data_dir: Path) -> tuple[RunConfig, ...]:
+def expand(preset: Preset, data_dir: Path) -> tuple[RunConfig, ...]:
     """Return one configuration for every combination of the axes that is not excluded.
 
     Raises:
         ConfigError: if one of them is invalid, two of them are the same run, or none is left.
     """
-    expander = Expander(description, data_dir)
-    order = in_run_order(description.axes)
+    expander = Expander(preset, data_dir)
+    order = in_run_order(preset.axes)
     seen: dict[str, RunConfig] = {}
-    for combination in product(*(description.axes[axis] for axis in order)):
+    for combination in product(*(preset.axes[axis] for axis in order)):
         values = dict(zip(order, combination, strict=True))
         labels = {axis: item.label for axis, item in values.items()}
-        if any(allows(choice, labels) for choice in description.excluded):
+        if any(allows(choice, labels) for choice in preset.excluded):
             continue
         run = expander.run(values)
         if run.run_id in seen:
@@ -85,8 +52,8 @@ def expand(description: Description, data_dir: Path) -> tuple[RunConfig, ...]:
 class Expander:
     """Makes runs. Costly steps, such as reading a folder of images, are done once for all that share them."""
 
-    def __init__(self, description: Description, data_dir: Path) -> None:
-        self._description = description
+    def __init__(self, preset: Preset, data_dir: Path) -> None:
+        self._preset = preset
         self._data_dir = data_dir
         self._templates: dict[tuple[Item | Override, ...], RunConfig] = {}
         self._facts: dict[str, Facts] = {}
@@ -99,7 +66,7 @@ class Expander:
             ConfigError: if it is invalid; names the line of the key.
         """
         labels = {axis: item.label for axis, item in items.items()}
-        held = tuple(override for override in self._description.overrides if override.holds(labels))
+        held = tuple(override for override in self._preset.overrides if allows(override.when, labels))
         kind: tuple[Item | Override, ...] = (
             *(item for axis, item in items.items() if axis not in INDEPENDENT),
             *held,
@@ -116,17 +83,17 @@ class Expander:
         if not isinstance(values["algorithm"], Mapping):
             values["algorithm"] = {"name": values["algorithm"]}
         split = values["split"] if isinstance(values["split"], Mapping) else {"kind": values["split"]}
-        values |= {key: value for key, (value, _) in self._description.fixed.items()}
-        values["split"] = merge(self._description.fixed.get("split", ({}, None))[0], split)
+        values |= {key: value for key, (value, _) in self._preset.fixed.items()}
+        values["split"] = merge(self._preset.fixed.get("split", ({}, None))[0], split)
         for override in held:
             values = merge(values, override.then)
         for axis, item in items.items():
             if axis not in AXES:
                 values = with_value(values, axis.split("."), item.value, f"axis {axis}")
-        for change in self._description.changes:
+        for change in self._preset.changes:
             values = change.apply(values)
         config = complete(values, self._data_dir)
-        check_idle(config, values, self._description.searched)
+        check_idle(config, values, self._preset.searched)
         return config
 
     def _vary(self, template: RunConfig, items: Mapping[str, Item]) -> RunConfig:
@@ -166,27 +133,20 @@ class Expander:
 
         The line is None for the command line, the value None for a key that was not given.
         """
-        given: list[tuple[str, Any, Place | None]] = [
-            *((axis, item.value, item.place) for axis, item in items.items() if axis in AXES),
-            *((name, value, place) for name, (value, place) in self._description.fixed.items()),
+        given: list[tuple[Mapping[str, Any], Place | None]] = [
+            *(({axis: item.value}, item.place) for axis, item in items.items() if axis in AXES),
+            *(({name: value}, place) for name, (value, place) in self._preset.fixed.items()),
             *(
-                (name, value, override.place.under(name))
+                ({name: value}, override.place.under(name))
                 for override in held
                 for name, value in override.then.items()
             ),
-            *(
-                ((path := axis.split("."))[0], with_value({}, path, item.value, axis)[path[0]], item.place)
-                for axis, item in items.items()
-                if axis not in AXES
-            ),
-            *(
-                (change.keys[0], change.apply({})[change.keys[0]], None)
-                for change in self._description.changes
-            ),
+            *((nested({axis: item.value}), item.place) for axis, item in items.items() if axis not in AXES),
+            *((change.apply({}), None) for change in self._preset.changes),
         ]
         for length in range(len(key), 0, -1):
-            for name, value, place in reversed(given):
-                if name == key[0] and has(value, inner := key[1:length]):
-                    found = reduce(getitem, inner, value) if length == len(key) else None
-                    return place.under(*inner) if place else None, found
+            for values, place in reversed(given):
+                if value := value_at(values, key[:length]):
+                    at_key = place.under(*key[1:length]) if place else None
+                    return at_key, value[0] if length == len(key) else None
         return None, None

@@ -1,9 +1,10 @@
 """From a preset, a YAML file and options to the runs of a grid."""
 
-import os
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +14,25 @@ import yaml
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import SCENARIOS
-from fedgrid.grids.presets.asks import digest_of
-from fedgrid.grids.presets.axes import Axes, choose, extend, filter_of, items, keep
-from fedgrid.grids.presets.axis_keys import AXES, SPLIT, axis_keys
-from fedgrid.grids.presets.changes import Change
-from fedgrid.grids.presets.expand import Description, expand
-from fedgrid.grids.presets.grid import OPTIONS, STACKED, Asks, Grid
-from fedgrid.grids.presets.overrides import Override
-from fedgrid.grids.presets.preset_files import (
+from fedgrid.grids.presets.axes import (
+    Axes,
+    Change,
+    Override,
     Preset,
-    defaults,
-    file_meant,
-    is_path,
-    open_preset,
-    preset_names,
-    read_preset,
+    choose,
+    extend,
+    filter_of,
+    items,
+    keep,
 )
-from fedgrid.grids.presets.variants import variant_settings
+from fedgrid.grids.presets.axis_keys import AXES, SPLIT, axis_keys, variant_settings
+from fedgrid.grids.presets.expand import expand
+from fedgrid.grids.presets.grid import OPTIONS, STACKED, Asks, Grid
+from fedgrid.grids.presets.preset_files import file_meant, is_path, open_preset, preset_names
+from fedgrid.grids.presets.read_preset import defaults, read_preset
 from fedgrid.grids.presets.yaml_file import YamlFile, at
 
-__all__ = ["Grid", "Preset", "RunConfig", "is_scenario", "load_grid", "load_preset", "scenario_values"]
+__all__ = ["Grid", "Preset", "RunConfig", "is_scenario", "load_grid", "scenario_values"]
 """Makes a grid of a preset, and what that takes and returns."""
 
 SCENARIO = re.compile(r"(.+?)-(\d+)-([a-z][a-z-]*)")
@@ -44,7 +44,7 @@ DICT = "a dict"
 
 
 def load_grid(
-    what: str | Mapping[str, Any] | None,
+    what: str | Mapping[str, Any] | Preset | None,
     options: Mapping[str, Any],
     changes: Sequence[str],
     data_dir: Path,
@@ -61,7 +61,7 @@ def load_grid(
 
     Args:
         what: a preset's or a scenario's name, the path of a YAML file, what such a file holds (the grid then
-            needs a `name`), or None for options alone.
+            needs a `name`) or says, or None for options alone.
         options: axis -> value or list; replaces the file's values.
         changes: `key.key=value` each, applied after everything else.
         filters: `axis=value,axis=value` each; a run must pass all of them.
@@ -69,7 +69,7 @@ def load_grid(
         extends: `axis+=value,value` each: values that the grid does not have yet.
         overrides: applied after the file's own.
         name: the grid's name; None is that of the preset or file.
-        searched: as in `Description`.
+        searched: as in `Preset`.
         decided: further changes, which are not the user's and so not part of what the launch asks for.
 
     Raises:
@@ -80,48 +80,43 @@ def load_grid(
         raise ConfigError(f"--seed {options['seed']} and --seeds {seeds} both give seeds: leave one out")
     if isinstance(what, Mapping) and name is None:
         raise ConfigError("a grid that is a dict needs a name, by which it is found again: name='mine'")
-    own, preset, text, source = _read(what, options)
-    if name is None and what not in preset_names() and own in preset_names():
+    preset = what if isinstance(what, Preset) else _read(what, options)
+    own = preset.name
+    if name is None and isinstance(what, str) and what not in preset_names() and own in preset_names():
         raise ConfigError(f"{what} would take the name of the preset {own}: name its grid with --name")
-    described = replace(
-        preset.description, overrides=(*preset.description.overrides, *overrides), searched=searched
+    axes, nested, notes = _with_options(preset, options, changes)
+    preset = replace(
+        preset, overrides=(*preset.overrides, *overrides), changes=tuple(nested), searched=searched
     )
-    grid = load_preset(
+    further = map(Change.parse, decided)
+    whole = replace(preset, axes=_widen(axes, seeds, extends), changes=(*preset.changes, *further))
+    chosen = _narrow(whole.axes, filters)
+    runs = expand(replace(whole, axes=chosen), data_dir)
+    named = {*chosen, *variant_settings(runs), *variant_settings(runs, f"{SPLIT}.")}
+    ids = frozenset(run.run_id for run in runs) | (_ids(whole, data_dir) if filters else set())
+    return Grid(
         name or own,
-        replace(preset, description=described),
-        text,
-        options,
-        changes,
-        data_dir,
-        filters,
-        seeds,
-        extends,
-        source,
-        decided,
+        runs,
+        preset.text,
+        tuple(axis for axis in axis_keys(runs) if axis in named and axis not in AXES),
+        source=preset.source,
+        is_named=name is not None,
+        asks=Asks(preset.source, _digest(preset), ids),
+        sets_stacked=preset.gives(STACKED),
+        notes=tuple(notes),
     )
-    return replace(grid, is_named=name is not None)
 
 
-def load_preset(
-    name: str,
-    preset: Preset,
-    text: str,
-    options: Mapping[str, Any],
-    changes: Sequence[str],
-    data_dir: Path,
-    filters: Sequence[str] = (),
-    seeds: str | None = None,
-    extends: Sequence[str] = (),
-    source: str = "",
-    decided: Sequence[str] = (),
-) -> Grid:
-    """Return the grid that a preset and a command line describe; as `load_grid`. `source` is as in `Grid`."""
-    axes = dict(keep(preset.description.axes, preset.filter))
+def _with_options(
+    preset: Preset, options: Mapping[str, Any], changes: Sequence[str]
+) -> tuple[Axes, list[Change], list[str]]:
+    """Return a preset's axes with options and changes in their place, the other changes, and remarks."""
+    axes = dict(keep(preset.axes, preset.filter))
     axes |= {axis: items(axis, value) for axis, value in options.items()}
     nested: list[Change] = []
     notes: list[str] = []
     for change in map(Change.parse, changes):
-        key = ".".join(change.keys) if change.keys != ("split", "kind") else "split"
+        key = ".".join(change.keys) if change.keys != (SPLIT, "kind") else SPLIT
         if key in axes:
             before, axes[key] = axes[key], items(key, change.value)
             if len(axes[key]) == 1 < len(before):
@@ -130,20 +125,33 @@ def load_preset(
             nested = [earlier for earlier in nested if earlier.keys[: len(change.keys)] != change.keys]
         else:
             nested.append(change)
-    described = replace(preset.description, changes=tuple(nested))
-    further = tuple(map(Change.parse, decided))
-    whole = replace(described, axes=_widen(axes, seeds, extends), changes=(*nested, *further))
-    chosen = _narrow(whole.axes, filters)
-    runs = expand(replace(whole, axes=chosen), data_dir)
-    named = {*chosen, *variant_settings(runs), *variant_settings(runs, f"{SPLIT}.")}
-    varied = tuple(axis for axis in axis_keys(runs) if axis in named and axis not in AXES)
-    ids = frozenset(run.run_id for run in runs) | (_ids(whole, data_dir) if filters else set())
-    asks = Asks(source, digest_of(described, preset.filter, source), ids)
-    stacked = described.gives(STACKED)
-    return Grid(name, runs, text, varied, source=source, asks=asks, sets_stacked=stacked, notes=tuple(notes))
+    return axes, nested, notes
 
 
-def _ids(whole: Description, data_dir: Path) -> set[str]:
+def _digest(preset: Preset) -> str:
+    """Return a digest of what a file, its bases, `--set` and `--tuned` say; lines and comments do not count.
+
+    A file that says the same adds to what it asked for before, as with another `--filter` or other `--seeds`.
+    One that was edited, or has another `--set`, replaces it: its earlier runs are superseded
+    (`grids.results.asked`). Axes that are options add to each other.
+    """
+    axes = {axis: [item.value for item in items] for axis, items in preset.axes.items()}
+    content = (
+        {} if preset.source == OPTIONS else axes,
+        preset.filter,
+        {key: value for key, (value, _) in preset.fixed.items()},
+        [(override.when, override.then) for override in preset.overrides],
+        preset.excluded,
+        [change.text for change in preset.changes],
+    )
+
+    def plain(value: object) -> object:
+        return sorted(value) if isinstance(value, frozenset) else str(value)
+
+    return sha256(json.dumps(content, default=plain).encode()).hexdigest()
+
+
+def _ids(whole: Preset, data_dir: Path) -> set[str]:
     """Return the ids of all runs of a file; none if one that a filter leaves out is invalid here."""
     try:
         return {run.run_id for run in expand(whole, data_dir)}
@@ -171,20 +179,17 @@ def scenario_values(name: str) -> dict[str, Any]:
     return {"dataset": dataset, "split": split, "clients": int(clients)}
 
 
-def _read(what: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> tuple[str, Preset, str, str]:
-    """Return name, content, text and source of the preset, file, dict or scenario that a grid is made of."""
+def _read(what: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> Preset:
+    """Return what the preset, file, dict or scenario says that a grid is made of."""
     if isinstance(what, Mapping):
-        file = _as_file(what)
         # Files that it names lie below the folder of the process.
-        return "", read_preset(file, ("",)), file.text, DICT
+        return replace(read_preset(_as_file(what), ("",)), source=DICT)
     if what and (what in preset_names() or is_path(what) or file_meant(what) or not is_scenario(what)):
-        file = open_preset(what)
-        source = f"preset {what}" if what in preset_names() else _path(what)
-        return Path(what).stem, read_preset(file, (what,)), file.text, source
+        return read_preset(open_preset(what), (what,))
     values = scenario_values(what) if what else {}
     axes = {**defaults(), **{axis: items(axis, value) for axis, value in values.items()}}
     text = yaml.safe_dump({**values, **options}, sort_keys=False)
-    return "runs", Preset(Description(axes, {}), {}), text, OPTIONS
+    return Preset(axes, name="runs", text=text, source=OPTIONS)
 
 
 def _as_file(values: Mapping[str, Any]) -> YamlFile:
@@ -211,11 +216,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _path(file: str) -> str:
-    """Return the place of a file; FEDGRID_SOURCE names it where the file was sent to a cluster."""
-    return os.environ.get("FEDGRID_SOURCE") or str(Path(file).resolve())
 
 
 def _widen(axes: Axes, seeds: str | None, extends: Sequence[str]) -> Axes:

@@ -123,6 +123,9 @@ def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
         if _size(node, {}) > MOST_PARTS:
             raise ConfigError(f"{source} has more than {MOST_PARTS} keys and values, aliases written out")
         return loader.construct_document(node), node
+    except _MisleadingNumber as error:
+        line = f"line {error.line}: " if isinstance(content, bytes) else ""
+        raise ConfigError(f"{source}: {line}{error}") from error
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         problem = " ".join(part for part in (error.context, error.problem) if part)
@@ -173,8 +176,16 @@ def _inside(node: yaml.Node | None, step: Step) -> tuple[yaml.Mark, yaml.Node] |
     return None
 
 
+class _MisleadingNumber(ValueError):
+    """A number that YAML 1.1 does not read as people do: `1:10` is 70, `010` is 8."""
+
+    def __init__(self, problem: str, line: int) -> None:
+        super().__init__(problem)
+        self.line = line
+
+
 class _Loader(yaml.SafeLoader):
-    """Safe YAML that refuses duplicate keys; PyYAML silently takes the last of them.
+    """Safe YAML that refuses misleading numbers and duplicate keys; PyYAML silently takes the last of them.
 
     ruamel.yaml does refuse them, but reads YAML 1.2 (`010` is 10 there and 8 here), keeps no lines of keys
     merged by `<<`, and takes four to seven times as long.
@@ -205,3 +216,25 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        """Return the number of `node`.
+
+        Raises:
+            _MisleadingNumber: it has another base than it seems to have.
+        """
+        is_float = node.tag.endswith(":float")
+        value = self.construct_yaml_float(node) if is_float else self.construct_yaml_int(node)
+        text = node.value.replace("_", "")
+        if ":" in text:
+            seeds = f", or {text.replace(':', '..')} for a range of seeds" if text.count(":") == 1 else ""
+            problem = f"{node.value} is {value} in YAML (base 60): write {value}{seeds}, or quote it"
+        elif text.lstrip("+-").isdecimal() and int(text) != value:
+            problem = f"{node.value} is {value} in YAML (base 8): write {int(text)} or {value}, or quote it"
+        else:
+            return value
+        raise _MisleadingNumber(problem, node.start_mark.line + 1)
+
+
+for _tag in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _Loader.construct_number)

@@ -6,9 +6,10 @@ import signal
 import socket
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any
 
@@ -85,9 +86,28 @@ def connected() -> Iterator[None]:
     place = address()
     make_private(create=place == LOCAL)
     check_answers(place)
+    with ExitStack() as stack:
+        _connect(place, stack)
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _connect(place: str, stack: ExitStack) -> None:
+    """Connect to a cluster; what `LOCAL` needs until its end enters the `stack`.
+
+    Raises:
+        RunError: as `connected`.
+    """
+    import ray
+
     try:
         with _deferred_interrupt():
-            _start() if place == LOCAL else ray.init(address=place, **QUIET)
+            if place == LOCAL:
+                _start(stack.enter_context(private_folder()))
+            else:
+                ray.init(address=place, **QUIET)
     except Exception as error:
         # Ray raises a bare one if its processes take longer to start than 30 seconds.
         cause = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -99,20 +119,13 @@ def connected() -> Iterator[None]:
             f"~/.ray/auth_token of the user who started it to {token_file()}, and set RAY_AUTH_MODE=token; "
             f"{INSTEAD}"
         ) from error
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
-def _start() -> None:
-    """Start Ray on this machine."""
+def _start(folder: Path) -> None:
+    """Start Ray on this machine, with its logs and sockets in `folder`."""
     import ray
 
     [node] = local_nodes()
-    settings = dict(QUIET)
-    if folder := private_folder():
-        settings["_temp_dir"] = str(folder / "ray")
     with few_processes():
         ray.init(
             address=LOCAL,
@@ -120,7 +133,8 @@ def _start() -> None:
             # Ray would count those too that torch cannot use.
             num_gpus=int(node.gpus),
             _system_config=SETTINGS,
-            **settings,
+            _temp_dir=str(folder / "ray"),
+            **QUIET,
         )
 
 
@@ -204,7 +218,13 @@ def _answers(address: str) -> bool:
 
 @contextmanager
 def _deferred_interrupt() -> Iterator[None]:
-    """Defer the first Ctrl-C to the end of the block: during its start it would make Ray crash at exit."""
+    """Defer the first Ctrl-C to the end of the block: during its start it would make Ray crash at exit.
+
+    Python delivers it to the main thread; in another one, the block runs as it is.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
     deferred = []
 
     def remember(number: int, frame: FrameType | None) -> None:

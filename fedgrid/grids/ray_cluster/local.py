@@ -18,7 +18,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 SETTINGS: Mapping[str, Any] = {"enable_metrics_collection": False}
@@ -26,7 +26,11 @@ SETTINGS: Mapping[str, Any] = {"enable_metrics_collection": False}
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 """Variables that Tune passes on in the open."""
 LONGEST = 35
-"""Characters of the folder before the names of Ray's session and socket."""
+"""Characters of the folder before the names of Ray's session and socket: Linux has room for 107 in all."""
+RANDOM = 8
+"""Characters that Python adds to the name of a temporary folder."""
+SHORT = Path("/tmp")
+"""Takes the place of a temporary folder with a long path."""
 
 
 @contextmanager
@@ -64,20 +68,35 @@ def light_tune() -> None:
     usage.tag_callbacks = lambda callbacks: False
 
 
-def private_folder() -> Path | None:
-    """Return a folder of this user alone for the logs and sockets of a local Ray, which makes its own public.
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """Give a folder of this user alone for the logs and sockets of a local Ray, which makes its own public.
 
-    It lies in RAY_TMPDIR, if that is set. None if there is no such folder: a stranger's, or on a long path,
-    since Linux has room for 107 characters in the name of a socket.
+    It lies in RAY_TMPDIR, if that is set, and stays. If another user has taken its name or opened it, or its
+    path leaves no room for the name of a socket, a new one takes its place until the end of the block.
+
+    Raises:
+        OSError: no folder can be made.
     """
-    folder = Path(os.environ.get("RAY_TMPDIR") or gettempdir()) / f"fedgrid-ray-{os.getuid()}"
-    if len(str(folder)) > LONGEST:
-        return None
+    base = Path(os.environ.get("RAY_TMPDIR") or gettempdir())
+    folder = base / f"fedgrid-ray-{os.getuid()}"
+    if len(str(folder)) <= LONGEST and _make_private(folder):
+        yield folder
+        return
+    prefix = "fedgrid-ray-"
+    is_short = len(str(base / prefix)) + RANDOM <= LONGEST
+    place = base if is_short else SHORT
+    with TemporaryDirectory(prefix=prefix, dir=place, ignore_cleanup_errors=True) as made:
+        yield Path(made)
+
+
+def _make_private(folder: Path) -> bool:
+    """Make a folder, if it is missing; return whether it is this user's and nobody else may enter."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     about = folder.lstat()
     is_own = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
-    return folder if is_own and stat.S_IMODE(about.st_mode) == 0o700 else None
+    return is_own and stat.S_IMODE(about.st_mode) == 0o700
 
 
 def _nothing(node: Any) -> None:

@@ -9,11 +9,16 @@ from math import prod
 
 from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_text
-from fedgrid.grids.presets.variants import variant_settings
-
-Values = Mapping[str, str | None]
-"""Axis -> value as text."""
+from fedgrid.grids.presets.axis_keys import (
+    ALGORITHM,
+    AXES,
+    SETTING,
+    Values,
+    axis_keys,
+    pairs_of,
+    values_of,
+    variant_settings,
+)
 
 SEED, DATASET = "seed", "dataset"
 UNSET = (None, "null")
@@ -51,11 +56,6 @@ def naming_keys(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*further_axes(configs), *variant_settings(configs))))
 
 
-def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
-    """Return a run's values of some axes."""
-    return {axis: value_text(config, axis) for axis in axes}
-
-
 def settings_of(configs: Sequence[RunConfig], settings: Sequence[str]) -> list[Values]:
     """Return each run's values of some settings of its algorithm; computed once for each algorithm."""
     known: dict[str, Values] = {}
@@ -68,21 +68,10 @@ def settings_of(configs: Sequence[RunConfig], settings: Sequence[str]) -> list[V
     return found
 
 
-def pairs_of(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return axis and value of the axes that a run has, as `tracking.scoring.study.Run.axes` holds them."""
-    return tuple((axis, value) for axis, value in values_of(config, axes).items() if value is not None)
-
-
 def name_of(config: RunConfig, axes: Sequence[str]) -> str:
     """Return a run's name with its values of the grid's further `axes`, which tell runs of a name apart."""
     words = ", ".join(f"{axis.removeprefix(SETTING)} {value}" for axis, value in pairs_of(config, axes))
     return f"{config.name} ({words})" if words else config.name
-
-
-def setting_of(config: RunConfig, axes: Sequence[str]) -> str:
-    """Return what sets a run's scenario apart, empty if nothing does: `, split.majority 0.5`."""
-    pairs = pairs_of(config, [axis for axis in axes if not axis.startswith(SETTING)])
-    return "".join(f", {axis} {value}" for axis, value in pairs)
 
 
 def _differing(configs: Sequence[RunConfig]) -> set[str]:

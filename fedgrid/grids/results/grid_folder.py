@@ -4,8 +4,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
-from itertools import compress
-from operator import not_
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -37,15 +35,26 @@ STACKING: TypeAdapter[Stacking | None] = TypeAdapter(Stacking | None)
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredGrid:
     """What `runs.jsonl` says."""
 
-    runs: tuple[RunConfig, ...] = ()
+    every: tuple[RunConfig, ...] = ()
+    """All runs, superseded ones too."""
     asked: Asked = field(default_factory=Asked)
     source: str = ""
     """As in `Grid`, of the last launch."""
     stacking: Stacking | None = None
     """As in `Grid`, of the first launch that decided."""
+
+    @property
+    def runs(self) -> tuple[RunConfig, ...]:
+        """The runs that the grid's files ask for, those of its last launch first."""
+        return tuple(run for run in self.every if run.run_id in self.asked.ids)
+
+    @property
+    def superseded(self) -> tuple[RunConfig, ...]:
+        """The runs of earlier launches that the grid's files no longer ask for."""
+        return tuple(run for run in self.every if run.run_id not in self.asked.ids)
 
 
 def list_grids(storage: Storage) -> list[str]:
@@ -93,18 +102,20 @@ class GridFolder:
             ConfigError: if what is there cannot be read.
             RunError: if they cannot be written.
         """
-        before = self._read() if self.is_there else Kept()
+        before = self.read() if self.is_there else StoredGrid()
         ids = {run.run_id for run in runs}
         still_there = [
-            run for run in before.runs if run.run_id not in ids and folder_of(self.storage.root, run).exists()
+            run
+            for run in before.every
+            if run.run_id not in ids and folder_of(self.storage.root, run).exists()
         ]
         for name, plugin in kept_plugins.files(self.path, runs).items():
             self.write(name, plugin)
-        if images := own_images.sealed(name for run in (*runs, *still_there) for name in run.own_images):
+        if images := own_images.seal_places(name for run in (*runs, *still_there) for name in run.own_images):
             self.write(own_images.PLACES, images)
         self.write(PRESET, text)
         asked = before.asked.after(runs, asks, kept_plugins.names(self.path), still_there)
-        self._write_runs(Kept((*runs, *still_there), asked, source, before.stacking or stacking))
+        self._write_runs(StoredGrid((*runs, *still_there), asked, source, before.stacking or stacking))
 
     def drop(self, run_ids: Collection[str]) -> None:
         """Let some superseded runs be no runs of the grid any longer.
@@ -113,16 +124,16 @@ class GridFolder:
             ConfigError: if what is there cannot be read.
             RunError: if it cannot be written.
         """
-        kept = self._read()
-        self._write_runs(replace(kept, runs=tuple(run for run in kept.runs if run.run_id not in run_ids)))
+        stored = self.read()
+        self._write_runs(replace(stored, every=tuple(r for r in stored.every if r.run_id not in run_ids)))
 
-    def _write_runs(self, kept: Kept) -> None:
-        lines = "".join(f"{run.canonical_json()}\n" for run in kept.runs)
+    def _write_runs(self, stored: StoredGrid) -> None:
+        lines = "".join(f"{run.canonical_json()}\n" for run in stored.every)
         head = {
-            "source": kept.source,
-            "asked": kept.asked.as_dict(),
+            "source": stored.source,
+            "asked": stored.asked.as_dict(),
             "runs": sha256(lines.encode()).hexdigest(),
-            **({"stacking": asdict(kept.stacking)} if kept.stacking else {}),
+            **({"stacking": asdict(stored.stacking)} if stored.stacking else {}),
         }
         self.write(RUNS, seal(head) + lines)
 
@@ -130,43 +141,31 @@ class GridFolder:
         """Return the runs that the grid's files ask for, those of its last launch first.
 
         Raises:
-            ConfigError: as `every`.
+            ConfigError: as `read`.
         """
-        return self.divided()[0]
-
-    def superseded(self) -> tuple[RunConfig, ...]:
-        """Return the runs of earlier launches that the grid's files no longer ask for.
-
-        Raises:
-            ConfigError: as `every`.
-        """
-        return self.divided()[1]
-
-    def divided(self) -> tuple[tuple[RunConfig, ...], tuple[RunConfig, ...]]:
-        """Return `runs` and `superseded`, read once.
-
-        Raises:
-            ConfigError: as `every`.
-        """
-        kept = self._read()
-        asked = [run.run_id in kept.asked.ids for run in kept.runs]
-        current = tuple(compress(kept.runs, asked))
-        return current, tuple(compress(kept.runs, map(not_, asked)))
-
-    def every(self) -> tuple[RunConfig, ...]:
-        """Return all runs, superseded ones too.
-
-        Raises:
-            ConfigError: if there is no such grid, it is damaged, or it is of another version.
-        """
-        return self._read().runs
+        return self.read().runs
 
     def is_launched(self, grid: Grid) -> bool:
         """Return whether the grid was launched before, and a launch of `grid` asks for nothing else."""
         if not self.is_there:
             return False
-        kept = self._read()
-        return kept.asked.after(grid.runs, grid.asks, {}, kept.runs) == kept.asked
+        stored = self.read()
+        return stored.asked.after(grid.runs, grid.asks, {}, stored.every) == stored.asked
+
+    def check_source(self, grid: Grid) -> None:
+        """Check that a launch of `grid` comes from the same preset or file as those before it.
+
+        Raises:
+            ConfigError: it comes from another file with another content, or it cannot be read.
+        """
+        if grid.is_named or not self.is_there:
+            return
+        before = self.read().source
+        if before not in ("", grid.source) and self.preset() != grid.text.encode():
+            raise ConfigError(
+                f"the grid {self.name} in {self.storage} comes from {before}, not from {grid.source}: --name "
+                f"OTHER makes this a grid of its own, --name {self.name} adds it to that one"
+            )
 
     def preset(self) -> bytes:
         """Return the preset of the last launch, as `keep` got it; a `ConfigError` if that cannot be read."""
@@ -175,24 +174,12 @@ class GridFolder:
         except OSError as error:
             raise ConfigError(f"{self.path / PRESET} is not read: {error}; repeat the grid's run") from error
 
-    def source(self) -> str:
-        """Return where the preset of the last launch came from, as `keep` got it.
+    def read(self) -> StoredGrid:
+        """Return what is stored; notes the titles of the runs' plugins, and where their images are.
 
         Raises:
-            ConfigError: as `runs`.
+            ConfigError: if there is no such grid, it is damaged, or it is of another version.
         """
-        return self._read().source
-
-    def stacking(self) -> Stacking | None:
-        """Return what `--gpus-per-actor auto` has decided for this grid, None if it has not.
-
-        Raises:
-            ConfigError: as `every`.
-        """
-        return self._read().stacking
-
-    def _read(self) -> Kept:
-        """Return what is kept; notes the titles of the runs' plugins, and where their images are."""
         path = self.path / RUNS
         about, lines = self._checked(path)
         note_titles(kept_plugins.titles(self.path), kept_plugins.references(self.path))
@@ -200,7 +187,7 @@ class GridFolder:
         try:
             runs = tuple(map(RunConfig.model_validate_json, lines.splitlines()))
             stacking = STACKING.validate_python(about.get("stacking"))
-            return Kept(runs, Asked.of(about.get("asked")), str(about.get("source", "")), stacking)
+            return StoredGrid(runs, Asked.of(about.get("asked")), str(about.get("source", "")), stacking)
         except ValidationError as error:
             raise ConfigError(
                 f"{path} was written by another version of fedgrid; move {self.path} away"

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.source import PluginSource, digest_of
+from fedgrid.engine.runtime.plugins.plugin import PluginSource, digest_of
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.redaction import printable

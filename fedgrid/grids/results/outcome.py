@@ -3,21 +3,22 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.checked import Checked, Stat
-from fedgrid.engine.runtime.integrity.done_mark import DONE, LISTED, TIMES, TIMES_CHECKSUM
+from fedgrid.engine.runtime.integrity.files import DONE, LISTED, TIMES, TIMES_CHECKSUM
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.engine.runtime.storage.user_files import Checked, Stat
 from fedgrid.grids.results.times import Times, times_of
+from fedgrid.tracking.scoring.run import DAMAGED, FAILED, FINISHED
 
-FINISHED, FAILED, DAMAGED, WAITING = "finished", "failed", "damaged", "not started"
+WAITING = "not started"
 SCORES = "scores.json"
 """The final scores of a run, in its folder. Written last; faster to read than the records."""
 RUN_ID = "run_id"
@@ -28,16 +29,14 @@ FILES = (DONE, SCORES, TIMES, TIMES_CHECKSUM, *LISTED)
 """Files of a finished run whose bytes are checked, the mark first."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended."""
+class Look(NamedTuple):
+    """How the files of a run are."""
 
-    config: RunConfig
-    folder: Path
-    scores: Mapping[str, Any] | None
-    """Of a finished run: those of `tracking.scoring.scores.of_run`."""
+    is_finished: bool
+    damage: str | None
+    """In one line, of a run that says it is finished."""
     times: Times
-    error: str | None = None
+    """Of an undamaged one."""
 
 
 def is_finished(storage: Storage, config: RunConfig) -> bool:
@@ -48,51 +47,51 @@ def is_finished(storage: Storage, config: RunConfig) -> bool:
     Raises:
         NewerFormat: a newer fedgrid wrote it.
     """
-    return state_of(storage, config)[0]
+    return look(storage, config).is_finished
 
 
-def state_of(storage: Storage, config: RunConfig) -> tuple[bool, str | None]:
-    """Return whether a run `is_finished`, and its `damage`.
+def look(storage: Storage, config: RunConfig) -> Look:
+    """Return how the files of a run are. Files that have not changed since are not read again.
 
     Raises:
         NewerFormat: a newer fedgrid wrote it.
     """
     folder = folder_of(storage.root, config)
-    there = _files(folder)
+    there = tuple([_signature(f"{folder}/{name}") for name in FILES])
     has_mark, has_scores, *_ = there
     if not has_mark:
-        return False, None
-    why = _damage(storage, config, folder, there)
-    return why is None and bool(has_scores), why
+        return Look(False, None, Times())
+    why, times = _check(storage, config, folder, there)
+    return Look(why is None and bool(has_scores), why, times)
 
 
-def state(storage: Storage, config: RunConfig) -> tuple[str, str]:
-    """Return `finished`, `failed`, `damaged`, `7 of 15 rounds` or `not started`, and the cause, if any.
+def state(storage: Storage, config: RunConfig) -> tuple[str, str, Times]:
+    """Return `finished`, `failed`, `damaged`, `7 of 15 rounds` or `not started`, the cause if any, and times.
 
     Raises:
         NewerFormat: a newer fedgrid wrote it.
     """
-    is_done, why = state_of(storage, config)
-    if is_done:
-        return FINISHED, ""
+    now = look(storage, config)
+    if now.is_finished:
+        return FINISHED, "", now.times
     folder = RunFolder(storage, config)
     if failure := folder.failure():
-        return FAILED, failure.cause
-    if why:
-        return DAMAGED, why
+        return FAILED, failure.cause, Times()
+    if now.damage:
+        return DAMAGED, now.damage, Times()
     rounds = folder.rounds_done
-    return f"{rounds} of {config.training.rounds} rounds" if rounds else WAITING, ""
+    return f"{rounds} of {config.training.rounds} rounds" if rounds else WAITING, "", Times()
 
 
 def damage(storage: Storage, config: RunConfig) -> str | None:
     """Return in one line what is wrong with the files of a run that says it is finished.
 
-    None if nothing is, or if it does not say so. Files that have not changed since are not read again.
+    None if nothing is, or if it does not say so.
 
     Raises:
         NewerFormat: a newer fedgrid wrote it.
     """
-    return state_of(storage, config)[1]
+    return look(storage, config).damage
 
 
 def read_scores(folder: Path, run_id: str) -> dict[str, Any]:
@@ -135,13 +134,15 @@ def trusting_times(storage: Storage) -> Iterator[None]:
         checked.save()
 
 
-def _damage(storage: Storage, config: RunConfig, folder: Path, there: tuple[Stat, ...]) -> str | None:
-    seen, why = _CHECKED.get(folder, (None, None))
-    if seen == there:
-        return why
+def _check(
+    storage: Storage, config: RunConfig, folder: Path, there: tuple[Stat, ...]
+) -> tuple[str | None, Times]:
+    seen = _CHECKED.get(folder)
+    if seen is not None and seen[0] == there:
+        return seen[1:]
     trusted = _TRUSTED.get(storage.root)
-    if trusted is not None and trusted.has(folder.name, there):
-        return None
+    if trusted is not None and (numbers := trusted.numbers(folder.name, there)):
+        return None, Times(*numbers)
     why = _damaged_scores(folder, config.run_id) or RunFolder(storage, config).damage()
     times = Times()
     if why is None:
@@ -149,15 +150,15 @@ def _damage(storage: Storage, config: RunConfig, folder: Path, there: tuple[Stat
             times, _ = times_of(folder), parts_of(folder / MADE_WITH)
         except (DamagedFile, UnreadableFile) as error:  # With the right checksum: somebody else wrote it.
             why = str(error)
-    _CHECKED[folder] = there, why
+    _CHECKED[folder] = there, why, times
     if trusted is not None and why is None:
         trusted.add(folder.name, there)
         trusted.note(folder.name, there, astuple(times))
-    return why
+    return why, times
 
 
-_CHECKED: dict[Path, tuple[tuple[Stat, ...], str | None]] = {}
-"""Folder -> its files when they were checked, and what was wrong with them."""
+_CHECKED: dict[Path, tuple[tuple[Stat, ...], str | None, Times]] = {}
+"""Folder -> its files when they were checked, what was wrong with them, and the run's times."""
 _TRUSTED: dict[Path, Checked] = {}
 """Root of a storage -> what earlier commands found, while that is trusted."""
 
@@ -170,23 +171,6 @@ def _damaged_scores(folder: Path, run_id: str) -> str | None:
     except (DamagedFile, UnreadableFile) as error:
         return str(error)
     return None
-
-
-def _files(folder: Path) -> tuple[Stat, ...]:
-    return tuple([_signature(f"{folder}/{name}") for name in FILES])
-
-
-def _times(root: Path, folder: Path) -> Times:
-    """Return the sums over a run's times, which an earlier command may have read."""
-    trusted = _TRUSTED.get(root)
-    if trusted is None:
-        return times_of(folder)
-    there = _files(folder)
-    if known := trusted.numbers(folder.name, there):
-        return Times(*known)
-    times = times_of(folder)
-    trusted.note(folder.name, there, astuple(times))
-    return times
 
 
 def _signature(path: str) -> Stat:
@@ -208,25 +192,3 @@ def unfinished(
         if not is_finished(storage, run)
         and (run.run_id not in until or RunFolder(storage, run).rounds_done < until[run.run_id])
     ]
-
-
-def finished(root: Path, config: RunConfig, scores: Mapping[str, Any] | None = None) -> Outcome:
-    """Return the outcome of a run that `is_finished`; without `scores`, they are read from its folder.
-
-    Raises:
-        DamagedFile: its files have been damaged since.
-    """
-    folder = folder_of(root, config)
-    if scores is None:
-        scores = read_scores(folder, config.run_id)
-    return Outcome(config, folder, scores, _times(root, folder))
-
-
-def failed(root: Path, config: RunConfig, cause: str) -> Outcome:
-    """Return the outcome of a run that failed after all retries."""
-    folder = folder_of(root, config)
-    try:
-        times = times_of(folder)
-    except (DamagedFile, UnreadableFile) as error:
-        times, cause = Times(), f"{cause}; {error}"
-    return Outcome(config, folder, None, times, cause)

@@ -10,8 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.plugins.plugin import Plugin, load
-from fedgrid.engine.runtime.plugins.source import PluginSource, read_source
+from fedgrid.engine.runtime.plugins.plugin import Plugin, PluginSource, load, read_source
 from fedgrid.tracking.report.page import Page, Plate, Section
 from fedgrid.tracking.scoring.study import Study, slug
 from fedgrid.tracking.tables.table import Table
@@ -32,7 +31,7 @@ class Draw:
             ConfigError: the function fails, or returns something else.
         """
         plugin = load(self.source)
-        [function] = [each for each in plugin.figures if each.__name__ == self.function]
+        [function] = [each for each in plugin.lists["FIGURES"] if each.__name__ == self.function]
         figure: Figure = _called(plugin, function, self.study, Figure)
         return figure
 
@@ -66,12 +65,12 @@ def with_own_items(page: Page, sections: Sequence[Section]) -> Page:
 
 
 def _section(plugin: Plugin, study: Study) -> Section:
-    if not (plugin.figures or plugin.tables or plugin.analyses):
+    if not any(plugin.lists[key] for key in ("FIGURES", "TABLES", "ANALYSES")):
         raise ConfigError(
             f"plugin {plugin.source.name} lists no FIGURES, TABLES or ANALYSES, which a report could show"
         )
-    tables = [_called(plugin, function, study, Table) for function in plugin.tables]
-    plates = [_plate(plugin, function, study) for function in plugin.figures]
+    tables = [_called(plugin, function, study, Table) for function in plugin.lists["TABLES"]]
+    plates = [_plate(plugin, function, study) for function in plugin.lists["FIGURES"]]
     stem = Path(plugin.source.name).stem
     return Section(f"own-{slug(stem)}", f"From {Path(plugin.source.name).name}", items=(*tables, *plates))
 

@@ -6,27 +6,27 @@ from fedgrid.tracking import figures
 figures.segments(load("paper").where(dataset="mnist")).savefig("segments.pdf")
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
-from fedgrid.algorithms import registry
+from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.dealing.kinds import idle_options
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.data.datasets import default_data_dir, find
+from fedgrid.engine.runtime.integrity.made_with import CODE, IMAGES, MADE_WITH, Parts, differing, parts_of
+from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.presets.axis_keys import SPLIT, axis_keys
-from fedgrid.grids.results.archived import is_archived
-from fedgrid.grids.results.asked import SUPERSEDED, superseded_words
-from fedgrid.grids.results.axes import further_axes, name_of, naming_keys, pairs_of, titles
+from fedgrid.grids.results.asked import superseded_words
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.model_sizes import model_bytes
-from fedgrid.grids.results.origin_notes import origin_notes
-from fedgrid.grids.results.outcome import DAMAGED, is_finished, read_scores, state
+from fedgrid.grids.results.outcome import read_scores
+from fedgrid.grids.results.runs import describe, read_run
 from fedgrid.tracking.records import RecordsError
-from fedgrid.tracking.scoring.run import Run, load_result, plain_title
-from fedgrid.tracking.scoring.study import Study, plain
+from fedgrid.tracking.scoring.run import FINISHED, Run, load_result
+from fedgrid.tracking.scoring.study import Study
 
 
 def load(
@@ -49,86 +49,47 @@ def load(
     Raises:
         ConfigError: if there is no such grid.
         DataError: `sizes` are asked for, and images of a `folder:` or `npz:` data set cannot be read.
+        NewerFormat, DamagedFile: what a run was made with cannot be read.
     """
     store = Storage.of(storage) if isinstance(storage, str) else storage
     store.pull_marks()
-    current, old = GridFolder(store, grid).divided()
-    configs = (*current, *old) if superseded else current
-    runs = describe(configs, store)
-    if sizes:
-        runs = tuple(
-            run if run.is_archived else replace(run, model_bytes=model_bytes(config))
-            for run, config in zip(runs, configs, strict=True)
-        )
-    if superseded:
-        runs = _marked(runs, {config.run_id for config in old})
-    read = []
-    for number, (config, run) in enumerate(zip(configs, runs, strict=True)):
-        seen(number, len(configs))
-        read.append(_load_run(run, config, store))
-    folders = {run.name: run.folder for run in read if run.is_finished}
-    algorithms = {run.name: config.algorithm for run, config in zip(runs, configs, strict=True)}
-    notes = origin_notes(folders, algorithms)
+    stored = GridFolder(store, grid).read()
+    old = stored.superseded
+    configs = (*stored.runs, *old) if superseded else stored.runs
+    runs: list[Run] = []
+    for config, run in zip(configs, describe(configs, store, old), strict=True):
+        seen(len(runs), len(configs))
+        sized = replace(run, model_bytes=model_bytes(config)) if sizes and not run.is_archived else run
+        runs.append(_load_run(sized, config, store))
     left_out = 0 if superseded else len(old)
-    said = (f"{superseded_words(left_out)}.",) if left_out else ()
-    return Study(grid, tuple(read), (*said, *idle_lines(configs), *notes), left_out)
+    of_old = [f"{superseded_words(left_out)}."] if left_out else []
+    notes = (*of_old, *idle_lines(configs), *_origin_notes(runs, configs))
+    return Study(grid, tuple(runs), notes, left_out)
 
 
 def _load_run(run: Run, config: RunConfig, storage: Storage) -> Run:
     """Return a run with its result, or with what it lacks."""
-    if is_finished(storage, config):
+    now = read_run(run, config, storage)
+    if now.state == FINISHED and storage.uri:
         storage.pull(run.folder.name, skip=("state-", ASIDE))
-        # At a URI the records have only come now.
-        if is_finished(storage, config):
-            try:
-                return result_of(run)
-            except RecordsError as error:
-                return replace(run, lacking=str(error))
-    return replace(run, lacking=_how_far(storage, config))
+        # The records have only come now.
+        now = read_run(run, config, storage)
+    if now.state != FINISHED:
+        return now
+    try:
+        return load_result(now, now.scores)
+    except RecordsError as error:
+        return replace(now, cause=str(error))
 
 
-def describe(configs: Sequence[RunConfig], storage: Storage) -> tuple[Run, ...]:
-    """Return what a report needs to know of each run, with names for its algorithm that tell it apart."""
-    axes, keys = further_axes(configs), naming_keys(configs)
-    every = axis_keys(configs)
-    return tuple(
-        Run(
-            run_id=config.run_id,
-            name=name_of(config, keys),
-            folder=folder_of(storage.root, config),
-            dataset=plain(config.short_dataset),
-            split=config.split.kind,
-            clients=config.clients,
-            algorithm=title,
-            published=plain_title(registry.title(config.algorithm["name"])),
-            seed=config.seed,
-            rounds=config.training.rounds,
-            method=registry.title(config.algorithm["name"]),
-            axes=pairs_of(config, axes),
-            keys=dict(pairs_of(config, every)),
-            idle=frozenset(f"{SPLIT}.{option}" for option in idle_options(config.split.kind)),
-            is_archived=is_archived(config),
-            is_reference=registry.is_reference(config.algorithm["name"]),
-        )
-        for config, title in zip(configs, titles(configs, axes), strict=True)
-    )
-
-
-def _marked(runs: Iterable[Run], superseded: Collection[str]) -> tuple[Run, ...]:
-    """Return the runs, with titles that keep superseded ones out of the means of the others."""
-    return tuple(
-        replace(run, algorithm=f"{run.algorithm} ({SUPERSEDED})") if run.run_id in superseded else run
-        for run in runs
-    )
-
-
-def result_of(run: Run) -> Run:
-    """Return a finished run with its result: of the scores in its folder, and its records.
+def load_run(config: RunConfig, storage: Storage) -> Run:
+    """Return a finished run with its result.
 
     Raises:
         DamagedFile: its scores are damaged.
         RecordsError: it has no records.
     """
+    [run] = describe([config], storage)
     return load_result(run, read_scores(run.folder, run.run_id))
 
 
@@ -137,14 +98,77 @@ def readable_results(runs: Iterable[Run], left_out: Callable[[RecordsError], obj
     results = {}
     for run in {run.run_id: run for run in runs}.values():
         try:
-            results[run.run_id] = result_of(run)
+            results[run.run_id] = load_result(run, read_scores(run.folder, run.run_id))
         except RecordsError as error:
             left_out(error)
     return results
 
 
-def _how_far(storage: Storage, config: RunConfig) -> str:
-    how, why = state(storage, config)
-    if how == DAMAGED:
-        return f"{why}; `fedgrid run` repeats it"
-    return f"{how}: {why}" if why else how
+def model_bytes(config: RunConfig) -> int:
+    """Return the bytes of a run's model as it is sent: four for each parameter and entry of a buffer.
+
+    Raises:
+        ConfigError: if the model is of a plugin that this process does not know.
+        DataError: if images of a `folder:` or `npz:` data set cannot be read.
+    """
+    active.activate(config.plugin_digests)
+    dataset = find(config.dataset, default_data_dir())
+    return _model_bytes(config.model, dataset.shape, dataset.num_classes, config.plugin_digests)
+
+
+@lru_cache
+def _model_bytes(model: str, shape: tuple[int, int, int], num_classes: int, plugins: tuple[str, ...]) -> int:
+    """Build the model without memory for its weights; another version of a plugin has another digest."""
+    import torch
+
+    from fedgrid.engine.federation.models.flat_vectors import layout_of
+    from fedgrid.engine.federation.models.registry import build
+
+    with torch.device("meta"):
+        layout = layout_of(build(model, shape, num_classes))
+    return BYTES_PER_ENTRY * layout.size
+
+
+def _origin_notes(runs: Sequence[Run], configs: Sequence[RunConfig]) -> Iterator[str]:
+    """Yield sentences about finished runs that changed on their way, or that were not all made alike.
+
+    Runs that were read from the archive were made elsewhere and are left out.
+    """
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    codes: dict[str, Counter[str]] = defaultdict(Counter)
+    for run, config in zip(runs, configs, strict=True):
+        parts = parts_of(run.folder / MADE_WITH) if run.is_finished else ()
+        if parts:
+            yield from _changes(run.name, parts)
+            made_with = parts[-1].made_with
+            for what, value in made_with.items():
+                counts[what][value] += 1
+            # Each algorithm's code is another one.
+            codes[_modules_of(config.algorithm)][made_with[CODE][:12]] += 1
+    for what, of_what in counts.items():
+        if what not in (IMAGES, CODE) and len(of_what) > 1:
+            yield f"the runs were made with several versions of {what}: {_listed(of_what)}"
+    mixed = [f"{algorithm} {_listed(of_code)}" for algorithm, of_code in codes.items() if len(of_code) > 1]
+    if mixed:
+        yield f"runs of one algorithm were made with several versions of code: {'; '.join(mixed)}"
+
+
+def _changes(name: str, parts: Parts) -> Iterator[str]:
+    """Yield a sentence for each change within a run."""
+    if parts[0].from_round != 1:
+        yield f"{name}: what made its first rounds is not known"
+    for before, later in zip(parts, parts[1:], strict=False):
+        how = ", ".join(differing(before.made_with, later.made_with))
+        yield f"{name}: rounds before {later.from_round} were {how}"
+
+
+def _modules_of(algorithm: Mapping[str, Any]) -> str:
+    """Return what the code depends on: the algorithm, and parts of its settings that have a name."""
+    parts = [
+        value["name"] for value in algorithm.values() if isinstance(value, Mapping) and value.get("name")
+    ]
+    return " with ".join([algorithm["name"], *parts])
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{value} ({count})" for value, count in counts.items())

@@ -70,7 +70,7 @@ class Retention:
 
     def begin(self) -> None:
         """Find the unfinished runs of the grid; evict what earlier launches left."""
-        runs = self._folder.every()
+        runs = self._folder.read().every
         pending = unfinished(self._folder.runs(), self._storage)
         for run in pending:
             self._pending.setdefault(run.shared_prefix, set()).add(run.run_id)
@@ -91,7 +91,7 @@ class Retention:
         """
         if self._grows:
             pending = unfinished(self._folder.runs(), self._storage, until)
-            self._drop(idle_shared_prefixes(self._folder.every(), pending))
+            self._drop(idle_shared_prefixes(self._folder.read().every, pending))
 
     def _drop(self, shared_prefixes: Collection[str]) -> None:
         """Evict the states of these shared prefixes, with one listing: of the one, or of the whole cache."""

@@ -1,7 +1,7 @@
 """Builds a search from an algorithm and options, or from a file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from math import inf
@@ -9,42 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
 
-from fedgrid.algorithms.registry import ALGORITHMS, create, free
-from fedgrid.algorithms.written import unlike_entry, written
+from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown, unknown_key
 from fedgrid.engine.runtime.configuration.complete import INNER
-from fedgrid.engine.runtime.configuration.validation import explain
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.presets.load import load_grid, load_preset
-from fedgrid.grids.presets.overrides import merge
-from fedgrid.grids.presets.preset_files import (
-    KEYS,
-    SEARCH,
-    Preset,
-    is_path,
-    open_preset,
-    preset_names,
-    read_preset,
-)
+from fedgrid.grids.presets.load import Preset, load_grid
+from fedgrid.grids.presets.preset_files import KEYS, SEARCH, is_path, open_preset
+from fedgrid.grids.presets.read_preset import read_preset
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, at
 from fedgrid.grids.search.early_stop import EARLY_STOP, EarlyStop, read_early_stop
 from fedgrid.grids.search.objectives import OBJECTIVES, VALIDATION
-from fedgrid.grids.search.space import Params, Space, built_in, nested, read_space
+from fedgrid.grids.search.space import Params, Space, built_in, read_space, with_settings
 from fedgrid.grids.search.suggest import SEARCHERS, Searcher, grid_levels
 
 OWN_KEYS = (SEARCH, "trials", "searcher", "objective", EARLY_STOP)
 """Keys of a search's file beside those of a preset."""
-TRIALS = 32
-DEFAULTS = {"trials": TRIALS, "searcher": "optuna", "objective": VALIDATION, EARLY_STOP: False}
+DEFAULTS = {"trials": 32, "searcher": "optuna", "objective": VALIDATION, EARLY_STOP: False}
 BASE = "paper"
 """The preset whose scenarios a filter selects from, if no other base is named."""
-ON_VALIDATION = "split.scored_on=validation"
-"""Scores on test images would be too good for settings that were chosen with the same images."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +53,7 @@ class Search:
         Raises:
             ConfigError: if the settings exclude one another.
         """
-        return tuple(_with_settings(run, params) for run in self.base)
+        return tuple(with_settings(run, params) for run in self.base)
 
     def start_order_key(self, params: Params) -> tuple[float, ...]:
         """Return the algorithm's start order key with these settings; infinity if they are invalid."""
@@ -127,77 +113,52 @@ def load_search(
         ConfigError: if a name or value is wrong.
     """
     in_file: Mapping[str, Any] = {}
-    place = None
+    place, preset, searched = None, None, frozenset(space or ())
     if what in ALGORITHMS:
-        base = base or (BASE if filters else None)
-        searched = frozenset(ALGORITHMS[what].space(1) if space is None else space)
-        grid = _grid_of(what, base, options, changes, data_dir, filters, seeds, searched)
+        if base := base or (BASE if filters else None):
+            preset = read_preset(open_preset(base), (base,))
+        if preset and what in _named_in(preset):
+            filters = [*filters, f"algorithm={what}"]
+        else:
+            options = {**options, "algorithm": what}
+        if space is None:
+            searched = frozenset(ALGORITHMS[what].space(1))
     elif is_path(what):
         if base is not None:
             raise ConfigError(f"--base {base}: write base: into {what} instead")
         file = open_preset(what)
         place, in_file = Place(file, (SEARCH,)), _take_own(file)
-        preset = _searching(read_preset(file, (what,)), in_file.get(SEARCH))
-        grid = load_preset(
-            Path(what).stem, preset, "", options, _on_validation(changes), data_dir, filters, seeds
-        )
+        preset = read_preset(file, (what,))
+        searched = _searched_in(in_file.get(SEARCH), preset)
     else:
         near = hint(what, ALGORITHMS)
         raise ConfigError(f"no algorithm or file '{what}'; {near}known: {', '.join(ALGORITHMS)}")
+    # Scores on test images would be too good for settings that were chosen with the same images.
+    changes = ["split.scored_on=validation", *changes]
+    grid = load_grid(preset, options, changes, data_dir, filters=filters, seeds=seeds, searched=searched)
     algorithm = _algorithm(grid.runs)
-    rounds = min(run.training.rounds for run in grid.runs)
-    default = built_in(algorithm, rounds) if space is None and SEARCH not in in_file else space
-    given = in_file.get(SEARCH, default)
+    if space is None and SEARCH not in in_file:
+        space = built_in(algorithm, min(run.training.rounds for run in grid.runs))
+    read = read_space(in_file.get(SEARCH, space), algorithm, place if SEARCH in in_file else None)
     values = {key: _own(key, {**DEFAULTS, **in_file}, own, place) for key in DEFAULTS}
-    space = read_space(given, algorithm, place if SEARCH in in_file else None)
     if values["searcher"] == "grid":
-        grid_levels(space, values["trials"])
+        grid_levels(read, values["trials"])
     values[EARLY_STOP].check(grid.runs)
-    default_name = grid.name if place else _name(algorithm, grid.runs)
-    return Search(name or default_name, algorithm, space, base=grid.runs, **values)
+    datasets = dict.fromkeys(run.short_dataset for run in grid.runs)
+    default_name = grid.name if place else "-".join([algorithm, *datasets])
+    return Search(name or default_name, algorithm, read, base=grid.runs, **values)
 
 
-def _grid_of(
-    algorithm: str,
-    base: str | None,
-    options: Mapping[str, Any],
-    changes: Sequence[str],
-    data_dir: Path,
-    filters: Sequence[str],
-    seeds: str | None,
-    searched: frozenset[str],
-) -> Grid:
-    """Return the runs of an algorithm over a base's scenarios, with the base's settings if it has some."""
-    if base is not None and not is_path(base) and base not in preset_names():
-        raise unknown("preset", base, preset_names())
-    chosen = {**options, "algorithm": algorithm}
-    if base is not None:
-        preset = read_preset(open_preset(base), (base,))
-        if algorithm in {item.label for item in preset.description.axes["algorithm"]}:
-            chosen, filters = dict(options), [*filters, f"algorithm={algorithm}"]
-    return load_grid(
-        base,
-        chosen,
-        _on_validation(changes),
-        data_dir,
-        filters=filters,
-        seeds=seeds,
-        searched=searched,
-    )
+def _named_in(preset: Preset) -> set[str]:
+    return {item.label for item in preset.axes["algorithm"]}
 
 
-def _searching(preset: Preset, space: Any) -> Preset:
-    """Return a file's preset that knows what is searched: what its space or the built-in one has."""
+def _searched_in(space: Any, preset: Preset) -> frozenset[str]:
+    """Return the settings that a file searches: those of its space, else of the built-in ones."""
     if isinstance(space, Mapping):
-        searched = frozenset(map(str, space))
-    else:
-        names = {item.label for item in preset.description.axes["algorithm"]} & set(ALGORITHMS)
-        searched = frozenset(key for name in names for key in ALGORITHMS[name].space(1))
-    return replace(preset, description=replace(preset.description, searched=searched))
-
-
-def _on_validation(changes: Sequence[str]) -> list[str]:
-    return [ON_VALIDATION, *changes]
+        return frozenset(map(str, space))
+    names = _named_in(preset) & set(ALGORITHMS)
+    return frozenset(key for name in names for key in ALGORITHMS[name].space(1))
 
 
 def _take_own(file: YamlFile) -> dict[str, Any]:
@@ -226,21 +187,3 @@ def _algorithm(runs: Sequence[RunConfig]) -> str:
     if len(names) > 1:
         raise ConfigError(f"a search takes one algorithm, not {', '.join(names)}; name one")
     return str(names[0])
-
-
-def _name(algorithm: str, runs: Sequence[RunConfig]) -> str:
-    """Return `sattler-mnist`."""
-    datasets = dict.fromkeys(run.short_dataset for run in runs)
-    return "-".join([algorithm, *datasets])
-
-
-def _with_settings(run: RunConfig, params: Params) -> RunConfig:
-    name = run.algorithm["name"]
-    given = algorithm_of(run).settings
-    settings = merge({**free(given), **unlike_entry(name, given)}, nested(params))
-    try:
-        complete = written(name, create(name, settings).settings)
-    except ValidationError as error:
-        raise ConfigError(f"{name}: {explain(error, ALGORITHMS[name].settings)}") from error
-    values = {key: getattr(run, key) for key in RunConfig.model_fields}
-    return RunConfig(**{**values, "algorithm": {"name": name, **complete}})

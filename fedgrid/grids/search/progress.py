@@ -11,7 +11,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.results.outcome import finished, unfinished
+from fedgrid.grids.results.outcome import read_scores, unfinished
 from fedgrid.grids.search.definition import Search
 from fedgrid.grids.search.early_stop import END, Rung, round_at, share_at
 from fedgrid.grids.search.objectives import Trial, score, value
@@ -120,8 +120,9 @@ class SearchProgress:
         if stopped_at is not None:
             there = self._scores_at(runs, stopped_at)
             return Trial(number, suggested.params, run_ids, None, None, stopped_at, there)
-        outcomes = [finished(self._storage.root, run) for run in runs]
-        return Trial(number, suggested.params, run_ids, score([outcome.scores or {} for outcome in outcomes]))
+        root = self._storage.root
+        scores = [read_scores(folder_of(root, run), run.run_id) for run in runs]
+        return Trial(number, suggested.params, run_ids, score(scores))
 
     def _result(self, trial: Trial) -> TrialResult:
         if trial.scores_there is not None and trial.stopped_at is not None:

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.table import Table
 
-from fedgrid.engine.runtime.storage.atomic import write_text
-from fedgrid.engine.runtime.storage.format import seal
+from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.progress import JsonLines
+from fedgrid.grids.display.progress import JsonLines, work_done
 from fedgrid.grids.display.summary import print_finished
+from fedgrid.grids.display.tables import cell, titled_table
 from fedgrid.grids.execution.run import launch_remaining
+from fedgrid.grids.following.follow import Trackers
 from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.search import files
+from fedgrid.grids.search.early_stop import Rung, round_at
+from fedgrid.grids.search.log_result import log_result
+from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
 from fedgrid.grids.search.progress import SearchProgress
-from fedgrid.grids.search.show import show
-from fedgrid.grids.trackers.follow import Trackers
-from fedgrid.grids.trackers.mlflow_tracker import MARK, MlflowTracker
-from fedgrid.grids.trackers.tracker import TrackedGrid
-from fedgrid.redaction import redacted
-from fedgrid.regular_files import read_file
-from fedgrid.tracking.mlflow.store import TrackingError, tracking_uri
+from fedgrid.tracking.scoring.selection import text_of
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from fedgrid.grids.execution.watch import LaunchResult
     from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.search.definition import Search
-    from fedgrid.grids.search.objectives import Trial
+
+
+ROWS_SHOWN = 40
+"""Trials in a table."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def run_search(search: Search, storage: Storage, options: LaunchOptions, console
         print_finished(list(advanced.done_before), storage)
         JsonLines().search(files.read_results(search.name, storage))
     else:
-        show(search, progress, advanced.result, storage, console)
+        _show(search, progress, advanced.result, storage, console)
     return advanced.result
 
 
@@ -92,8 +95,8 @@ def advance(search: Search, storage: Storage, options: LaunchOptions, console: C
     result = launch_remaining(grid, todo, done, storage, options, trackers, console, then)
     if progress.trials or progress.complete:
         written = files.write(search, progress.trials, progress.complete, storage)
-        if MlflowTracker.name in options.trackers:
-            _log(search, progress.trials, written, trackers.grid)
+        if "mlflow" in options.trackers:
+            log_result(search, progress.trials, written, trackers.grid)
     return Advanced(progress, result, tuple(done))
 
 
@@ -111,41 +114,87 @@ def plan_search(search: Search, storage: Storage, options: LaunchOptions, consol
     progress = SearchProgress(search, storage)
     grid, _ = progress.replay()
     # Imports torch.
-    from fedgrid.grids.planning.dry_run import dry_run
+    from fedgrid.grids.planning.dry_run import show_plan
 
-    dry_run(grid, storage, options, console)
+    show_plan(grid, storage, options, console)
     if not options.as_json:
         done, size = len(progress.trials), len({run.run_id for run in grid.runs})
         counts = f"{done} of {search.trials} trials are done; {size} runs so far and in the next batch"
         print_plain(console, f"{search.name}: {counts}. Later ones depend on the scores of these.")
 
 
-def _log(search: Search, trials: list[Trial], written: list[Path], grid: TrackedGrid) -> None:
-    """Log the search's result to MLflow, unless it is there. A failure warns, and the next call retries."""
-    storage = grid.storage
-    folder = GridFolder(storage, search.name).path
-    mark = seal({"uri": redacted(tracking_uri(storage.root)), "search": files.digest(search, storage)})
-    if (folder / MARK).is_file() and read_file(folder / MARK) == mark.encode():
-        return
-    found = files.read_results(search.name, storage)
-    tags = {"search": "complete" if found["complete"] else "not complete", "objective": search.objective}
-    scores = {}
-    for kind, best in found["best"].items():
-        tags |= {f"best.{kind}.{key}": str(value) for key, value in best["params"].items()}
-        tags[f"best.{kind}.trial"] = str(best["trial"])
-        scores[f"search/best_{kind}"] = best["scores"][best["by"]]
-    numbers = {run_id: trial.number for trial in reversed(trials) for run_id in trial.run_ids}
-    try:
-        tracker = MlflowTracker(grid)
-        if entry := tracker.entry(None):
-            for path in written:
-                tracker.artifact(None, path)
-            tracker.folder(folder / files.FIGURES, files.FIGURES)
-            tracker.experiment.set_tags(entry, tags)
-            tracker.experiment.log_totals(entry, scores)
-            for run_id in numbers.keys() & tracker.experiment.entries.keys():
-                trial = {"trial": str(numbers[run_id])}
-                tracker.experiment.set_tags(tracker.experiment.entries[run_id], trial)
-            write_text(folder / MARK, mark)
-    except TrackingError as error:
-        warn(f"{error}; the same command logs the result of the search to MLflow later")
+def _show(
+    search: Search, progress: SearchProgress, result: LaunchResult, storage: Storage, console: Console
+) -> None:
+    """Show the trials of a search, the best, the failures, and where the files are."""
+
+    say = partial(print_plain, console)
+    trials = progress.trials
+    say()
+    console.print(_trial_table(search, trials, console.width))
+    failed = [trial for trial in trials if trial.failed]
+    for trial in failed:
+        say(f"trial {trial.number} failed: {trial.failed}")
+    found = best(trials, search.objective)
+    free = label_free(search.objective)
+    if LABEL_FREE in found:
+        say(f"best by {free}: {_line(found[LABEL_FREE], free)}")
+    if ORACLE in found:
+        say(f"best by ARI (oracle, needs the hidden groups): {_line(found[ORACLE], ARI)}")
+    say(_counts(search, progress, result))
+    say(f"Written to {GridFolder(storage, search.name).path} (search.json, search.csv, figures/)")
+    if progress.complete and LABEL_FREE in found:
+        tuned = command(storage, "run", "GRID", "--tuned", search.name)
+        say(f"Use it:  {tuned}    (the oracle's: {search.name}:oracle)")
+
+
+def _trial_table(search: Search, trials: list[Trial], width: int) -> Table:
+    """Return the trials, best first by the search's objective, without those that failed or were stopped."""
+    free = label_free(search.objective)
+    columns = [free, *(name for name in OBJECTIVES if name not in (free, ARI)), ARI]
+    columns = [name for name in columns if any(trial.has(name) for trial in trials)]
+    found = best(trials, search.objective)
+    ranked = sorted(
+        (trial for trial in trials if trial.scores is not None),
+        key=lambda trial: (-(trial.value(search.objective) or 0.0), trial.number),
+    )
+    title = f"{search.name}: best first by {search.objective}"
+    more = len(ranked) - ROWS_SHOWN
+    table = titled_table(title + (f"; {more} more in search.csv" if more > 0 else ""), width)
+    for heading in [
+        "trial",
+        *search.space,
+        *("ARI\n(oracle)" if name == ARI else name for name in columns),
+        "runs",
+    ]:
+        table.add_column(heading, justify="right")
+    for trial in ranked[:ROWS_SHOWN]:
+        style = "bold" if trial is found.get(LABEL_FREE) else ""
+        params = [text_of(trial.params[key]) for key in search.space]
+        scores = [cell((trial.scores or {}).get(name)) for name in columns]
+        table.add_row(str(trial.number), *params, *scores, str(len(trial.run_ids)), style=style)
+    return table
+
+
+def _line(trial: Trial, name: str) -> str:
+    params = ", ".join(f"{key} {text_of(value)}" for key, value in trial.params.items())
+    return f"trial {trial.number}, {params}: {cell((trial.scores or {}).get(name))}"
+
+
+def _counts(search: Search, progress: SearchProgress, result: LaunchResult) -> str:
+    done = f"{len(progress.trials)} of {search.trials} trials done"
+    if progress.complete and len(progress.trials) < search.trials:
+        done = f"all {len(progress.trials)} points of the grid tried"
+    stopped = Counter(trial.stopped_at for trial in progress.trials if trial.stopped_at is not None)
+    if stopped:
+        where = ", ".join(f"{stopped[rung]} {_after(search, rung)}" for rung in sorted(stopped))
+        done += f", {stopped.total()} of them stopped early ({where})"
+    if result.tally is None:
+        return f"{done}; nothing left to do"
+    return f"{done}; {work_done(result.tally)}"
+
+
+def _after(search: Search, rung: Rung) -> str:
+    """Return `after round 13`; if it is another round in each run, `after 25 % of the rounds`."""
+    numbers = {round_at(run, rung) for run in search.base}
+    return f"after round {numbers.pop()}" if len(numbers) == 1 else f"after {rung:.0%} of the rounds"

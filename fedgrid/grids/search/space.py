@@ -7,9 +7,12 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.algorithms.registry import ALGORITHMS, create, free, unlike_entry, written
+from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown_key
 from fedgrid.engine.runtime.configuration.validation import explain
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.grids.presets.nested import merge, nested
 from fedgrid.grids.presets.preset_files import SEARCH
 from fedgrid.grids.presets.yaml_file import Place, at
 
@@ -118,18 +121,6 @@ def read_space(given: Any, algorithm: str, place: Place | None = None) -> dict[s
     return space
 
 
-def nested(params: Params) -> dict[str, Any]:
-    """Return `{"clusterer": {"min_cluster_share": 0.3}}` of `{"clusterer.min_cluster_share": 0.3}`."""
-    settings: dict[str, Any] = {}
-    for key, value in params.items():
-        *sections, last = key.split(".")
-        inner = settings
-        for section in sections:
-            inner = inner.setdefault(section, {})
-        inner[last] = value
-    return settings
-
-
 def _dimension(key: str, given: Any, kinds: set[Any]) -> Dimension:
     if isinstance(given, list):
         if not given or not all(
@@ -209,3 +200,20 @@ def _check(algorithm: str, key: str, value: Value) -> None:
             raise ConfigError(f"{SEARCH}: {algorithm}: {message}") from error
     except ValueError as error:
         raise ConfigError(f"{SEARCH}.{key}: {error}") from error
+
+
+def with_settings(run: RunConfig, params: Params) -> RunConfig:
+    """Return a run with other settings of its algorithm.
+
+    Raises:
+        ConfigError: if the settings exclude one another.
+    """
+    name = run.algorithm["name"]
+    given = algorithm_of(run).settings
+    settings = merge({**free(given), **unlike_entry(name, given)}, nested(params))
+    try:
+        complete = written(name, create(name, settings).settings)
+    except ValidationError as error:
+        raise ConfigError(f"{name}: {explain(error, ALGORITHMS[name].settings)}") from error
+    values = {key: getattr(run, key) for key in RunConfig.model_fields}
+    return RunConfig(**{**values, "algorithm": {"name": name, **complete}})

@@ -9,13 +9,13 @@ import yaml
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.presets.axes import Override
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.presets.overrides import Override
+from fedgrid.grids.presets.nested import nested
 from fedgrid.grids.presets.yaml_file import Place, YamlFile
 from fedgrid.grids.results.grid_folder import FOUND, GRIDS
 from fedgrid.grids.search.files import read_results
 from fedgrid.grids.search.objectives import LABEL_FREE, ORACLE
-from fedgrid.grids.search.space import nested
 from fedgrid.regular_files import read_file
 
 KINDS = {"": LABEL_FREE, ORACLE: ORACLE}

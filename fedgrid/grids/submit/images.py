@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.federation.data import image_folders, names
-from fedgrid.engine.federation.data.resizing import mark, place_and_size
+from fedgrid.engine.federation.data.names import mark, place_and_size
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data.datasets import OWN_FORMATS, SHIPPED, SHIPPED_FOLDER, find
 

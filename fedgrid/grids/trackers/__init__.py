@@ -1,1 +1,1 @@
-"""Trackers of runs: told what the records of a grid's runs have, while they train and later."""
+"""Trackers of runs: what they are told, TensorBoard, and what all of them show of a run."""

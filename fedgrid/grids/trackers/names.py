@@ -14,10 +14,8 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.integrity.commit import UNKNOWN, commit, version_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
-from fedgrid.grids.presets.axis_keys import AXES, SETTING
-from fedgrid.grids.presets.variants import variant_of
+from fedgrid.grids.presets.axis_keys import AXES, SETTING, pairs_of, variant_of
 from fedgrid.grids.results.archived import is_archived
-from fedgrid.grids.results.axes import pairs_of
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.record_columns import EVERY_COLUMN, RecordColumn
 from fedgrid.tracking.arrays import Score

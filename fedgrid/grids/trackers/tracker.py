@@ -12,17 +12,9 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.redaction import redacted
 
 Status: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]
 """How a run or a grid ended; KILLED: it was interrupted, and may go on."""
-
-
-class TrackerFailed(Exception):
-    """A tracker cannot be told; the message is one line without secrets, which names the tracker."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(redacted(message))
 
 
 @dataclass(frozen=True)

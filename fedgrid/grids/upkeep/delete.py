@@ -12,7 +12,6 @@ from rich.console import Console
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.lease import Lease
-from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -20,11 +19,10 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.planning.claims import of_deletion
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.round_cache.table import readable_size
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.runs import delete_runs
 from fedgrid.grids.trackers.tensorboard import delete_events
 from fedgrid.redaction import printable, redacted
-from fedgrid.tracking.mlflow.own_files import own_file
-from fedgrid.tracking.mlflow.runs import delete_runs
-from fedgrid.tracking.mlflow.store import TrackingError, artifact_root, database_file, tracking_uri
 
 Ask: TypeAlias = Callable[[str], bool]
 
@@ -79,7 +77,7 @@ def prune_grid(name: str, storage: Storage, console: Console, ask: Ask | None = 
         RunError: if the storage cannot be read or written.
     """
     storage.pull_marks()
-    superseded = GridFolder(storage, name).superseded()
+    superseded = GridFolder(storage, name).read().superseded
     if not superseded:
         print_plain(console, f"No run of {name} is superseded.")
         return
@@ -89,7 +87,7 @@ def prune_grid(name: str, storage: Storage, console: Console, ask: Ask | None = 
     with Lease(storage, name, of_deletion(doomed.runs), warn), disk_errors(storage.root):
         doomed = _still(doomed, find_superseded(name, storage))
         # A launch that has just ended may ask for some of them again.
-        still = {run.run_id for run in GridFolder(storage, name).superseded() if run in superseded}
+        still = {run.run_id for run in GridFolder(storage, name).read().superseded if run in superseded}
         logged = _forget(name, storage, still)
         _remove(_folders(doomed, storage), storage)
         GridFolder(storage, name).drop(still)
@@ -103,7 +101,7 @@ def find_doomed(name: str, storage: Storage) -> Doomed:
     Raises:
         ConfigError: if there is no such grid, or another one cannot be read: its runs might go too.
     """
-    found = _alone(GridFolder(storage, name).every(), name, storage)
+    found = _alone(GridFolder(storage, name).read().every, name, storage)
     return replace(found, size=found.size + _size(GridFolder(storage, name).path, storage))
 
 
@@ -113,7 +111,7 @@ def find_superseded(name: str, storage: Storage) -> Doomed:
     Raises:
         ConfigError: as `find_doomed`.
     """
-    return _alone(GridFolder(storage, name).superseded(), name, storage)
+    return _alone(GridFolder(storage, name).read().superseded, name, storage)
 
 
 def _alone(runs: Collection[RunConfig], name: str, storage: Storage) -> Doomed:
@@ -122,7 +120,7 @@ def _alone(runs: Collection[RunConfig], name: str, storage: Storage) -> Doomed:
         run.run_id
         for grid in list_grids(storage)
         if grid != name
-        for run in GridFolder(storage, grid).every()
+        for run in GridFolder(storage, grid).read().every
     }
     own = [run for run in runs if run.run_id not in others]
     there = tuple(run for run in own if folder_of(storage.root, run).exists())
@@ -167,13 +165,8 @@ def _forget(name: str, storage: Storage, run_ids: Collection[str] | None) -> int
     """
     delete_events(name, storage, run_ids)
     try:
-        uri = tracking_uri(storage.root)
-        own_file(uri, artifact_root(storage.root))
-        file = database_file(uri)
-        if file is not None and not file.exists():
-            return 0
-        return delete_runs(uri, name, id_of(storage.root), run_ids)
-    except TrackingError as error:
+        return delete_runs(name, storage, run_ids)
+    except TrackerFailed as error:
         warn(f"{error}; its runs stay in MLflow, in the experiment {name}")
         return 0
 

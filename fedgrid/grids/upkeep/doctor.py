@@ -12,12 +12,12 @@ from rich.text import Text
 from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.integrity.commit import commit, version_of
-from fedgrid.engine.runtime.plugins.installed import installed
+from fedgrid.engine.runtime.plugins.active import installed
 from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.upkeep import gpus, machine, reach, slurm
 from fedgrid.grids.upkeep.section import Section
 from fedgrid.redaction import printable, redacted
-from fedgrid.tracking.mlflow.store import TrackingError
 
 PACKAGES = ("torch", "torchvision", "ray", "mlflow", "numpy", "scipy", "scikit-learn", "hdbscan", "optuna")
 SETTINGS = ("FEDGRID_", "RAY_", "MLFLOW_", "OMP_", "CUDA_", "TUNE_", "PYTORCH_", "SLURM_JOB_", "NVIDIA_")
@@ -66,7 +66,7 @@ def _section(look: Callable[[], Section]) -> Section:
     """Return what `look` returns; if it raises an error of ours, that is the finding, and a problem."""
     try:
         section = look()
-    except (FedgridError, TrackingError, OSError) as error:
+    except (FedgridError, TrackerFailed, OSError) as error:
         section = Section({"problem": str(error)}, [str(error)])
     facts = {name: _clean(text) for name, text in section.facts.items()}
     return Section(facts, [_clean(text) for text in section.problems])

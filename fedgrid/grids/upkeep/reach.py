@@ -7,17 +7,17 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.ray_cluster import cluster
 from fedgrid.grids.ray_cluster.token import describe
 from fedgrid.grids.results.grid_folder import list_grids
-from fedgrid.grids.upkeep import disk, slurm
-from fedgrid.grids.upkeep.leftovers import ray_servers
-from fedgrid.grids.upkeep.section import Section
-from fedgrid.tracking.mlflow.own_files import own_file
-from fedgrid.tracking.mlflow.store import (
+from fedgrid.grids.trackers.mlflow.own_store import own_file
+from fedgrid.grids.trackers.mlflow.store import (
     artifact_root,
     check_reachable,
-    database_file,
+    is_missing,
     one_line,
     tracking_uri,
 )
+from fedgrid.grids.upkeep import disk, slurm
+from fedgrid.grids.upkeep.leftovers import ray_servers
+from fedgrid.grids.upkeep.section import Section
 
 GRIDS_NAMED = 10
 
@@ -71,12 +71,11 @@ def mlflow(text: str) -> Section:
     """Return the MLflow store that a storage's runs are logged to.
 
     Raises:
-        TrackingError: its address is malformed, or it does not answer.
+        TrackerFailed: its address is malformed, or it does not answer.
     """
     uri = tracking_uri(Storage.of(text).root)
     own_file(uri, artifact_root(Storage.of(text).root))
-    file = database_file(uri)
-    if file is not None and not file.exists():
+    if is_missing(uri):
         return Section({"store": f"{uri} (not there yet; the first grid creates it)"})
     with one_line(uri):
         check_reachable(uri)

@@ -5,12 +5,9 @@ draws them in a style of the user's.
 """
 
 from fedgrid.tracking.figures.axes import over_axis, over_epsilon, sweep
-from fedgrid.tracking.figures.centralised import update_norms
-from fedgrid.tracking.figures.curves import per_round
-from fedgrid.tracking.figures.holdings import class_counts
-from fedgrid.tracking.figures.maps import cluster_maps
-from fedgrid.tracking.figures.personalisation import communities, segments
-from fedgrid.tracking.figures.rows import cost_to_target, critical_difference
+from fedgrid.tracking.figures.curves import per_round, update_norms
+from fedgrid.tracking.figures.maps import class_counts, cluster_maps
+from fedgrid.tracking.figures.rows import communities, cost_to_target, critical_difference, segments
 from fedgrid.tracking.figures.runs import cluster_map, run_figure, temperature, write
 from fedgrid.tracking.figures.style import PaperFigure, save, style_context
 from fedgrid.tracking.figures.temperature_curves import temperature_bands, temperatures

@@ -1,6 +1,6 @@
-"""Scores by round, one line per algorithm.
+"""Scores by round, one line per algorithm; and loss and norms of a centralised training by epoch.
 
-Shapes: S runs, R rounds.
+Shapes: S runs, R rounds, E epochs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,11 @@ from matplotlib.patches import Polygon
 from matplotlib.ticker import MaxNLocator
 
 from fedgrid.tracking.arrays import Array, mean
+from fedgrid.tracking.figures.maps import HUES
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
+    Margins,
     entries,
     number_rounds,
     panels,
@@ -24,7 +26,7 @@ from fedgrid.tracking.figures.panels import (
     share_y,
     title,
 )
-from fedgrid.tracking.figures.style import Style, paper_style, styles
+from fedgrid.tracking.figures.style import GRID, INK, SMALL, Style, paper_style, styles
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
 
@@ -184,3 +186,40 @@ def _scale(row: Sequence[Axes], score: Score, clients: int) -> None:
     least = min((float(np.min(line.get_ydata())) for axes in drawn for line in axes.lines), default=0.0)
     for axes in row:
         axes.set_ylim(bottom=min(0.0, least - 0.03 * high))
+
+
+NORMS = {
+    "loss": "loss\nconverged in epoch {cooldown}",
+    "update_l2": "L2 norm of the update\nwith the epsilons proposed",
+    "weights_l1_change": "change of the weights' L1 norm\nas published",
+}
+"""Column -> title of its panel."""
+DASHES = (0, (4, 3))
+
+
+def update_norms(epochs: Mapping[str, Array], *, epsilon_1: float, epsilon_2: float, cooldown: int) -> Figure:
+    """Draw the loss, the norm of the update, and the number published in its place, by epoch.
+
+    `epochs` has the columns of `NORMS`, each of shape (E,). The two norms have unrelated scales, so that the
+    epsilons are drawn in only one panel.
+    """
+    epoch_E = np.arange(1, len(epochs["loss"]) + 1)
+    with paper_style():
+        figure, row = panels(len(NORMS), len(NORMS), 1.35, margins=Margins(gap=0.5))
+        for axes, (column, heading) in zip(row, NORMS.items(), strict=True):
+            axes.set_title(heading.format(cooldown=cooldown))
+            axes.plot(epoch_E, epochs[column], color=HUES[0], marker="o", markersize=2.4)
+            axes.grid(axis="y", color=GRID, linewidth=0.6)
+            axes.set_ylim(bottom=min(0.0, 1.1 * float(np.min(epochs[column]))))
+            number_rounds(axes, epoch_E)
+            axes.set_xlabel("epoch")
+        row[0].axvline(cooldown, color=INK, linewidth=0.8, linestyle=DASHES, zorder=1.5)
+        _mark(row[1], "$\\varepsilon_1$", epsilon_1)
+        _mark(row[1], "$\\varepsilon_2$", epsilon_2)
+    return figure
+
+
+def _mark(axes: Axes, name: str, epsilon: float) -> None:
+    axes.axhline(epsilon, color=INK, linewidth=0.8, linestyle=DASHES, zorder=1.5)
+    beside = axes.get_yaxis_transform()
+    axes.text(1.02, epsilon, name, transform=beside, va="center", fontsize=SMALL + 1, parse_math=True)

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from fedgrid.tracking.papers.papers import PAPERS
 from fedgrid.tracking.papers.shared.claim import Check, Claim, verdict
 from fedgrid.tracking.papers.shared.paper import Paper, Study
-from fedgrid.tracking.report.page import Section
-from fedgrid.tracking.report.settings import of_setting as titled
-from fedgrid.tracking.scoring.axes import of_setting
+from fedgrid.tracking.report.page import Section, worded
+from fedgrid.tracking.scoring.axes import of_setting, setting_words
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table, fixed
 
 NOTHING_PUBLISHED = (
@@ -41,16 +40,16 @@ def _of_paper(paper: Paper, study: Study) -> Iterator[Section]:
     for setting in study.settings if paper.by_setting else [()]:
         if tables := paper.beside(of_setting(study, setting) if setting else study):
             title = f"Beside the published numbers: {paper.title}"
-            yield titled(Section(f"published-{paper.name}", title, items=tables), setting)
+            yield worded(Section(f"published-{paper.name}", title, items=tables), setting_words(setting))
 
 
 def claims(study: Study) -> Table | None:
     """Return the table of the claims that a study has the runs for, None if there are none."""
     rows = []
-    for claim in (claim for paper in PAPERS for claim in paper.claims):
-        checks = tuple(claim.checks(study))
-        if checks:
-            rows.append(Row(claim.text, _cells(claim, checks), claim.paper))
+    for paper in PAPERS:
+        for claim in paper.claims:
+            if checks := tuple(claim.checks(study)):
+                rows.append(Row(claim.text, _cells(claim, checks), paper.title))
     if not rows:
         return None
     columns = ("paper's evidence", "ours", "claimed", "verdict", "holds in", "seeds", "scenarios")

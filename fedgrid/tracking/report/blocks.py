@@ -7,16 +7,15 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.exposure.before_training import before_training, has_messages
-from fedgrid.tracking.exposure.disturbances import disturbances
 from fedgrid.tracking.figures.curves import is_recorded
 from fedgrid.tracking.report.page import Choice, Plate, Section
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
 from fedgrid.tracking.scoring.run import AS_PUBLISHED
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables import clustering, personalisation
-from fedgrid.tracking.tables.cells import split_name, title_of
-from fedgrid.tracking.tables.cost import cost
+from fedgrid.tracking.tables.cells import split_name
+from fedgrid.tracking.tables.cost import before_training, cost, has_messages
+from fedgrid.tracking.tables.personalisation import disturbances
 from fedgrid.tracking.tables.table import Table
 
 CLUSTERS = "of the clusters' models"
@@ -215,7 +214,7 @@ def _communities(study: Study, dataset: str) -> Iterator[Choice]:
 
 def _block(study: Study, terms: Terms, published: bool) -> Section:
     ((dataset, clients),) = study.blocks
-    name, title = f"{dataset}-{clients}", title_of(dataset, clients)
+    name, title = f"{dataset}-{clients}", f"{dataset}, {clients} clients"
     tables = (
         ("last partition", clustering.clustering(study, final=True)),
         ("mean over rounds", clustering.clustering(study, final=False)),

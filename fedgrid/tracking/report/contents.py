@@ -5,17 +5,16 @@ from functools import partial
 from itertools import combinations
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.exposure.privacy import over_epsilon
-from fedgrid.tracking.report import settings
 from fedgrid.tracking.report.blocks import of_dataset
-from fedgrid.tracking.report.page import Choice, Page, Plate, Section
+from fedgrid.tracking.report.page import Choice, Page, Plate, Section, worded
 from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.scoring import measures, statistics
-from fedgrid.tracking.scoring.axes import along, axes_of, of_setting, values_of
+from fedgrid.tracking.scoring.axes import along, axes_of, of_setting, setting_words, values_of
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables import clustering, comparison, scenarios
 from fedgrid.tracking.tables.axes import over_axis, sweep
+from fedgrid.tracking.tables.cost import over_epsilon
 from fedgrid.tracking.tables.significance import effects, significance
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 
@@ -191,7 +190,7 @@ def _sweeps(study: Study) -> Iterator[Choice]:
 def _by_setting(study: Study, section_of: Callable[[Study], Section]) -> Iterator[Section]:
     """Yield a section for each combination of the further axes' values, so that no table mixes them."""
     for setting in study.settings:
-        yield settings.of_setting(section_of(of_setting(study, setting)), setting)
+        yield worded(section_of(of_setting(study, setting)), setting_words(setting))
 
 
 def _lacking(study: Study) -> Section:

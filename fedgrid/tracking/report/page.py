@@ -1,10 +1,11 @@
 """The content of a report, independent of the format: sections with tables and figures to draw."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from matplotlib.figure import Figure
 
+from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.tables.table import Table
 
 __all__ = ["Choice", "Page", "Plate", "Section", "Table"]
@@ -66,3 +67,26 @@ def _items(sections: tuple[Section, ...]) -> Iterator[Table | Plate]:
         for item in section.items:
             yield from (option for _, option in item.options) if isinstance(item, Choice) else (item,)
         yield from _items(section.sections)
+
+
+def worded(section: Section, words: Sequence[str]) -> Section:
+    """Return a section with words, as of a setting, in all names and titles: each is in a report once."""
+    if not words:
+        return section
+    name, title = plain("-".join(["", *(word.replace(" ", "-") for word in words)])), ", ".join(["", *words])
+
+    def named(item: Table | Plate) -> Table | Plate:
+        return replace(item, name=f"{item.name}{name}", title=f"{item.title}{title}")
+
+    def inner(item: Table | Plate | Choice) -> Table | Plate | Choice:
+        if isinstance(item, Choice):
+            return Choice(tuple((label, named(option)) for label, option in item.options))
+        return named(item)
+
+    return replace(
+        section,
+        name=f"{section.name}{name}",
+        title=f"{section.title}{title}",
+        items=tuple(map(inner, section.items)),
+        sections=tuple(worded(part, words) for part in section.sections),
+    )

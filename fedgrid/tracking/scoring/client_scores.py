@@ -13,20 +13,12 @@ from numpy.typing import ArrayLike
 
 from fedgrid.tracking.arrays import Array, Score, mean
 
-TENTH = 10
 TestColumns: TypeAlias = Mapping[str, ArrayLike]
 """`cluster_own_accuracy` and so on: the columns of tests in the records, clients on the last axis."""
 
 
 def _mean_of(column: str) -> Callable[[TestColumns], Array]:
     return lambda tests: mean(tests[column])
-
-
-def _mean_of_asked(column: str) -> Callable[[TestColumns], Array]:
-    """Return a function for the mean of a column over the clients that were asked in a round."""
-    return lambda tests: mean(
-        np.where(np.asarray(tests["asked"]) == 1, np.asarray(tests[column], np.float64), np.nan)
-    )
 
 
 def _gap_between(one: str, other: str) -> Callable[[TestColumns], Array]:
@@ -36,10 +28,6 @@ def _gap_between(one: str, other: str) -> Callable[[TestColumns], Array]:
     )
 
 
-def _least(column: str) -> Callable[[TestColumns], Array]:
-    return lambda tests: np.fmin.reduce(np.asarray(tests[column], np.float64), axis=-1)
-
-
 def lowest_tenth(values: ArrayLike) -> Array:
     """Return the mean of the lowest tenth of the values on the last axis, rounded up, without the NaNs.
 
@@ -47,84 +35,48 @@ def lowest_tenth(values: ArrayLike) -> Array:
     """
     # NaNs come last.
     values = np.sort(np.asarray(values, np.float64), axis=-1)
-    count = np.ceil((~np.isnan(values)).sum(axis=-1, keepdims=True) / TENTH)
+    count = np.ceil((~np.isnan(values)).sum(axis=-1, keepdims=True) / 10)
     return mean(np.where(np.arange(values.shape[-1]) < count, values, np.nan))
 
 
-def _jain(column: str) -> Callable[[TestColumns], Array]:
-    """Return a function for Jain's index of the clients with a value; all 0 is equal, too, and gives 1.
+def jain_index(values: ArrayLike) -> Array:
+    """Return Jain's index of the values on the last axis, without the NaNs; all 0 is equal, too, and gives 1.
 
     Source: Jain, Chiu and Hawe, A quantitative measure of fairness and discrimination for resource allocation
     in shared computer systems, DEC-TR-301, 1984: (sum of x)^2 / (K * sum of x^2).
     """
-
-    def compute(tests: TestColumns) -> Array:
-        values = np.asarray(tests[column], np.float64)
-        squares = mean(values**2)
-        return np.asarray(
-            np.divide(mean(values) ** 2, squares, out=np.ones(squares.shape), where=squares != 0)
-        )
-
-    return compute
-
-
-OWN = "of the clusters' models on their clients' own test sets, mean over clients"
-SERVER = "of the clusters' models on the server's test set, mean over clients"
+    values = np.asarray(values, np.float64)
+    squares = mean(values**2)
+    return np.asarray(np.divide(mean(values) ** 2, squares, out=np.ones(squares.shape), where=squares != 0))
 
 
 CLIENTS = (
-    Score("personalised_accuracy", f"Accuracy {OWN}.", _mean_of("cluster_own_accuracy"), section="clients"),
-    Score(
-        "personalised_f1",
-        f"Macro F1 over the classes in the test set, {OWN}.",
-        _mean_of("cluster_own_f1_own"),
-        section="clients",
-    ),
-    Score(
-        "personalised_f1_union",
-        f"Macro F1 over the true and predicted classes, {OWN}.",
-        _mean_of("cluster_own_f1_union"),
-    ),
-    Score(
-        "personalised_balanced_accuracy",
-        f"Balanced accuracy {OWN}.",
-        _mean_of("cluster_own_balanced_accuracy"),
-    ),
-    Score(
-        "personalised_loss", f"Loss {OWN}.", _mean_of("cluster_own_loss"), section="clients", highest=False
-    ),
-    Score(
-        "generalised_accuracy", f"Accuracy {SERVER}.", _mean_of("cluster_server_accuracy"), section="clients"
-    ),
-    Score(
-        "generalised_f1",
-        f"Macro F1 over the classes in the test set, {SERVER}.",
-        _mean_of("cluster_server_f1_own"),
-        section="clients",
-    ),
-    Score(
-        "generalised_f1_union",
-        f"Macro F1 over the true and predicted classes, {SERVER}.",
-        _mean_of("cluster_server_f1_union"),
-    ),
-    Score(
-        "generalised_balanced_accuracy",
-        f"Balanced accuracy {SERVER}.",
-        _mean_of("cluster_server_balanced_accuracy"),
-    ),
-    Score(
-        "generalised_loss",
-        f"Loss {SERVER}.",
-        _mean_of("cluster_server_loss"),
-        section="clients",
-        highest=False,
+    *(
+        Score(
+            f"{kind}_{name}",
+            f"{words} of the clusters' models on {images}, mean over clients.",
+            _mean_of(f"cluster_{test}_{column}"),
+            section,
+            name != "loss",
+        )
+        for kind, test, images in (
+            ("personalised", "own", "their clients' own test sets"),
+            ("generalised", "server", "the server's test set"),
+        )
+        for name, column, words, section in (
+            ("accuracy", "accuracy", "Accuracy", "clients"),
+            ("f1", "f1_own", "Macro F1 over the classes in the test set,", "clients"),
+            ("f1_union", "f1_union", "Macro F1 over the true and predicted classes,", ""),
+            ("balanced_accuracy", "balanced_accuracy", "Balanced accuracy", ""),
+            ("loss", "loss", "Loss", "clients"),
+        )
     ),
     Score(
         "learning_gap",
         "Absolute difference of personalised and generalised accuracy, mean over clients.",
         _gap_between("cluster_own_accuracy", "cluster_server_accuracy"),
-        section="clients",
-        highest=None,
+        "clients",
+        None,
     ),
     Score(
         "learning_gap_f1",
@@ -141,32 +93,32 @@ CLIENTS = (
     Score(
         "worst_client_accuracy",
         "Least personalised accuracy of a client.",
-        _least("cluster_own_accuracy"),
-        section="clients",
+        lambda tests: np.fmin.reduce(np.asarray(tests["cluster_own_accuracy"], np.float64), axis=-1),
+        "clients",
     ),
     Score(
         "jain_index",
         "Jain's index of the clients' personalised accuracies: 1 if all are equal, 1/K if one of K has all.",
-        _jain("cluster_own_accuracy"),
-        section="clients",
+        lambda tests: jain_index(tests["cluster_own_accuracy"]),
+        "clients",
     ),
     Score(
         "asked_accuracy",
         "Accuracy of the clusters' models on their clients' own test sets, mean over the clients that were "
         "asked to train in the round.",
-        _mean_of_asked("cluster_own_accuracy"),
+        lambda tests: mean(np.where(np.asarray(tests["asked"]) == 1, tests["cluster_own_accuracy"], np.nan)),
     ),
     Score(
         "global_accuracy",
         "Accuracy of the algorithm's global model on the server's test set (`evaluation.global_model`).",
         _mean_of("global_server_accuracy"),
-        section="clients",
+        "clients",
     ),
     Score(
         "global_own_accuracy",
         "Accuracy of the algorithm's global model on the clients' own test sets, mean over clients.",
         _mean_of("global_own_accuracy"),
-        section="clients",
+        "clients",
     ),
 )
 """Means over the clients of one round, from `TestColumns`; F1 is over the classes in the test set."""
@@ -209,17 +161,13 @@ locally trained one. The authors' archive has such a first row in all of its run
 
 TRAINING = (
     Score(
-        "train_loss",
-        "Loss in local training, mean over clients.",
-        _mean_of("train_loss"),
-        section="training",
-        highest=False,
+        "train_loss", "Loss in local training, mean over clients.", _mean_of("train_loss"), "training", False
     ),
     Score(
         "train_accuracy",
         "Accuracy in local training, mean over clients.",
         _mean_of("train_accuracy"),
-        section="training",
+        "training",
     ),
 )
 """Local training in one round, computed from the columns of `clients.parquet`."""

@@ -7,7 +7,7 @@ is one model, or what the round sent it if that is less (nothing for SOLO, the s
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -20,17 +20,8 @@ from fedgrid.tracking.scoring.study import Study
 
 Traffic: TypeAlias = Literal["training", "with-test"]
 Unit: TypeAlias = Literal["bytes", "mbit-per-client"]
-TRAFFIC: tuple[Traffic, ...] = get_args(Traffic)
-UNITS: tuple[Unit, ...] = get_args(Unit)
-BITS, MEGA = 8, 1e6
-PREFIXES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
-NO_TARGETS = ("clusters", "smallest_cluster", "clients_alone")
-SCORES = tuple(
-    each.name
-    for each in (*CLIENTS, *ONLY_CURVES, *PARTITION, *PUBLISHED_CLIENTS)
-    if each.name not in NO_TARGETS and "loss" not in each.name and "gap" not in each.name
-)
+SCORES = tuple(each.name for each in (*CLIENTS, *ONLY_CURVES, *PARTITION, *PUBLISHED_CLIENTS) if each.highest)
 """Curves that can be a target: shares, of which more is better."""
 
 
@@ -77,13 +68,13 @@ class Target:
     @property
     def score(self) -> str:
         """The score in words."""
-        return NAMES.get(self.curve, self.curve.replace("_", " "))
+        names = {
+            "personalised_f1": "personalised F1 (own classes)",
+            "published_pf1": "PF1 (union of classes, as published)",
+        }
+        return names.get(self.curve, self.curve.replace("_", " "))
 
 
-NAMES = {
-    "personalised_f1": "personalised F1 (own classes)",
-    "published_pf1": "PF1 (union of classes, as published)",
-}
 DEFAULT = Target("personalised_f1", 0.95, is_share=True)
 """Of reports that are asked for no other."""
 
@@ -114,7 +105,7 @@ class Cost:
 
         Megabits per client are the unit of FLIS's Table 3.
         """
-        return self.bytes if unit == "bytes" else self.bytes * BITS / MEGA / self.clients
+        return self.bytes if unit == "bytes" else self.bytes * 8 / 1e6 / self.clients
 
 
 def costs(study: Study, terms: Terms) -> Mapping[str, tuple[Cost, ...]]:
@@ -133,13 +124,14 @@ def costs(study: Study, terms: Terms) -> Mapping[str, tuple[Cost, ...]]:
 def cost(result: Run, curve: str, goal: float, traffic: Traffic = "training") -> Cost:
     """Return the cost until a curve of a run first reaches `goal`."""
     there = np.flatnonzero(result.curves[curve] >= goal)
-    sent_R, seconds_R = sent(result, traffic), result.curves["seconds"]
-    return Cost(
-        float(result.round_R[there[0]]) if len(there) else np.inf,
-        _until(sent_R, there),
-        _until(seconds_R, there),
-        result.clients,
-    )
+
+    def until(total_R: Array) -> float:
+        if np.isnan(total_R[-1]):
+            return np.nan
+        return float(total_R[there[0]]) if len(there) else np.inf
+
+    totals = (result.round_R, sent(result, traffic), result.curves["seconds"])
+    return Cost(*map(until, totals), result.clients)
 
 
 def sent(result: Run, traffic: Traffic) -> Array:
@@ -172,13 +164,8 @@ def scale(found: Iterable[Cost], unit: Unit) -> tuple[str, float]:
     if unit != "bytes":
         return "Mbit a client", 1.0
     largest = max((each.bytes for each in found if np.isfinite(each.bytes)), default=0.0)
-    return next(((name, size) for name, size in PREFIXES if largest >= size), ("B", 1.0))
-
-
-def _until(total_R: Array, there: Array) -> float:
-    if np.isnan(total_R[-1]):
-        return np.nan
-    return float(total_R[there[0]]) if len(there) else np.inf
+    sizes = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+    return next(((name, size) for name, size in sizes if largest >= size), ("B", 1.0))
 
 
 def _goals(study: Study, target: Target) -> dict[Scenario, float]:

@@ -113,9 +113,8 @@ def sits_with_new_group(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
 def rounds_until_found(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
     """Return, for each client found by a round, the rounds from its move until then; else NaN; (R, K)."""
     sits_RK = sits_with_new_group(labels_RK, truth_RK)
-    has_moved_RK = ~np.isnan(sits_RK)
     found_RK = np.maximum.accumulate(np.nan_to_num(sits_RK), axis=0) == 1
-    waited_RK = np.cumsum(has_moved_RK & ~found_RK, axis=0)
+    waited_RK = np.cumsum(~np.isnan(sits_RK) & ~found_RK, axis=0)
     return np.where(found_RK, waited_RK, np.nan)
 
 
@@ -125,5 +124,4 @@ def _share(flags: Array) -> float:
 
 def _found(clients: Clients) -> Array:
     sits_RK = sits_with_new_group(clients["cluster"], clients["true_cluster"])
-    found_RK = np.maximum.accumulate(np.nan_to_num(sits_RK), axis=0)
-    return np.where(np.isnan(sits_RK), np.nan, found_RK)
+    return np.where(np.isnan(sits_RK), np.nan, np.maximum.accumulate(np.nan_to_num(sits_RK), axis=0))

@@ -12,11 +12,9 @@ from functools import partial
 from math import isnan, nan
 
 from fedgrid.tracking.scoring import scores
-from fedgrid.tracking.scoring.run import Run
+from fedgrid.tracking.scoring.run import Run, Scenario
 from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study
-
-ACRONYMS = ("ari", "ami", "f1", "pf1", "gf1")
 
 
 @dataclass(frozen=True)
@@ -37,9 +35,9 @@ def mean_over_rounds(name: str, curve: str, *, highest: bool | None = True) -> M
     return Measure(name, partial(Run.mean, curve=curve), highest)
 
 
-def last_round(name: str, curve: str, *, highest: bool | None = True) -> Measure:
+def last_round(name: str, curve: str, *, highest: bool | None = True, digits: int = 3) -> Measure:
     """Return the last value of a curve of `tracking.scoring.scores.curves`."""
-    return Measure(name, partial(Run.last, curve=curve), highest)
+    return Measure(name, partial(Run.last, curve=curve), highest, digits)
 
 
 def last_rounds(name: str, curve: str, count: int) -> Measure:
@@ -49,12 +47,12 @@ def last_rounds(name: str, curve: str, count: int) -> Measure:
 
 def final(name: str, score: str, *, highest: bool | None = None, digits: int = 3) -> Measure:
     """Return a number of `Run.scores`, NaN where it is not defined."""
-    return Measure(name, partial(_final, score=score), highest, digits)
 
+    def of(result: Run) -> float:
+        value = result.scores.get(score)
+        return nan if value is None else float(value)
 
-def _final(result: Run, score: str) -> float:
-    value = result.scores.get(score)
-    return nan if value is None else float(value)
+    return Measure(name, of, highest, digits)
 
 
 def measure_named(score: str, *studies: Study) -> Measure:
@@ -89,8 +87,17 @@ def own_numbers(study: Study) -> tuple[Measure, ...]:
 
 def words_of(score: str) -> str:
     """Return a score as a heading has it: `personalised accuracy`, `ARI`."""
-    words = score.split("_")
-    return " ".join(word.upper() if word in ACRONYMS else word for word in words)
+    acronyms = ("ari", "ami", "f1", "pf1", "gf1")
+    return " ".join(word.upper() if word in acronyms else word for word in score.split("_"))
+
+
+def scores_by_seed(study: Study, measure: Measure) -> dict[tuple[Scenario, int], float]:
+    """Return scenario and seed -> score of the finished runs that have one, of one algorithm."""
+    return {
+        (result.scenario, result.seed): value
+        for result in study.finished
+        if not isnan(value := measure.of(result))
+    }
 
 
 def recorded(study: Study, known: Iterable[Measure]) -> tuple[Measure, ...]:
@@ -110,15 +117,11 @@ MEAN_HOMOGENEITY = mean_over_rounds("mean homogeneity", "homogeneity")
 MEAN_COMPLETENESS = mean_over_rounds("mean completeness", "completeness")
 CLUSTERING_ROUND = final("clustering round", "clustering_round", digits=1)
 LAST_CHANGE = final("round of the last change", "last_change_round", digits=1)
-CLUSTERS = Measure("clusters at the end", lambda result: result.last("clusters"), None, 1)
-SMALLEST_CLUSTER = Measure(
-    "smallest cluster at the end", lambda result: result.last("smallest_cluster"), None, 1
-)
-CLIENTS_ALONE = Measure("clients alone at the end", lambda result: result.last("clients_alone"), None, 1)
+CLUSTERS = last_round("clusters at the end", "clusters", highest=None, digits=1)
+SMALLEST_CLUSTER = last_round("smallest cluster at the end", "smallest_cluster", highest=None, digits=1)
+CLIENTS_ALONE = last_round("clients alone at the end", "clients_alone", highest=None, digits=1)
 
 RAND_PUBLISHED = final("RAND as published", "published_rand", highest=True, digits=2)
-AMI_PUBLISHED = final("AMI as published", "published_ami", highest=True, digits=2)
-COM_PUBLISHED = final("COM as published", "published_com", highest=True, digits=2)
 ROUND_PUBLISHED = final("round as published", "published_round", digits=1)
 
 CLUSTERING = (
@@ -136,7 +139,11 @@ CLUSTERING = (
     CLUSTERING_ROUND,
     LAST_CHANGE,
 )
-PUBLISHED_CLUSTERING = {"RAND": RAND_PUBLISHED, "AMI": AMI_PUBLISHED, "COM": COM_PUBLISHED}
+PUBLISHED_CLUSTERING = {
+    "RAND": RAND_PUBLISHED,
+    "AMI": final("AMI as published", "published_ami", highest=True, digits=2),
+    "COM": final("COM as published", "published_com", highest=True, digits=2),
+}
 """By their headings in the published Table 1."""
 
 PF1_MEAN_PUBLISHED = mean_over_rounds("mean PF1 as published", "published_pf1")
@@ -160,15 +167,13 @@ def last_f1(study: Study) -> tuple[Measure, Measure]:
     The authors' archive has only F1 over the union of classes, and no test of the clusters' models on the
     server's images.
     """
-    if any(not isnan(PF1_LAST.of(result)) for result in study.finished):
-        return PF1_LAST, GF1_LAST
-    return PF1_LAST_PUBLISHED, GF1_LAST_PUBLISHED
+    is_right = bool(recorded(study, (PF1_LAST,)))
+    return (PF1_LAST, GF1_LAST) if is_right else (PF1_LAST_PUBLISHED, GF1_LAST_PUBLISHED)
 
 
 SWEPT = (PA_LAST, FINAL_ARI)
-SWEPT_IF_RECORDED = (LOCAL_LAST, GA_LAST, GLOBAL_LAST, SILHOUETTE_LAST)
 
 
 def swept(study: Study) -> tuple[Measure, ...]:
     """Return the measures to show over the values of an axis: `SWEPT`, and others that any run has."""
-    return (*SWEPT, *recorded(study, SWEPT_IF_RECORDED))
+    return (*SWEPT, *recorded(study, (LOCAL_LAST, GA_LAST, GLOBAL_LAST, SILHOUETTE_LAST)))

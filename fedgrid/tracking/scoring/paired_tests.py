@@ -8,8 +8,9 @@ data sets, or pairs with a difference.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,6 @@ LEAST_DIFFERENCES = 6
 """With five differences that are not zero, p is at least 2 / 2^5 > 0.05, even if all have one sign."""
 LEVEL = 0.95
 """Of the interval."""
-RESAMPLES, SEED = 2000, 0
-"""Of the bootstrap; every comparison draws from a generator of its own."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,6 @@ class SignedRanks:
     def is_testable(self) -> bool:
         """Whether enough pairs differ for a p below 0.05."""
         return self.better + self.worse >= LEAST_DIFFERENCES
-
-    def turned(self) -> "SignedRanks":
-        """Return the comparison as the second of the two sees it."""
-        low, high = self.interval
-        return replace(
-            self, better=self.worse, worse=self.better, effect=-self.effect, interval=(-high, -low)
-        )
 
 
 def signed_ranks(one_S: Array, other_S: Array) -> SignedRanks:
@@ -107,10 +99,10 @@ def _interval(differences_S: Array) -> tuple[float, float]:
     found = bootstrap(
         (differences_S,),
         _effect,
-        n_resamples=RESAMPLES,
+        n_resamples=2000,
         confidence_level=LEVEL,
         method="percentile",
-        rng=np.random.default_rng(SEED),
+        rng=np.random.default_rng(0),
     ).confidence_interval
     return float(found.low), float(found.high)
 
@@ -219,6 +211,14 @@ def compare_pairs(algorithms: Sequence[str], losses_SA: Array, losses_DA: Array)
         )
         for (one, other), test, p, p_datasets in zip(places, tests, corrected, of_datasets, strict=True)
     )
+
+
+def mean_and_half(values_N: Array) -> tuple[float, float]:
+    """Return the mean of two or more values, and half the width of its interval by Student's t at `LEVEL`."""
+    from scipy.stats import t
+
+    error = float(np.std(values_N, ddof=1)) / sqrt(len(values_N))
+    return float(np.mean(values_N)), float(t.ppf((1 + LEVEL) / 2, len(values_N) - 1)) * error
 
 
 def _paired_t(differences_D: Array) -> float | None:

@@ -35,56 +35,45 @@ def _against_truth(name: str) -> Callable[[Labels, Labels], float]:
     return compute
 
 
-def _sizes(groups_K: Labels) -> list[int]:
-    """Return the number of clients of each cluster."""
-    return list(Counter(groups_K).values())
-
-
 PARTITION = (
-    Score(
-        "clusters",
-        "Number of clusters.",
-        lambda truth_K, groups_K: len(set(groups_K)),
-        section="clustering",
-        highest=None,
-    ),
+    Score("clusters", "Number of clusters.", lambda truth, groups: len(set(groups)), "clustering", None),
     Score(
         "smallest_cluster",
         "Number of clients in the smallest cluster.",
-        lambda _, groups_K: min(_sizes(groups_K)),
-        section="clustering",
-        highest=None,
+        lambda truth, groups: min(Counter(groups).values()),
+        "clustering",
+        None,
     ),
     Score(
         "clients_alone",
         "Number of clients whose cluster has no other client.",
-        lambda _, groups_K: _sizes(groups_K).count(1),
-        section="clustering",
-        highest=None,
+        lambda truth, groups: list(Counter(groups).values()).count(1),
+        "clustering",
+        None,
     ),
     Score(
         "ari",
         "Adjusted Rand index of the partition and the hidden groups.",
         _against_truth("adjusted_rand_score"),
-        section="clustering",
+        "clustering",
     ),
     Score(
         "ami",
         "Adjusted mutual information of the partition and the hidden groups.",
         _against_truth("adjusted_mutual_info_score"),
-        section="clustering",
+        "clustering",
     ),
     Score(
         "homogeneity",
         "1 if no cluster mixes hidden groups, as when every client is alone.",
         _against_truth("homogeneity_score"),
-        section="clustering",
+        "clustering",
     ),
     Score(
         "completeness",
         "1 if no hidden group is split, as when all clients are in one cluster.",
         _against_truth("completeness_score"),
-        section="clustering",
+        "clustering",
     ),
 )
 """One partition against the hidden groups; 1 is perfect. Computed from (truth_K, groups_K)."""

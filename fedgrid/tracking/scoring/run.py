@@ -1,9 +1,13 @@
-"""A run as tables know it, with its result if it is finished, and which runs have given values."""
+"""A run as a row: its columns, and its result if it is finished; and which runs have given values.
+
+`grids.results.runs` reads it. What is not read yet, or what a run does not have, is empty.
+"""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from fedgrid.regular_files import read_file
-from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.arrays import Array, last
 from fedgrid.tracking.records import Records, RecordsError, read_records, table
 from fedgrid.tracking.scoring.scores import curves
-from fedgrid.tracking.scoring.selection import Condition
+from fedgrid.tracking.scoring.selection import Condition, text_of
 
 AS_PUBLISHED = "as published"
 """Ends the names of algorithms and scores that share a paper's mistakes."""
@@ -25,12 +29,11 @@ Scenario: TypeAlias = tuple[str, int, str, *tuple[AxisValue, ...]]
 """Data set, clients, split, then the setting."""
 SETTING_OF_ALGORITHM = "algorithm."
 """Axes that begin like this are settings of an algorithm; they belong to no scenario."""
-NOT_SETTABLE = ("format", "plugin_digests")
-"""Keys of `config.json` that are no settings."""
-
-
-def _nothing() -> Array:
-    return np.empty(0)
+FINISHED, FAILED, DAMAGED = "finished", "failed", "damaged"
+IDENTITY = ("run", "run_id", "state", "superseded", "scenario", "variant", "folder")
+NOTE, TAG = "note", "tags."
+"""A column, and the beginning of one for each tag, as in MLflow."""
+TIMES = ("seconds", "uncached_seconds", "rounds_computed", "peak_memory_mb")
 
 
 @dataclass(frozen=True)
@@ -54,34 +57,95 @@ class Run:
     """The algorithm's title without settings: `SCL` of `SCL (cooldown 5)`."""
     axes: tuple[AxisValue, ...] = ()
     """The run's values of the grid's axes beside data set, split, clients, seed and algorithm."""
+    variant: str | None = None
+    """What sets it apart from runs of its name, as in `round 6, threshold 0.4`."""
+    is_superseded: bool = False
+    """Whether the grid's files no longer ask for it."""
+    place: str = ""
+    """Its data set, number of clients and split, as in `mnist-15-overlapping-imbalanced`."""
     is_archived: bool = False
     """Whether it is one of the published runs themselves, read from the authors' archive."""
     is_reference: bool = False
     """Whether its algorithm is a row to compare with and no competitor: never the best, not ranked."""
     model_bytes: int | None = None
     """Size of a model as it is sent, four bytes an entry, buffers included; None if it was not asked for."""
-    keys: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """The run's value of every key that can be an axis, whether or not the grid has it as one."""
+    values: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Its value of every key that can be an axis, as it would stand in JSON; without the settings that other
+    algorithms have."""
     idle: frozenset[str] = field(default=frozenset(), compare=False)
     """Those keys that have no effect on this run's kind of split: they are in no table's heading."""
-    lacking: str = field(default="", compare=False)
-    """Why it has no result: `30 of 50 rounds`, `not started`, `failed: ...`; empty of a finished run."""
+    state: str = field(default="", compare=False)
+    """`finished`, `failed`, `damaged`, `7 of 15 rounds` or `not started`; empty if nobody has looked."""
+    cause: str = field(default="", compare=False)
+    """Why it failed, is damaged, or cannot be read; empty of any other run."""
+    times: Mapping[str, float | None] = field(default_factory=dict, compare=False)
+    """Of a run that has ended: `TIMES`, and the `rounds` that they are of."""
+    notes: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """What the user has written on it: `NOTE`, and `TAG` with the key of each tag."""
     scores: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """The final scores by name, as `ari` and `personalised_accuracy`, None for one that is not defined:
     `tracking.scoring.scores.of_run`, which `scores.json` in the run's folder keeps."""
-    round_R: Array = field(default_factory=_nothing, compare=False)
+    round_R: Array = field(default_factory=partial(np.empty, 0), compare=False)
     """Of a finished run, like all below; none otherwise."""
     curves: Mapping[str, Array] = field(default_factory=dict, compare=False)
     """Name -> score of each round, shape (R,), NaN in rounds without it: `tracking.scoring.scores.curves`.
     A name that is no score's is a `KeyError`."""
-    labels_RK: Array = field(default_factory=_nothing, compare=False)
-    truth_K: Array = field(default_factory=_nothing, compare=False)
+    labels_RK: Array = field(default_factory=partial(np.empty, 0), compare=False)
+    truth_K: Array = field(default_factory=partial(np.empty, 0), compare=False)
     """The hidden groups of round 1."""
 
     @property
     def is_finished(self) -> bool:
         """Whether it has a result."""
         return len(self.round_R) > 0
+
+    @property
+    def lacking(self) -> str:
+        """Why it has no result: `30 of 50 rounds`, `not started`, `failed: ...`; empty of a finished run."""
+        if self.state == DAMAGED:
+            return f"{self.cause}; `fedgrid run` repeats it"
+        return ": ".join(filter(None, ("" if self.state == FINISHED else self.state, self.cause)))
+
+    @cached_property
+    def keys(self) -> Mapping[str, str]:
+        """Its `values` as text."""
+        return {key: text_of(value) for key, value in self.values.items()}
+
+    @cached_property
+    def recorded(self) -> Mapping[str, float]:
+        """The last value of each number that its records have by round; none of a damaged run."""
+        if self.state == DAMAGED:
+            return {}
+        try:
+            by_round = curves(read_records(self.folder))
+        except RecordsError:
+            return {}
+        last_values = {name: last(values_R) for name, values_R in by_round.items()}
+        return {name: value for name, value in last_values.items() if not np.isnan(value)}
+
+    def value(self, column: str) -> Any:
+        """Return the value of a column of `fedgrid runs`, None if the run has none.
+
+        A column is one of `IDENTITY`, `scores`, `values` (keys of its configuration), `times`, `notes`, or a
+        number that is recorded by round, of which it is the last.
+        """
+        own = (self.name, self.run_id, self.state, self.is_superseded, self.place, self.variant)
+        identity = dict(zip(IDENTITY, (*own, self.folder.name), strict=True))
+        for columns in (identity, self.scores, self.notes, self.times, self.values):
+            if column in columns:
+                return columns[column]
+        # All other columns with a dot are settings that the run lacks.
+        return None if column in (NOTE, *TIMES) or "." in column else self.recorded.get(column)
+
+    @property
+    def plain_name(self) -> str:
+        """Its name without what tells it apart from runs of this name."""
+        return self.folder.name.removesuffix(f"-{self.run_id}")
+
+    @property
+    def has_hits(self) -> bool:
+        """Whether a round was a hit of the round cache, in part at least."""
+        return (self.times.get("rounds_computed") or 0) < (self.times.get("rounds") or 0)
 
     @property
     def is_as_published(self) -> bool:
@@ -110,9 +174,9 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Its configuration, as `fedgrid.run` takes it."""
+        """Its configuration, as `fedgrid.run` takes it: what can be set of its file `config.json`."""
         values: dict[str, Any] = json.loads(read_file(self.folder / "config.json"))
-        return {key: value for key, value in values.items() if key not in NOT_SETTABLE}
+        return {key: value for key, value in values.items() if key not in ("format", "plugin_digests")}
 
     def table(self, name: str) -> pa.Table:
         """Return a table of its records: `rounds` (a row a round), `clients` (a row a round and client)."""
@@ -128,19 +192,16 @@ class Run:
 
         With `last`, over that many last rounds; the last value if none of them has one.
         """
-        if last and not np.isnan(self.curves[curve][-last:]).all():
-            return float(np.nanmean(self.curves[curve][-last:]))
-        measured = self._measured(curve)[-1 if last else 0 :]
+        values_R = self.curves[curve]
+        if last:
+            at_end = values_R[-last:]
+            return self.last(curve) if np.isnan(at_end).all() else float(np.nanmean(at_end))
+        measured = values_R[~np.isnan(values_R)]
         return float(measured.mean()) if len(measured) else float("nan")
 
     def last(self, curve: str) -> float:
         """Return the value of the last round that has one, NaN if none has."""
-        measured = self._measured(curve)
-        return float(measured[-1]) if len(measured) else float("nan")
-
-    def _measured(self, curve: str) -> Array:
-        values_R = self.curves[curve]
-        return np.asarray(values_R[~np.isnan(values_R)])
+        return last(self.curves[curve])
 
 
 def plain_title(title: str) -> str:
@@ -155,12 +216,11 @@ def load_result(run: Run, scores: Mapping[str, Any]) -> Run:
         RecordsError: there are no records, or they are not of all of its rounds and clients.
     """
     records = read_records(run.folder)
-    shape, expected = records.clients["cluster"].shape, (run.rounds, run.clients)
-    if shape != expected:
+    rounds, clients = records.clients["cluster"].shape
+    if (rounds, clients) != (run.rounds, run.clients):
         raise RecordsError(
-            "the records in {} are of {} rounds and {} clients, not {} and {}; run it again".format(
-                run.folder, *shape, *expected
-            )
+            f"the records in {run.folder} are of {rounds} rounds and {clients} clients, not {run.rounds} and "
+            f"{run.clients}; run it again"
         )
     return replace(
         run,
@@ -175,13 +235,11 @@ def load_result(run: Run, scores: Mapping[str, Any]) -> Run:
 AXES = ("dataset", "clients", "split", "algorithm", "seed")
 """Axes that every grid has; a user may name them in the plural."""
 SYNONYMS = {
+    **{name: (name,) for name in ("run_id", "name", "dataset", "clients", "published", "seed", "rounds")},
+    **{name: (name,) for name in ("method", "is_archived", "is_reference", "model_bytes", "setting")},
+    "scenario": ("scenario",),
     "algorithm": ("algorithm", "method", "published"),
     "split": ("split", "split_in_words"),
-    **{
-        name: (name,)
-        for name in ("run_id", "name", "dataset", "clients", "published", "seed", "rounds", "method")
-    },
-    **{name: (name,) for name in ("is_archived", "is_reference", "model_bytes", "setting", "scenario")},
 }
 """Column -> the attributes of a run that it may stand for, beside a key of its configuration."""
 
@@ -236,7 +294,7 @@ def values_on(run: Run, column: str) -> list[Any]:
 
 def _no_run_has(column: str, value: object, there: Sequence[Sequence[Any]]) -> str:
     ids = list(dict.fromkeys(str(one) for values in there for one in values[:1] if one is not None))
-    every = dict.fromkeys([*ids, *(str(one) for values in there for one in values if one is not None)])
-    near = get_close_matches(str(value), list(every), 1)
+    every = [*ids, *(str(one) for values in there for one in values if one is not None)]
+    near = get_close_matches(str(value), list(dict.fromkeys(every)), 1)
     shown = ", ".join(ids[:20]) + (", ..." if len(ids) > 20 else "")
     return f"no run has {column}={value!r}; {f'did you mean {near[0]!r}? ' if near else ''}there are {shown}"

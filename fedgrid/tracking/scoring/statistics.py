@@ -8,7 +8,7 @@ Wilcoxon's test in the place of Nemenyi's (Benavoli, Corani, Mangili 2016, JMLR 
 OCFL journal paper. Shapes: S scenarios, A algorithms, D data sets.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -106,32 +106,37 @@ def compare_scores(
     scored = dict.fromkeys(scenario for by_scenario in scores.values() for scenario in by_scenario)
     asked = len(scored) if num_scenarios is None else num_scenarios
     compared = {name: has for name, has in scores.items() if has and 2 * len(has) >= asked}
+    if len(compared) < 2:
+        remark = f"Nothing to compare: fewer than two algorithms have a score in half of {asked} scenarios."
+        return Comparison(measure, (), (), 0, None, (), (), (remark,))
     remarks = [
         f"{name} is left out: it has a score in {len(has)} of {asked} scenarios."
         for name, has in scores.items()
         if name not in compared
     ]
-    blocks = list(_blocks(compared, scored))
-    fewer_seeds = sum(block.has_fewer_seeds for block in blocks)
-    if len(compared) > 1 and 0 < len(blocks) < asked:
-        remarks.append(
-            f"{len(blocks)} of {asked} scenarios are used: those in which all algorithms have a score."
-        )
-    if fewer_seeds:
-        where = "1 scenario" if fewer_seeds == 1 else f"{fewer_seeds} scenarios"
-        remarks.append(f"In {where} only the seeds with a score of all algorithms are averaged.")
-    if len(compared) < 2:
-        remarks = [
-            f"Nothing to compare: fewer than two algorithms have a score in half of {asked} scenarios."
-        ]
-    elif not blocks:
+    cells = {scenario: [has.get(scenario, {}) for has in compared.values()] for scenario in scored}
+    seeds = {scenario: sorted(set.intersection(*map(set, has))) for scenario, has in cells.items()}
+    seeds = {scenario: shared for scenario, shared in seeds.items() if shared}
+    if not seeds:
         remarks.append("Nothing to compare: no scenario has a score of every algorithm.")
-    if len(compared) < 2 or not blocks:
         return Comparison(measure, (), (), 0, None, (), (), tuple(remarks))
-    scores_SA = np.array([block.scores for block in blocks], np.float64)
-    datasets_S = [dataset_of(block.scenario) if dataset_of else str(block.scenario) for block in blocks]
+    if len(seeds) < asked:
+        remarks.append(
+            f"{len(seeds)} of {asked} scenarios are used: those in which all algorithms have a score."
+        )
+    fewer = sum(any(len(cell) > len(seeds[scenario]) for cell in cells[scenario]) for scenario in seeds)
+    if fewer:
+        where = "1 scenario" if fewer == 1 else f"{fewer} scenarios"
+        remarks.append(f"In {where} only the seeds with a score of all algorithms are averaged.")
+    scores_SA = np.array(
+        [
+            [round(float(np.mean([cell[seed] for seed in shared])), DIGITS) for cell in cells[scenario]]
+            for scenario, shared in seeds.items()
+        ]
+    )
+    datasets_S = [dataset_of(scenario) if dataset_of else str(scenario) for scenario in seeds]
     result = _compared(measure, tuple(compared), -scores_SA if highest else scores_SA, datasets_S, remarks)
-    counts = [block.num_seeds for block in blocks]
+    counts = [len(shared) for shared in seeds.values()]
     return replace(result, seeds=(min(counts), max(counts)))
 
 
@@ -215,24 +220,3 @@ def _dependence(num_scenarios: int, num_datasets: int) -> list[str]:
         "images, so they are not independent blocks: p over scenarios is of these data sets, p over data "
         f"sets{also} of others like them."
     ]
-
-
-@dataclass(frozen=True)
-class _Block:
-    """A scenario that all algorithms have."""
-
-    scenario: Any
-    scores: list[float]
-    """Of each algorithm, the mean over seeds."""
-    num_seeds: int
-    has_fewer_seeds: bool
-    """Whether an algorithm has more seeds than all have in common."""
-
-
-def _blocks(scores: ScoresByAlgorithm, scenarios: Mapping[Any, None]) -> Iterator[_Block]:
-    for scenario in scenarios:
-        cells = [by_scenario.get(scenario, {}) for by_scenario in scores.values()]
-        seeds = sorted(set.intersection(*(set(cell) for cell in cells))) if cells else []
-        if seeds:
-            means = [round(float(np.mean([cell[seed] for seed in seeds])), DIGITS) for cell in cells]
-            yield _Block(scenario, means, len(seeds), any(len(cell) > len(seeds) for cell in cells))

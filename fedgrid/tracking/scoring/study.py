@@ -225,8 +225,10 @@ class Study:
         return {key: self.only(runs) for key, runs in groups.items()}
 
 
-def require_one(study: Study, *parts: str) -> None:
-    """Check that the runs of a study agree in some of `dataset`, `clients` and `split`, and in `setting`.
+def require_one(study: Study, *parts: str) -> tuple[Any, ...]:
+    """Return the value on which the runs of a study agree of each part: `dataset`, `clients`, `split`.
+
+    The runs must agree in `setting` too.
 
     Raises:
         ValueError: if they do not.
@@ -238,6 +240,7 @@ def require_one(study: Study, *parts: str) -> None:
                 f"{study.name} has several values of {part} ({', '.join(map(str, values))}), expected one: "
                 f"choose with study.where({part}={values[0]!r})"
             )
+    return tuple(getattr(study.runs[0], part) for part in parts) if study.runs else ()
 
 
 def plain(name: str) -> str:

@@ -6,7 +6,7 @@ from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.axes import along, at, values_of
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.study import Study, plain
-from fedgrid.tracking.tables.cells import explained, over_scenarios
+from fedgrid.tracking.tables.cells import algorithm_rows, explained, over_scenarios
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table, bold_columns
 
 SCORES = (
@@ -21,23 +21,9 @@ def over_axis(study: Study, axis: str) -> Table:
     """Return a row for each algorithm and, for each score, a column for each value of the axis."""
     part = along(study, axis)
     values, shown = values_of(part, axis), measures.swept(part)
-    rows = [
-        Row(
-            name,
-            _cells(part.of(algorithm=name), axis, values, shown),
-            is_reference=name in part.references,
-        )
-        for name in part.algorithms
-    ]
-    return _table(
-        part,
-        f"axis-{plain(axis)}",
-        f"Scores by {axis}",
-        f"Scores for each value of {axis}.",
-        values,
-        shown,
-        rows,
-    )
+    rows = algorithm_rows(part, lambda own: _cells(own, axis, values, shown))
+    caption = f"Scores for each value of {axis}."
+    return _table(part, f"axis-{plain(axis)}", f"Scores by {axis}", caption, values, shown, rows)
 
 
 def sweep(study: Study, axis: str, by: str) -> Table:

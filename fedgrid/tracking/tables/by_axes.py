@@ -1,12 +1,11 @@
 """A paper's table: scores by the axes that a user chooses for rows and columns."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import isnan
 
 from fedgrid.tracking.scoring.axes import along, axes_of, value_on, values_of
-from fedgrid.tracking.scoring.measures import Measure, measure_named, words_of
+from fedgrid.tracking.scoring.measures import Measure, measure_named, scores_by_seed, words_of
 from fedgrid.tracking.scoring.paired_tests import ALPHA, LEAST_SEEDS, by_seed, holm, seeds_test
 from fedgrid.tracking.scoring.run import AXES, SETTING_OF_ALGORITHM, Run, find_axis
 from fedgrid.tracking.scoring.scores import DECLARED
@@ -65,8 +64,9 @@ def by_axes(
             few seeds to pair.
     """
     measures = [measure_named(name, study) for name in scores]
-    if against is not None:
-        _check_testable(scores, measures)
+    for score, measure in zip(scores, measures, strict=True):
+        if against is not None and measure.highest is None:
+            raise ValueError(f"{score} cannot be tested: neither more nor less of it is better")
     layout = _layout(study, rows, columns)
     part = study
     for axis in (*layout.rows, *layout.columns):
@@ -74,35 +74,32 @@ def by_axes(
             part = along(part, axis)
     rival = None if against is None else part.where(algorithm=against).algorithms[0]
     cells = _cells(part, layout, measures, rival)
-    all_rows, all_columns = (_ordered(part, axes, index, layout) for index, axes in enumerate(_sides(layout)))
+    all_rows, all_columns = (
+        _ordered(part, axes, side, layout) for side, axes in enumerate((layout.rows, layout.columns))
+    )
+    titles = ", ".join(measure.name for measure in measures)
     table = Table(
         f"{'-'.join(map(slug, scores))}-{plain(study.name)}",
-        f"{_capital(', '.join(measure.name for measure in measures))}: {study.name}",
-        " ".join([*_meanings(scores), *_left_out(study, part), *_averaged(part, layout), *_tested(rival)]),
+        f"{_capital(titles)}: {study.name}",
+        " ".join(_sentences(study, part, layout, scores, rival)),
         tuple(_column(layout, column, measure, measures) for column in all_columns for measure in measures),
         tuple(
             _row(
                 layout,
                 part,
                 row,
-                [
+                (
                     cells.get((row, column, measure.name), Cell(ABSENT))
                     for column in all_columns
                     for measure in measures
-                ],
+                ),
             )
             for row in all_rows
         ),
-        corner=_word(layout.rows[-1]),
-        part=", ".join(map(_word, layout.rows[:-1])) or "part",
+        corner=WORDS.get(layout.rows[-1], layout.rows[-1]),
+        part=", ".join(WORDS.get(axis, axis) for axis in layout.rows[:-1]) or "part",
     )
     return explained(table, part)
-
-
-def _check_testable(scores: Sequence[str], measures: Sequence[Measure]) -> None:
-    for score, measure in zip(scores, measures, strict=True):
-        if measure.highest is None:
-            raise ValueError(f"{score} cannot be tested: neither more nor less of it is better")
 
 
 def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> Layout:
@@ -129,10 +126,6 @@ def _scenario_axes(study: Study) -> tuple[str, ...]:
     """Return the axes in which the scenarios of a study differ."""
     found = (*AXES[:3], *(axis for axis in axes_of(study) if not axis.startswith(SETTING_OF_ALGORITHM)))
     return tuple(axis for axis in dict.fromkeys(found) if len(values_of(study, axis)) > 1)
-
-
-def _sides(layout: Layout) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return layout.rows, layout.columns
 
 
 def _ordered(study: Study, axes: Sequence[str], side: int, layout: Layout) -> list[Place]:
@@ -178,7 +171,7 @@ def _tests(
     parts: Mapping[tuple[Place, Place], Study], rival: str, measure: Measure
 ) -> Mapping[tuple[Place, Place], tuple[float, float]]:
     """Return the place of each other algorithm -> its mean difference to the rival, and p."""
-    scores = {at: _scores(part, measure) for at, part in parts.items()}
+    scores = {at: scores_by_seed(part, measure) for at, part in parts.items()}
     mine = next((scores[at] for at, part in parts.items() if part.algorithms == (rival,)), {})
     differences = {
         at: by_seed(found, mine) for at, found in scores.items() if parts[at].algorithms != (rival,)
@@ -186,11 +179,6 @@ def _tests(
     known = {at: p for at, each in differences.items() if (p := seeds_test(each)) is not None}
     corrected = zip(known, holm(list(known.values())), strict=True)
     return {at: (float(differences[at].mean()), p) for at, p in corrected}
-
-
-def _scores(part: Study, measure: Measure) -> Mapping[tuple[object, int], float]:
-    values = {(result.scenario, result.seed): measure.of(result) for result in part.finished}
-    return {key: value for key, value in values.items() if not isnan(value)}
 
 
 def _marked(cell: Cell, difference: float, p: float, measure: Measure) -> Cell:
@@ -205,7 +193,7 @@ def _column(layout: Layout, place: Place, measure: Measure, measures: Sequence[M
     return Column(name, ", ".join(group))
 
 
-def _row(layout: Layout, study: Study, place: Place, cells: Sequence[Cell]) -> Row:
+def _row(layout: Layout, study: Study, place: Place, cells: Iterable[Cell]) -> Row:
     *section, name = _labels(layout.rows, place) or [NONE]
     is_reference = ALGORITHM in layout.rows and place[layout.rows.index(ALGORITHM)] in study.references
     return Row(name, tuple(cells), ", ".join(section), is_reference=is_reference)
@@ -224,44 +212,28 @@ def _label(axis: str, value: str) -> str:
     return value if axis in ("dataset", ALGORITHM) else f"{axis.rpartition('.')[2]} {value}"
 
 
-def _word(axis: str) -> str:
-    return WORDS.get(axis, axis)
-
-
-def _meanings(scores: Sequence[str]) -> Iterator[str]:
-    """Yield what the scores are, each after its name if there are several."""
+def _sentences(
+    study: Study, part: Study, layout: Layout, scores: Sequence[str], rival: str | None
+) -> Iterator[str]:
+    """Yield what the scores are, what is left out and averaged, and how it is tested."""
     for score in scores:
         if score in DECLARED:
-            yield (
-                f"{_capital(words_of(score))}: {DECLARED[score].meaning}"
-                if scores[1:]
-                else DECLARED[score].meaning
-            )
+            name = f"{_capital(words_of(score))}: " if len(scores) > 1 else ""
+            yield f"{name}{DECLARED[score].meaning}"
     yield "At the end of each run."
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _left_out(study: Study, part: Study) -> Iterator[str]:
     there = {run.method for run in part.runs}
-    missing = dict.fromkeys(run.method for run in study.runs if run.method not in there)
-    if missing:
+    if missing := dict.fromkeys(run.method for run in study.runs if run.method not in there):
         yield f"Without {', '.join(missing)}, which have no such setting."
-
-
-def _averaged(study: Study, layout: Layout) -> Iterator[str]:
-    axes = [axis for axis in _scenario_axes(study) if axis not in (*layout.rows, *layout.columns)]
-    if axes:
-        counts = [f"{len(values_of(study, axis))} {PLURALS.get(axis, f'values of {axis}')}" for axis in axes]
+    if axes := [axis for axis in _scenario_axes(part) if axis not in (*layout.rows, *layout.columns)]:
+        counts = [f"{len(values_of(part, axis))} {PLURALS.get(axis, f'values of {axis}')}" for axis in axes]
         yield f"Mean over {' and '.join(counts)}, all scenarios alike."
     yield "Best in bold."
-
-
-def _tested(rival: str | None) -> Iterator[str]:
     if rival is not None:
         yield (
             f"+ better, - worse than {rival}: two-sided t-test of the differences paired by seed, p < "
             f"{ALPHA} after Holm's correction for the other algorithms; no mark: no difference is shown."
         )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

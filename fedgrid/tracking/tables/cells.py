@@ -6,29 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.tracking.scoring.measures import Measure
-from fedgrid.tracking.scoring.study import SPLITS, Study, require_one
+from fedgrid.tracking.scoring.measures import Measure, scores_by_seed
+from fedgrid.tracking.scoring.study import SPLITS, Study
 from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns, dash, mean, number
-
-
-def block_of(study: Study) -> tuple[str, int]:
-    """Return the data set and the number of clients of a study that has one of each.
-
-    Raises:
-        ValueError: if it has several.
-    """
-    require_one(study, "dataset", "clients")
-    return study.blocks[0]
-
-
-def dataset_of(study: Study) -> str:
-    """Return the data set of a study that has one.
-
-    Raises:
-        ValueError: if it has several.
-    """
-    require_one(study, "dataset")
-    return study.datasets[0]
 
 
 def over_seeds(study: Study, measure: Measure) -> Cell:
@@ -47,14 +27,22 @@ def over_scenarios(study: Study, measure: Measure, *, expected: int = 0) -> Cell
     """
     if not study.runs:
         return Cell(ABSENT)
-    expected = max(expected, len(study.runs))
-    scores = {
-        (result.scenario, result.seed): value
-        for result in study.finished
-        if not np.isnan(value := measure.of(result))
-    }
+    if not study.finished:
+        return Cell()
+    return mean_over_scenarios(
+        scores_by_seed(study, measure),
+        expected=max(expected, len(study.runs)),
+        finished=len(study.finished),
+        digits=measure.digits,
+    )
+
+
+def mean_over_scenarios(
+    scores: Mapping[tuple[Any, int], float], *, expected: int, finished: int, digits: int
+) -> Cell:
+    """Return the mean of scores by (scenario, seed) over scenarios, with its spread; a dash without any."""
     if not scores:
-        return dash(expected=expected, finished=len(study.finished)) if study.finished else Cell()
+        return dash(expected=expected, finished=finished)
     by_scenario: dict[object, list[float]] = {}
     for (scenario, _), value in scores.items():
         by_scenario.setdefault(scenario, []).append(value)
@@ -64,7 +52,22 @@ def over_scenarios(study: Study, measure: Measure, *, expected: int = 0) -> Cell
         count=len(scores),
         expected=expected,
         seeds=len({seed for _, seed in scores}),
-        digits=measure.digits,
+        digits=digits,
+    )
+
+
+def algorithm_rows(
+    study: Study, cells_of: Callable[[Study], Iterable[Cell]], section: str = ""
+) -> tuple[Row, ...]:
+    """Return a row an algorithm, whose cells are a function of its runs."""
+    return tuple(
+        Row(
+            algorithm,
+            tuple(cells_of(study.of(algorithm=algorithm))),
+            section,
+            is_reference=algorithm in study.references,
+        )
+        for algorithm in study.algorithms
     )
 
 
@@ -75,38 +78,47 @@ def algorithms_table(
     caption: str,
     columns: Iterable[Column],
     cells_of: Callable[[Study], Iterable[Cell]],
-    highest: Sequence[bool | None] | None = None,
+    highest: Sequence[bool | None] = (),
 ) -> Table:
     """Return a table with a row an algorithm, whose cells are a function of its runs; the caption explained.
 
     `highest` says of each column whether the greatest number is the best, which is bold; None: no best.
     """
     columns = tuple(columns)
-    rows = tuple(
-        Row(
-            algorithm,
-            tuple(cells_of(study.of(algorithm=algorithm))),
-            is_reference=algorithm in study.references,
-        )
-        for algorithm in (study.algorithms if columns else ())
-    )
-    bold = rows if highest is None or not rows else bold_columns(rows, highest)
+    rows = algorithm_rows(study, cells_of) if columns else ()
+    bold = bold_columns(rows, highest) if highest else rows
     return explained(Table(name, title, caption, columns, bold, corner="algorithm"), study)
 
 
 def measures_table(
-    study: Study, name: str, title: str, caption: str, measures: Mapping[tuple[str, str], Measure]
+    study: Study,
+    name: str,
+    title: str,
+    caption: str,
+    measures: Mapping[tuple[str, str], Measure],
+    parts: Mapping[str, Study] | None = None,
 ) -> Table:
-    """Return a row an algorithm, with means over scenarios of measures by group and heading."""
-    return algorithms_table(
-        study,
+    """Return a row an algorithm, with means over scenarios of measures by group and heading.
+
+    With `parts` it has a section for each, such as a data set, by its name.
+    """
+    rows = [
+        row
+        for section, part in ({"": study} if parts is None else parts).items()
+        for row in algorithm_rows(
+            part, lambda own: (over_scenarios(own, measure) for measure in measures.values()), section
+        )
+    ]
+    table = Table(
         name,
         title,
         caption,
-        (Column(heading, group) for group, heading in measures),
-        lambda part: (over_scenarios(part, measure) for measure in measures.values()),
-        [measure.highest for measure in measures.values()],
+        tuple(Column(heading, group) for group, heading in measures),
+        bold_columns(rows if measures else (), [measure.highest for measure in measures.values()]),
+        corner="algorithm",
+        part="part" if parts is None else "data set",
     )
+    return explained(table, study)
 
 
 def spread_over_seeds(scores: Mapping[tuple[Any, int], float], expected: int) -> float | None:
@@ -150,11 +162,6 @@ def lacking(study: Study) -> str:
 def split_name(split: str) -> str:
     """Return the name of a split in headings, as the papers have theirs: `overlapping balanced`."""
     return split.replace("-", " ") if split in SPLITS else split
-
-
-def title_of(dataset: str, clients: int | None = None) -> str:
-    """Return the data set, and the number of clients if given, for the title of a table."""
-    return dataset if clients is None else f"{dataset}, {clients} clients"
 
 
 def _means(groups: Mapping[Any, Sequence[float]]) -> list[float]:

@@ -12,15 +12,12 @@ import numpy as np
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS
-from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.scoring.study import Study, require_one
 from fedgrid.tracking.tables.cells import (
     algorithms_table,
-    block_of,
-    dataset_of,
     explained,
     over_seeds,
     split_name,
-    title_of,
 )
 from fedgrid.tracking.tables.table import (
     ABSENT,
@@ -33,8 +30,6 @@ from fedgrid.tracking.tables.table import (
     number,
     share,
 )
-
-CELL_OF = Callable[[Study, Measure], Cell]
 
 MEAN = {
     "ARI": measures.MEAN_ARI,
@@ -53,11 +48,11 @@ ROUNDS = {"first": measures.CLUSTERING_ROUND, "last": measures.LAST_CHANGE}
 
 def published_clustering(study: Study) -> Table:
     """Return Table 1 of one data set and number of clients, as it was published."""
-    dataset, clients = block_of(study)
+    dataset, clients = require_one(study, "dataset", "clients")
     return _by_split(
         study,
         f"table1-{dataset}-{clients}",
-        f"Table 1, as published: {title_of(dataset, clients)}",
+        f"Table 1, as published: {dataset}, {clients} clients",
         f"Published conventions: means over the first {PUBLISHED_ROUNDS} rounds; RAND is the adjusted Rand "
         "index, COM is homogeneity, the AMI of OCFL-HDB is its RAND. Best of a column in bold. –: one "
         "cluster in all of these rounds.",
@@ -76,12 +71,12 @@ def published_cell(study: Study, measure: Measure) -> Cell:
 def clustering(study: Study, *, final: bool) -> Table:
     """Return the scores of one data set and number of clients: means over all rounds, or of the last
     round."""
-    dataset, clients = block_of(study)
+    dataset, clients = require_one(study, "dataset", "clients")
     kind, words = ("final", "of the last partition") if final else ("mean", "means over all rounds")
     return _by_split(
         study,
         f"clustering-{kind}-{dataset}-{clients}",
-        f"Clustering, {words}: {title_of(dataset, clients)}",
+        f"Clustering, {words}: {dataset}, {clients} clients",
         f"Scores against the hidden groups, {words}: adjusted Rand index, adjusted mutual information, "
         "homogeneity (1: no cluster mixes groups) and completeness (1: no group is split, as with one "
         "cluster for all clients). Best of a column in bold.",
@@ -92,11 +87,11 @@ def clustering(study: Study, *, final: bool) -> Table:
 
 def published_rounds(study: Study) -> Table:
     """Return Table 2 of one data set, as it was published."""
-    dataset = dataset_of(study)
+    (dataset,) = require_one(study, "dataset")
     columns = tuple(_scenarios(study))
     return algorithms_table(
         study,
-        _name("table2", study),
+        _name("table2", dataset, study),
         f"Table 2, as published: {dataset}",
         "Published convention: the round, from 1, of the last change of the clients' cluster labels; renamed "
         "clusters count as a change. –: the labels never change.",
@@ -116,6 +111,7 @@ def published_round(study: Study) -> Cell:
 
 def rounds(study: Study) -> Table:
     """Return the first and the last clustering round of the runs of one data set."""
+    (dataset,) = require_one(study, "dataset")
     columns = tuple(_scenarios(study))
 
     def cells_of(cells: Study) -> list[Cell]:
@@ -127,8 +123,8 @@ def rounds(study: Study) -> Table:
 
     return algorithms_table(
         study,
-        _name("rounds", study),
-        f"Clustering rounds: {dataset_of(study)}",
+        _name("rounds", dataset, study),
+        f"Clustering rounds: {dataset}",
         "First: the first round, counted from 1, in which the algorithm decided on a partition, even an "
         "unchanged one. Last: the last round in which the partition changed; renamed clusters are no change. "
         "–: never.",
@@ -177,7 +173,12 @@ def right_share(study: Study) -> Cell:
 
 
 def _by_split(
-    study: Study, name: str, title: str, caption: str, headings: Mapping[str, Measure], cell_of: CELL_OF
+    study: Study,
+    name: str,
+    title: str,
+    caption: str,
+    headings: Mapping[str, Measure],
+    cell_of: Callable[[Study, Measure], Cell],
 ) -> Table:
     """Return a table with a group of columns for each split."""
     columns = [(split, heading) for split in study.splits for heading in headings]
@@ -209,7 +210,7 @@ def _digits(study: Study) -> int:
     return 0 if len({run.seed for run in study.runs}) < 2 else 1
 
 
-def _name(kind: str, study: Study) -> str:
+def _name(kind: str, dataset: str, study: Study) -> str:
     """Return a file name with the data set, and with the number of clients if there is one."""
     clients = [str(clients) for _, clients in study.blocks]
-    return "-".join([kind, dataset_of(study), *(clients if len(clients) == 1 else [])])
+    return "-".join([kind, dataset, *(clients if len(clients) == 1 else [])])

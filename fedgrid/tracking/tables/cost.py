@@ -1,14 +1,22 @@
-"""The cost of a target score: rounds, bytes and seconds until it is reached."""
+"""What learning costs: rounds, traffic and seconds until a score; messages before training; privacy.
+
+Shapes: R rounds.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from math import inf, isinf
 
 import numpy as np
 
+from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.scoring.axes import setting_words
 from fedgrid.tracking.scoring.cost import AS_USUAL, Cost, Terms, costs, recorded, scale
-from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.cells import algorithms_table, block_of, title_of
-from fedgrid.tracking.tables.table import Cell, Column, Table, median, share
+from fedgrid.tracking.scoring.measures import EPSILON, FINAL_ARI, PA_LAST
+from fedgrid.tracking.scoring.run import Run
+from fedgrid.tracking.scoring.study import Study, require_one
+from fedgrid.tracking.tables.cells import algorithm_rows, algorithms_table, explained, over_scenarios
+from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, bold_columns, median, share
 
 NEVER = "never"
 SENT = {
@@ -28,7 +36,7 @@ def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
     Raises:
         ValueError: if the study has several data sets or numbers of clients.
     """
-    dataset, clients = block_of(study)
+    dataset, clients = require_one(study, "dataset", "clients")
     terms = recorded(study, terms)
     by_algorithm, target = costs(study, terms), terms.target
     name, size = scale(chain.from_iterable(by_algorithm.values()), terms.unit)
@@ -47,7 +55,7 @@ def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
     return algorithms_table(
         study,
         f"cost-{dataset}-{clients}",
-        f"Cost of {target.score} {target.goal}: {title_of(dataset, clients)}",
+        f"Cost of {target.score} {target.goal}: {dataset}, {clients} clients",
         f"Until {target.score} first reaches {target.goal}: how many runs reach it; medians over all runs "
         f"of the rounds, of the {SENT[terms.unit]} ({CONVENTIONS[terms.traffic]}), and of the seconds, as "
         f"without the round cache. {NEVER}: not reached by half of the runs. Least of a column in bold.",
@@ -55,3 +63,142 @@ def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
         cells,
         [None, False, False, False],
     )
+
+
+def has_messages(study: Study) -> bool:
+    """Return whether a finished run's clients say anything before they train."""
+    return any(_total(result, "message_bytes") > 0 for result in study.finished)
+
+
+def before_training(study: Study) -> Table:
+    """Return a row an algorithm: what is sent before training and until the clusters are final, and the ARI.
+
+    Raises:
+        ValueError: if the study has several data sets or numbers of clients.
+    """
+    dataset, clients = require_one(study, "dataset", "clients")
+    epoch = _epoch_seconds(study)
+    columns: Sequence[tuple[str, int, Callable[[Run], float]]] = (
+        ("bits a client", 0, lambda result: 8 * _total(result, "message_bytes") / clients),
+        ("MB in all", 3, lambda result: _before(result) / 1e6),
+        ("epoch / message", 1, lambda result: epoch / _mean(result, "message_seconds")),
+        ("MB until the clusters are final", 3, lambda result: until_final(result) / 1e6),
+        ("ARI", 3, lambda result: result.last("ari")),
+    )
+    return algorithms_table(
+        study,
+        f"before-training-{dataset}-{clients}",
+        f"Before training: {dataset}, {clients} clients",
+        "Medians over runs. Before training: bits that a client says about its data; megabytes of that, of "
+        "the encoder's federated training and of its way to the clients, all together; how many times longer "
+        "a local epoch takes than a message. Then the megabytes until no client changes its cluster any "
+        f"more, and the ARI of the last round. {NONE}: one cluster throughout, or no message is sent.",
+        (
+            *(Column(heading, "before training") for heading, *_ in columns[:3]),
+            *(Column(heading) for heading, *_ in columns[3:]),
+        ),
+        lambda part: (median([of(run) for run in part.finished], digits) for _, digits, of in columns),
+    )
+
+
+def until_final(result: Run) -> float:
+    """Return the bytes sent until the partition is that of the last round; NaN of one cluster throughout.
+
+    Clusters of messages are there before the first model is sent.
+    """
+    last_K = result.labels_RK[-1]
+    if len(np.unique(result.labels_RK)) == 1:
+        return np.nan
+    others = np.flatnonzero((result.labels_RK != last_K).any(axis=1))
+    first = int(others[-1]) + 1 if len(others) else 0
+    if first == 0 and _before(result) > 0:
+        return _before(result)
+    return float(result.curves["bytes"][first])
+
+
+def _before(result: Run) -> float:
+    """Return the bytes of messages and of what they are made with."""
+    return _total(result, "message_bytes") + _total(result, "encoder_bytes")
+
+
+def _epoch_seconds(study: Study) -> float:
+    """Return the mean seconds of a local epoch over runs that say so; a run whose rounds are cached does not.
+
+    All train the same model on the same images.
+    """
+    known = [each for result in study.finished if not np.isnan(each := _mean(result, "epoch_seconds"))]
+    return float(np.mean(known)) if known else np.nan
+
+
+def _mean(result: Run, name: str) -> float:
+    values_R = result.curves[name]
+    return np.nan if np.isnan(values_R).all() else float(np.nanmean(values_R))
+
+
+def _total(result: Run, name: str) -> float:
+    return float(np.nansum(result.curves[name]))
+
+
+SHOWN = (FINAL_ARI, PA_LAST)
+
+
+def last_sent(epsilon_R: Array) -> int:
+    """Return the last round, from 1, that has cost anything, 0 if none has.
+
+    Args:
+        epsilon_R: the largest epsilon of any client after each of R rounds.
+    """
+    if np.isinf(epsilon_R[-1]):  # Nothing ends at a budget.
+        return len(epsilon_R)
+    return int(np.flatnonzero(np.diff(epsilon_R, prepend=0.0)).max(initial=-1)) + 1
+
+
+def over_epsilon(study: Study) -> Table:
+    """Return, for each combination of the further axes' values, a row for each algorithm."""
+    has_budgets = any(run.keys.get("privacy.epsilon", "null") != "null" for run in study.runs)
+    deltas = ", ".join(dict.fromkeys(run.keys.get("privacy.delta", "") for run in study.runs))
+
+    def cells_of(own: Study) -> Iterator[Cell]:
+        yield _epsilon(own)
+        if has_budgets:
+            yield _last_sent(own)
+        yield from (over_scenarios(own, measure) for measure in SHOWN)
+
+    columns = ("epsilon", *(["sends until"] if has_budgets else []), *(measure.name for measure in SHOWN))
+    highest = [None] * (len(columns) - len(SHOWN)) + [measure.highest for measure in SHOWN]
+    rows: list[Row] = []
+    for setting in study.settings:
+        title = ", ".join(setting_words(setting)) or "all runs"
+        rows += bold_columns(algorithm_rows(study.of(setting=setting), cells_of, title), highest)
+    table = Table(
+        "privacy",
+        "Scores by epsilon",
+        f"epsilon: of (epsilon, delta)-differential privacy of a client, delta {deltas}, after the last "
+        f"round; the largest of any client and run. ∞: clients tell something that no noise covers; {NONE}: "
+        "no noise. final ARI: adjusted Rand index of the last partition; last PA: personalised accuracy of "
+        f"the last round. {'Sends until: the last round that any client could pay for. ' * has_budgets}"
+        "Best of each setting in bold.",
+        tuple(map(Column, columns)),
+        tuple(rows),
+        corner="algorithm",
+        part="setting",
+    )
+    return explained(table, study)
+
+
+def _last_sent(study: Study) -> Cell:
+    """Return the cell of the last round in which a client of any run has sent something at a cost."""
+    epsilons = [np.asarray(result.curves["epsilon"]) for result in study.finished]
+    found = [last_sent(epsilon_R) for epsilon_R in epsilons if not np.isnan(epsilon_R).any()]
+    return Cell(str(max(found)), max(found), count=len(found)) if found else Cell(NONE)
+
+
+def _epsilon(study: Study) -> Cell:
+    """Return the cell of the largest epsilon of any run."""
+    if not study.finished:
+        return Cell() if study.runs else Cell(ABSENT)
+    found = [value for result in study.finished if not np.isnan(value := EPSILON.of(result))]
+    if not found:
+        return Cell(NONE, inf)
+    largest = max(found)
+    return Cell("∞" if isinf(largest) else f"{largest:.3g}", largest, count=len(found))

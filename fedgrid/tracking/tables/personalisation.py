@@ -1,4 +1,7 @@
-"""How well the models serve the clients: personalisation and generalisation, evenly, by any definition."""
+"""How well the models serve the clients: personalisation and generalisation, evenly, by any definition.
+
+And where some attack, or their data move: whether the partition sets these apart, and what they cost others.
+"""
 
 from collections.abc import Mapping
 from itertools import product
@@ -6,9 +9,9 @@ from math import isnan
 
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure, last_round, last_rounds, mean_over_rounds
-from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.cells import dataset_of, explained, measures_table, over_scenarios
-from fedgrid.tracking.tables.table import Column, Row, Table, bold_columns
+from fedgrid.tracking.scoring.study import Study, require_one
+from fedgrid.tracking.tables.cells import measures_table
+from fedgrid.tracking.tables.table import Table
 
 PUBLISHED = {
     "PF1": "published_pf1",
@@ -28,7 +31,6 @@ RIGHT = {
 }
 MEAN, LAST = "mean over rounds", "last round"
 SPANS = {MEAN: mean_over_rounds, LAST: last_round}
-EVERYTHING = "all scenarios"
 
 
 def published_personalisation(study: Study) -> Table:
@@ -75,30 +77,18 @@ def _table(study: Study, curves: Mapping[str, str], name: str, title: str, capti
         (span, heading): measure_of(span, heading, curve)
         for span, (heading, curve) in product(SPANS, curves.items())
     }
-    parts = [(dataset, study.of(dataset=dataset)) for dataset in study.datasets]
+    parts = {dataset: study.of(dataset=dataset) for dataset in study.datasets}
     if len(parts) > 1:
-        parts.append((EVERYTHING, study))
-    rows = [
-        Row(
-            algorithm,
-            tuple(over_scenarios(part.of(algorithm=algorithm), measure) for measure in measures.values()),
-            section,
-            is_reference=algorithm in study.references,
-        )
-        for section, part in parts
-        for algorithm in part.algorithms
-    ]
-    table = Table(
+        parts["all scenarios"] = study
+    return measures_table(
+        study,
         f"{name}-{study.datasets[0]}" if len(parts) == 1 else name,
         title,
         f"{caption} PBA: mean recall over the client's own classes. Means over clients and scenarios; best "
         "of a column in bold.",
-        tuple(Column(heading, span) for span, heading in measures),
-        bold_columns(rows, [measure.highest for measure in measures.values()]),
-        corner="algorithm",
-        part="data set",
+        measures,
+        parts,
     )
-    return explained(table, study)
 
 
 def measure_of(span: str, heading: str, curve: str) -> Measure:
@@ -123,7 +113,7 @@ def fairness(study: Study) -> Table:
     Raises:
         ValueError: if the study has several data sets.
     """
-    dataset = dataset_of(study)
+    (dataset,) = require_one(study, "dataset")
     return measures_table(
         study,
         f"fairness-{dataset}",
@@ -178,7 +168,7 @@ def definitions(study: Study) -> Table:
     Raises:
         ValueError: if the study has several data sets.
     """
-    dataset = dataset_of(study)
+    (dataset,) = require_one(study, "dataset")
     return measures_table(
         study,
         f"definitions-{dataset}",
@@ -189,4 +179,49 @@ def definitions(study: Study) -> Table:
             for paper, known in DEFINITIONS.items()
             for measure in measures.recorded(study, known)
         },
+    )
+
+
+OF_FAULTS = {
+    "apart": last_round("attackers apart", "attackers_apart"),
+    "ARI": last_round("ARI of honest clients", "honest_ari"),
+    "PA": last_round("PA of honest clients", "honest_personalised_accuracy"),
+    "GA": last_round("GA of honest clients", "honest_generalised_accuracy"),
+}
+OF_DRIFT = {
+    "in place": last_round("with their new group", "with_new_group"),
+    "found": last_round("moved clients found", "moved_found"),
+    "rounds": last_round("rounds until found", "moved", highest=False, digits=1),
+}
+OF_ALL = {"ARI": measures.FINAL_ARI, "PA": measures.PA_LAST, "GA": measures.GA_LAST}
+"""Heading -> measure."""
+
+
+def disturbances(study: Study) -> Table | None:
+    """Return scores of attackers, of honest clients and of moved ones, a row an algorithm; None of none.
+
+    Raises:
+        ValueError: if the study has several data sets.
+    """
+    special = measures.recorded(study, (*OF_FAULTS.values(), *OF_DRIFT.values()))
+    if not special:
+        return None
+    (dataset,) = require_one(study, "dataset")
+    groups = {"all clients": OF_ALL, "attackers and honest clients": OF_FAULTS, "moved clients": OF_DRIFT}
+    columns = {
+        (group, name): measure
+        for group, of_group in groups.items()
+        for name, measure in of_group.items()
+        if measure in (*OF_ALL.values(), *special)
+    }
+    return measures_table(
+        study,
+        f"disturbances-{dataset}",
+        f"Attackers and clients whose data move: {dataset}",
+        "Of the last round. Apart: share of the attackers whose cluster has no honest client; ARI, PA and GA "
+        "beside it are of the honest clients alone. In place: share of the moved clients that sit with their "
+        "new group, so that their cluster holds a larger share of it than of their old one; found: that have "
+        "done so in some round; rounds: from the move until then, mean over those found. Means over "
+        "scenarios; best of a column in bold.",
+        columns,
     )

@@ -128,8 +128,8 @@ def _p_of(pair: Pair | None, row: str) -> Cell:
     cell = _p(pair.p if pair else None)
     if pair is None or not cell.bold:
         return cell
-    test = pair.test if pair.one == row else pair.test.turned()
-    return Cell(f"{cell.text} {'+' if test.effect > 0 else '-'}", cell.value, bold=True)
+    is_better = (pair.test.effect > 0) == (pair.one == row)
+    return Cell(f"{cell.text} {'+' if is_better else '-'}", cell.value, bold=True)
 
 
 def _p(p: float | None) -> Cell:

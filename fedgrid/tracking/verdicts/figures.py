@@ -4,7 +4,6 @@ Shapes: M methods (rows), F families (columns).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,38 +14,21 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from fedgrid.tracking.figures.panels import LETTER, Margins, entries, named_rows, panels
 from fedgrid.tracking.figures.style import FAINT, GRID, PAGE, PaperFigure, Style, paper_style, styles
+from fedgrid.tracking.verdicts.field import Standing
 
 WELL, MIDDLE, ILL, UNKNOWN = "#FFFFFF", "#F7DDB0", "#E07B39", "#EFEFEF"
 """Colours of a map, from no failure to failure; and of a cell without a result."""
-TINY = 5.0
-"""Font size in the cells of a map, in points."""
 ROW, GAP = 0.155, 0.12
 """Inches: height of a map's row, and space between its panels."""
 
 
-@dataclass(frozen=True)
-class Point:
-    """A method's cost and accuracy."""
-
-    megabytes: float
-    accuracy: float
-    is_reference: bool = False
+Map = Mapping[str, Mapping[str, tuple[str, str]]]
+"""Method -> family -> colour of the cell, and what is written into it."""
+Points = Mapping[str, Standing]
+"""Title of a method -> its accuracy, and what it sends."""
 
 
-@dataclass(frozen=True)
-class Tile:
-    """A cell of a map: its colour, and what is written into it."""
-
-    colour: tuple[float, float, float]
-    """Red, green and blue from 0 to 1."""
-    text: str = ""
-
-
-Map = Mapping[str, Mapping[str, Tile]]
-"""Method -> family -> cell."""
-
-
-def front(points: Mapping[str, Point]) -> list[str]:
+def front(points: Points) -> list[str]:
     """Return the competitors that no other one beats: at least as accurate for no more bytes, and better in
     one of them; cheapest first.
     """
@@ -55,16 +37,16 @@ def front(points: Mapping[str, Point]) -> list[str]:
         name
         for name, point in competing.items()
         if not any(
-            other.accuracy >= point.accuracy
+            other.score >= point.score
             and other.megabytes <= point.megabytes
-            and (other.accuracy, other.megabytes) != (point.accuracy, point.megabytes)
+            and (other.score, other.megabytes) != (point.score, point.megabytes)
             for other in competing.values()
         )
     ]
     return sorted(ahead, key=lambda name: competing[name].megabytes)
 
 
-def pareto(points: Mapping[str, Mapping[str, Point]]) -> Figure:
+def pareto(points: Mapping[str, Points]) -> Figure:
     """Draw accuracy over megabytes, a panel a protocol; the line joins the methods of `front`.
 
     A reference that sends nothing, which a logarithmic axis cannot show, is a dotted line.
@@ -86,7 +68,7 @@ def pareto(points: Mapping[str, Mapping[str, Point]]) -> Figure:
     return figure
 
 
-def _draw_points(axes: Axes, points: Mapping[str, Point], style: Mapping[str, Style]) -> None:
+def _draw_points(axes: Axes, points: Points, style: Mapping[str, Style]) -> None:
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter("{x:g}")
@@ -95,15 +77,15 @@ def _draw_points(axes: Axes, points: Mapping[str, Point], style: Mapping[str, St
     axes.grid(axis="y", color=GRID, linewidth=0.6)
     line = [points[name] for name in front(points)]
     sent = [point.megabytes for point in line]
-    axes.plot(sent, [point.accuracy for point in line], color=FAINT, linewidth=0.8, zorder=1)
+    axes.plot(sent, [point.score for point in line], color=FAINT, linewidth=0.8, zorder=1)
     for name, point in points.items():
         if point.megabytes > 0:
-            axes.plot(point.megabytes, point.accuracy, **{**style[name].of_line, "linestyle": "none"})
+            axes.plot(point.megabytes, point.score, **{**style[name].of_line, "linestyle": "none"})
         else:
-            axes.axhline(point.accuracy, color=style[name].colour, linestyle=":", linewidth=0.9)
+            axes.axhline(point.score, color=style[name].colour, linestyle=":", linewidth=0.9)
 
 
-def tiles(maps: Mapping[str, Map], legend: Mapping[str, str] | None = None) -> Figure:
+def tiles(maps: Mapping[str, Map], legend: Mapping[str, str]) -> Figure:
     """Draw maps side by side: a row a method, a column a family.
 
     Args:
@@ -117,7 +99,7 @@ def tiles(maps: Mapping[str, Map], legend: Mapping[str, str] | None = None) -> F
     }
     names = [name for each in families.values() for name in each]
     labels, left, _ = named_rows(methods)
-    head = (0.2 if legend else 0.0) + 0.22 + LETTER * max(map(len, names), default=0)
+    head = 0.42 + LETTER * max(map(len, names), default=0)
     rows = ROW * max(1, len(methods))
     height = head + rows + 0.05
     column = (PAGE - left - 0.05 - GAP * (len(maps) - 1)) / max(1, len(names))
@@ -127,28 +109,26 @@ def tiles(maps: Mapping[str, Map], legend: Mapping[str, str] | None = None) -> F
             width = column * max(1, len(families[title]))
             axes = figure.add_axes((left / PAGE, 0.05 / height, width / PAGE, rows / height))
             _draw_map(axes, each, methods, families[title])
-            axes.set_title(title, y=1 + (head - (0.36 if legend else 0.16)) / rows)
+            axes.set_title(title, y=1 + (head - 0.36) / rows)
             if axes is figure.axes[0]:
                 axes.set_yticks(range(len(methods)), labels)
             left += width + GAP
-        if legend:
-            patches = [
-                Patch(facecolor=colour, edgecolor=FAINT, linewidth=0.4, label=words)
-                for words, colour in legend.items()
-            ]
-            place = {"loc": "upper center", "bbox_to_anchor": (0.5, 1), "borderaxespad": 0.2}
-            figure.legend(handles=patches, ncols=len(patches), borderpad=0, **place)
+        patches = [
+            Patch(facecolor=colour, edgecolor=FAINT, linewidth=0.4, label=words)
+            for words, colour in legend.items()
+        ]
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 1), "borderaxespad": 0.2}
+        figure.legend(handles=patches, ncols=len(patches), borderpad=0, **place)
     return figure
 
 
 def _draw_map(axes: Axes, cells: Map, methods: Sequence[str], families: Sequence[str]) -> None:
-    blank = Tile(to_rgb(UNKNOWN))
-    found = [[cells.get(method, {}).get(family, blank) for family in families] for method in methods]
-    picture_MF = np.array([[tile.colour for tile in row] for row in found]).reshape(len(methods), -1, 3)
-    axes.imshow(picture_MF, aspect="auto", interpolation="none")
-    for row, line in enumerate(found):
-        for column, tile in enumerate(line):
-            axes.text(column, row, tile.text, ha="center", va="center", fontsize=TINY)
+    lines = [[cells.get(method, {}).get(family, (UNKNOWN, "")) for family in families] for method in methods]
+    picture_MF = np.array([[to_rgb(colour) for colour, _ in line] for line in lines])
+    axes.imshow(picture_MF.reshape(len(methods), -1, 3), aspect="auto", interpolation="none")
+    for row, line in enumerate(lines):
+        for column, (_, text) in enumerate(line):
+            axes.text(column, row, text, ha="center", va="center", fontsize=5.0)
     axes.set_xticks(range(len(families)), families, rotation=90)
     axes.set_yticks([])
     axes.xaxis.tick_top()

@@ -147,7 +147,6 @@ _NAMES = (
     *SCORES,
 )
 _TESTED = ("tested_rounds", "tested_accuracy", "tested_megabytes")
-_DIGITS = 6
 HEADINGS = (*_NAMES, *_TESTED, *MADE_WITH)
 
 
@@ -155,21 +154,15 @@ def _cells(outcome: Outcome) -> list[str]:
     rounds, accuracies, sent = zip(*outcome.tested, strict=True) if outcome.tested else ((), (), ())
     return [
         *(_cell(getattr(outcome, name)) for name in _NAMES),
-        " ".join(map(str, rounds)),
-        " ".join(_number(value) for value in accuracies),
-        " ".join(_number(value) for value in sent),
+        *(" ".join(map(_cell, values)) for values in (rounds, accuracies, sent)),
         *(outcome.made_with.get(name, "") for name in MADE_WITH),
     ]
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(int(value))
-    return _number(value) if isinstance(value, float) else str(value)
-
-
-def _number(value: float) -> str:
-    return "" if isnan(value) else f"{value:.{_DIGITS}g}"
+    if isinstance(value, float):
+        return "" if isnan(value) else f"{value:.6g}"
+    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def _read(line: Mapping[str, str]) -> Outcome:
@@ -181,8 +174,8 @@ def _read(line: Mapping[str, str]) -> Outcome:
     if line["settings"] not in SETTINGS or line["protocol"] not in PROTOCOLS:
         raise ValueError(f"settings {line['settings']!r}, protocol {line['protocol']!r}: no such row")
     columns = [line[name].split() for name in _TESTED]
-    values: dict[str, Any] = {name: line[name] for name in ("method", "title", "dataset", "family", "run_id")}
-    values |= {name: line[name] for name in ("settings", "protocol")}
+    texts = ("method", "title", "settings", "protocol", "dataset", "family", "run_id")
+    values: dict[str, Any] = {name: line[name] for name in texts}
     values |= {name: float(line[name]) if line[name] else nan for name in SCORES}
     values |= {name: line[name] == "1" for name in ("is_reference", "has_groups")}
     return Outcome(

@@ -6,8 +6,7 @@ Nothing is compared across protocols.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-
-from matplotlib.colors import to_rgb
+from operator import attrgetter
 
 from fedgrid.tracking.report.page import Plate, Section
 from fedgrid.tracking.report.ranks import diagram
@@ -15,7 +14,7 @@ from fedgrid.tracking.tables.formats import to_markdown
 from fedgrid.tracking.tables.table import Table, fixed
 from fedgrid.tracking.verdicts import tables
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, Field, InFamily, field_of
-from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, WELL, Map, Point, Tile, pareto, tiles
+from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, WELL, Map, pareto, tiles
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Outcome
 from fedgrid.tracking.verdicts.verdict import Verdict
 
@@ -69,7 +68,7 @@ def results(outcomes: Iterable[Outcome], budget: int) -> tuple[Section, ...]:
     sections = []
     if clustering:
         title = "Clustering: are the hidden groups found?"
-        groups = tables.groups_by_family(clustering, "groups-by-family")
+        groups = tables.groups_by_family(clustering)
         sections.append(_question(clustering, "clustering", title, "Clustering, tuned settings", groups))
     for words, field in serving.items():
         name, title = f"serving-{field.protocol}", f"Serving, tuned settings, {words}"
@@ -88,18 +87,17 @@ def _question(field: Field, name: str, title: str, title_of_table: str, *more: T
         cliques=tuple(tuple(titles[method] for method in clique) for clique in field.comparison.cliques),
     )
     plate = diagram(name, compared)
-    caption = f"{plate.caption} A scenario is here a family and a seed."
-    score = "ARI" if field.question is CLUSTERING else "accuracy"
-    ranks = replace(plate, title=f"Mean ranks by {score}", caption=caption)
+    ranks = replace(
+        plate,
+        title=f"Mean ranks by {'ARI' if field.question is CLUSTERING else 'accuracy'}",
+        caption=f"{plate.caption} A scenario is here a family and a seed.",
+    )
     return Section(name, title, items=(tables.overall(field, name, title_of_table), ranks, *more))
 
 
 def _cost(serving: Mapping[str, Field]) -> Section:
     points = {
-        words: {
-            standing.title: Point(standing.megabytes, standing.score, standing.is_reference)
-            for standing in sorted(field.standings.values(), key=lambda each: each.title)
-        }
+        words: {each.title: each for each in sorted(field.standings.values(), key=attrgetter("title"))}
         for words, field in serving.items()
     }
     plate = Plate(
@@ -132,7 +130,14 @@ def _families(serving: Mapping[str, Field], clustering: Field | None) -> Section
 
 def _map(field: Field, order: Field) -> Map:
     """Return the map of a field, a row for each method of `order`; ORACLE cannot be below itself."""
-    cell = _group_tile if field.question is CLUSTERING else _serving_tile
+
+    def cell(there: InFamily) -> tuple[str, str]:
+        if field.question is CLUSTERING:
+            colour = WELL if there.right == there.seeds else MIDDLE if there.right else ILL
+            return colour, fixed(there.ari, 2)
+        colour = ILL if there.gain < 0 else MIDDLE if there.regret > 0 else WELL
+        return colour, str(there.below_bnc or "")
+
     return {
         standing.title: {
             family: cell(there)
@@ -144,18 +149,8 @@ def _map(field: Field, order: Field) -> Map:
     }
 
 
-def _group_tile(there: InFamily) -> Tile:
-    colour = WELL if there.right == there.seeds else MIDDLE if there.right else ILL
-    return Tile(to_rgb(colour), fixed(there.ari, 2))
-
-
-def _serving_tile(there: InFamily) -> Tile:
-    colour = ILL if there.gain < 0 else MIDDLE if there.regret > 0 else WELL
-    return Tile(to_rgb(colour), str(there.below_bnc or ""))
-
-
 def _defaults(outcomes: Sequence[Outcome], clustering: Field | None, serving: Mapping[str, Field]) -> Section:
-    fields = {**({"ARI": clustering} if clustering else {})}
+    fields = {"ARI": clustering} if clustering else {}
     fields |= {f"accuracy, {words}": field for words, field in serving.items()}
     columns = [
         (heading, field_of(outcomes, field.question, "default", field.protocol), field)
@@ -163,6 +158,5 @@ def _defaults(outcomes: Sequence[Outcome], clustering: Field | None, serving: Ma
     ]
     first = next(iter(serving.values()))
     titles = {method: first.standings[method].title for method in first.ranks}
-    return Section(
-        "defaults", "What tuning changes", items=(tables.tuned_beside_default(columns, titles, "defaults"),)
-    )
+    table = tables.tuned_beside_default(columns, titles)
+    return Section("defaults", "What tuning changes", items=(table,))

@@ -1,6 +1,6 @@
 """Tables of an arena, the sentence on a verdict, and a verdict for programs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isinf, isnan
 from typing import Any
 
@@ -103,8 +103,6 @@ def power(verdict: Verdict) -> str:
 def overall(field: Field, name: str, title: str) -> Table:
     """Return the table of a question: a row a method, by mean rank; references without a rank."""
     is_clustering = field.question is CLUSTERING
-    last = [] if is_clustering else ["against BNC"]
-    highest = [False, True, None] if is_clustering else [False, True, True, None, None]
     rows = [
         Row(
             standing.title,
@@ -113,20 +111,21 @@ def overall(field: Field, name: str, title: str) -> Table:
         )
         for method, standing in field.standings.items()
     ]
-    columns = (*_own_columns(field), *map(Column, ("better than", "worse than", *last)))
+    shown = ("better than", "worse than", *([] if is_clustering else ["against BNC"]))
+    highest = [False, True, *([None] if is_clustering else [True, None, None]), *(None for _ in shown)]
     return Table(
         name,
         title,
         f"{BLOCKS.format(field.comparison.num_scenarios, field.where)} Better than, worse than: how many "
         "other methods it is shown to be better or worse than. References have no rank."
         + ("" if is_clustering else f" {_COST}"),
-        columns,
-        bold_columns(rows, [*highest, *(None for _ in columns[len(highest) :])]),
+        (*_own_columns(field), *map(Column, shown)),
+        bold_columns(rows, highest),
         corner="method",
     )
 
 
-def groups_by_family(field: Field, name: str) -> Table:
+def groups_by_family(field: Field) -> Table:
     """Return ARI, and in how many seeds the partition is right, by family."""
     caption = (
         "Mean ARI, and in how many seeds the clusters are the hidden groups; iid: clients do not differ, and "
@@ -136,7 +135,7 @@ def groups_by_family(field: Field, name: str) -> Table:
     def cell(there: InFamily) -> Cell:
         return Cell(f"{fixed(there.ari, 2)} ({there.right}/{there.seeds})", there.ari)
 
-    return _by_family(field, name, "Groups found, by family", caption, cell)
+    return _by_family(field, "groups-by-family", "Groups found, by family", caption, cell)
 
 
 def regret(field: Field, name: str, title: str) -> Table:
@@ -155,14 +154,12 @@ def regret(field: Field, name: str, title: str) -> Table:
 
 
 def tuned_beside_default(
-    columns: Sequence[tuple[str, Field | None, Field | None]], titles: dict[str, str], name: str
+    columns: Sequence[tuple[str, Field | None, Field | None]], titles: Mapping[str, str]
 ) -> Table:
     """Return each method's score with default and with tuned settings.
 
-    Args:
-        columns: heading, default and tuned, of each question and protocol.
-        titles: method -> title, in the order of the rows.
-        name: of the table's files.
+    `columns` are heading, default and tuned, of each question and protocol; `titles` those of the rows, by
+    method.
     """
 
     def cell(field: Field | None, method: str) -> Cell:
@@ -172,7 +169,7 @@ def tuned_beside_default(
         return Cell(fixed(score, 3), score)
 
     return Table(
-        name,
+        "defaults",
         "Default and tuned settings",
         "Means over blocks, as in the tables above.",
         tuple(Column(settings, heading) for heading, *_ in columns for settings in ("default", "tuned")),
@@ -190,18 +187,15 @@ def _by_family(field: Field, name: str, title: str, caption: str, cell: Callable
     rows = tuple(
         Row(
             standing.title,
-            tuple(
-                cell(field.families[method][family]) if family in field.families[method] else Cell(NONE)
-                for family in families
-            ),
+            tuple(cell(there[family]) if family in there else Cell(NONE) for family in families),
             is_reference=standing.is_reference,
         )
         for method, standing in field.standings.items()
+        for there in [field.families[method]]
     )
-    notes = {BELOW_BNC: "worse than BNC too, mean over seeds"}
-    mentioned = any(cell.notes for row in rows for cell in row.cells)
-    columns = tuple(map(Column, families))
-    return Table(name, title, caption, columns, rows, corner="method", notes=notes if mentioned else {})
+    is_noted = any(cell.notes for row in rows for cell in row.cells)
+    notes = {BELOW_BNC: "worse than BNC too, mean over seeds"} if is_noted else {}
+    return Table(name, title, caption, tuple(map(Column, families)), rows, corner="method", notes=notes)
 
 
 _COST = (
@@ -225,13 +219,11 @@ def _own_cells(field: Field, method: str, bold: str = "") -> list[Cell]:
     if field.question is CLUSTERING:
         right = round(standing.also * standing.num_blocks)
         return [*cells, Cell(f"{right}/{standing.num_blocks}", standing.also)]
+    sent = (standing.megabytes, standing.megabytes_to_target)
     return [
         *cells,
         Cell(fixed(standing.also, 3), standing.also),
-        *(
-            Cell("never") if isinf(sent) else Cell(f"{sent:.3g}", sent)
-            for sent in (standing.megabytes, standing.megabytes_to_target)
-        ),
+        *(Cell("never") if isinf(each) else Cell(f"{each:.3g}", each) for each in sent),
     ]
 
 

@@ -10,7 +10,7 @@ from math import inf, sqrt
 import numpy as np
 
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.scoring.paired_tests import ALPHA, LEVEL, effect_and_p, holm
+from fedgrid.tracking.scoring.paired_tests import ALPHA, effect_and_p, holm, mean_and_half
 from fedgrid.tracking.verdicts.field import (
     CLUSTERING,
     Block,
@@ -116,12 +116,8 @@ def _against(
 ) -> Against:
     one_N, other_N = (np.array([scores[block] for block in mine]) for scores in (mine, theirs))
     differences_N = one_N - other_N
-    mean, half = float(differences_N.mean()), inf
-    if len(differences_N) > 1:
-        from scipy.stats import t
-
-        error = float(np.std(differences_N, ddof=1)) / sqrt(len(differences_N))
-        half = float(t.ppf((1 + LEVEL) / 2, len(differences_N) - 1)) * error
+    several = len(differences_N) > 1
+    mean, half = mean_and_half(differences_N) if several else (float(differences_N.mean()), inf)
     effect, p = effect_and_p(one_N, other_N)
     least = least_difference(differences_N, num_rivals)
     return Against(rival, len(differences_N), mean, (mean - half, mean + half), effect, p, least)

@@ -6,7 +6,8 @@ import igraph
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.clustering.graph import communities, silhouette, similarities
+from fedgrid.algorithms.clustering.graph import communities, similarities
+from fedgrid.algorithms.clustering.measures import silhouette
 from tests.helpers.small_cases import frozen, rng
 
 LIBRARIES = ["louvain", "leiden"]

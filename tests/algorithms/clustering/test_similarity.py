@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.clustering.temperature import temperature
+from fedgrid.algorithms.clustering.measures import temperature
 from tests.helpers.small_cases import clients, rng, updates_of
 
 

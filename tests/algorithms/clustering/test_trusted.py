@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.clustering.trusted import layers, symmetric_trusted_distances, trusted_distances
-from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.source import Layout
 from tests.helpers.small_cases import frozen, rng
 
 

@@ -7,11 +7,11 @@ from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Adaptation, Presence, Traffic
 from fedgrid.algorithms.personalised.lg_fedavg import personal_ranges
 from fedgrid.algorithms.registry import create
-from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.training.confusion import scores
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation import seeds
-from fedgrid.engine.federation.before_training.deal import deal_again
+from fedgrid.engine.federation.before_training.setup import deal_again
+from fedgrid.engine.federation.configuration.run_config import Move
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.dealing.split import split_pool
-from fedgrid.engine.federation.disturbances.drift import Move
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.complete import complete
 

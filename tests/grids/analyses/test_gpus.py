@@ -12,7 +12,7 @@ from rich.console import Console
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.placement import Node
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.analyses import command, execute
+from fedgrid.grids.analyses import execute
 from fedgrid.grids.analyses.analysis import Analysis, AnalysisSettings, Artifacts, Context, Job
 from fedgrid.grids.analyses.command import How, Result, analyse
 from fedgrid.grids.ray_cluster import cluster, gpus
@@ -71,9 +71,9 @@ def machine(monkeypatch, tmp_path):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: usable)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: len(named))
         monkeypatch.setattr("ray.is_initialized", lambda: False)
-        for module in (cluster, command.gpus):
+        for module in (cluster, execute):
             monkeypatch.setattr(module, "address", lambda: cluster.LOCAL)
-        monkeypatch.setattr(command.gpus, "connected", never)
+        monkeypatch.setattr(execute, "connected", never)
 
     return give
 
@@ -133,9 +133,9 @@ def test_gpus_of_a_cluster_are_opened_there_before_the_first_job(storage, monkey
     def refuse(request):
         raise ConfigError("GPU 0 of node n1 cannot be used; try --in-process")
 
-    monkeypatch.setattr(command.gpus, "address", lambda: "10.0.0.1:6379")
-    monkeypatch.setattr(command.gpus, "open_on_cluster", refuse)
-    monkeypatch.setattr(command.gpus, "connected", nullcontext)
+    monkeypatch.setattr(execute, "address", lambda: "10.0.0.1:6379")
+    monkeypatch.setattr(execute, "open_on_cluster", refuse)
+    monkeypatch.setattr(execute, "connected", nullcontext)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     with pytest.raises(ConfigError, match="GPU 0 of node n1 .* --in-process"):
         run(storage, NumberedOnGpu())

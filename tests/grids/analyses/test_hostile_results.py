@@ -13,7 +13,7 @@ from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import CHECKSUM, VERSION, seal
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.analyses import chosen
+from fedgrid.grids.analyses import report
 from fedgrid.grids.analyses.analysis import AnalysisSettings, Found, Job
 from fedgrid.grids.analyses.command import How, analyse
 from fedgrid.grids.analyses.files import JobFiles
@@ -58,7 +58,7 @@ def changed(path, change):
 
 
 def asked(storage):
-    return chosen.jobs(analysis_named("spread"), GridFolder(storage, GRID), RUNS)
+    return report.asked_jobs(analysis_named("spread"), GridFolder(storage, GRID), RUNS)
 
 
 def mark_of(storage, run):
@@ -92,7 +92,7 @@ def test_entry_that_cannot_be_is_refused(storage, key, value):
         for slots in values["spread"].values():
             slots[""][key] = value
 
-    changed(GridFolder(storage, GRID).path / chosen.FILE, change)
+    changed(GridFolder(storage, GRID).path / report.FILE, change)
     with pytest.raises(RunError, match=r"analyses.json is damaged .* move it away, and repeat"):
         asked(storage)
 

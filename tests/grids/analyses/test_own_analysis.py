@@ -13,18 +13,18 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.source import read_source
+from fedgrid.engine.runtime.plugins.plugin import read_source
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import AnalysisSettings, Context
 from fedgrid.grids.analyses.command import How, Result, analyse
 from fedgrid.grids.analyses.execute import _task, run_on_ray
 from fedgrid.grids.analyses.report import described, found_of, sections
 from fedgrid.grids.cli.actions.analyses import analysis_named, settings_of, shown_analyses
+from fedgrid.grids.following.teller import News, Teller
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker
-from fedgrid.grids.trackers.teller import News, Teller
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.tracker import TrackedGrid
-from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.explained import GRID, RUNS, finished_grid
 from tests.helpers.small_grid import NOWHERE

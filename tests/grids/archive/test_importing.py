@@ -12,8 +12,8 @@ from fedgrid.grids.archive.explanation_records import of_grid
 from fedgrid.grids.results.archived import MODELS
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import load
+from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.names import run_name
-from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.logged_runs import config_of
 from tests.helpers.small_archive import (

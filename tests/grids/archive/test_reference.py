@@ -13,9 +13,9 @@ from mlflow.tracking import MlflowClient
 
 from fedgrid.grids.archive import layout, one_run
 from fedgrid.grids.archive.layout import ALGORITHMS
+from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.tracking import figures
 from fedgrid.tracking.figures import runs as run_figures
-from fedgrid.tracking.mlflow.store import default_uri
 from fedgrid.tracking.report import draw
 from fedgrid.tracking.scoring.partitions import published_clustering
 from tests.helpers import reference

@@ -5,14 +5,12 @@ import pytest
 import torch
 from torch import nn
 
-from fedgrid.algorithms.clustered.before_training.class_means import class_means
-from fedgrid.algorithms.clustered.before_training.quantiser import flipped, rounded, scaled
+from fedgrid.algorithms.clustered.before_training.class_means import class_means, flipped, rounded, scaled
 from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.federation.encoders.encoder import Encoder, decode
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.uplink.accountant import epsilon
-from fedgrid.engine.runtime.encoders import store
-from fedgrid.engine.runtime.run import checkpoint
+from fedgrid.engine.runtime.run import checkpoint, pretraining
 from fedgrid.engine.runtime.run.replay import Observed, SentUpdate, observe
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.attack.classes import by_partition, classes, most_common
@@ -94,8 +92,8 @@ class TestObserved:
         recorded = rows(run, tmp_path, "clients")[-6:]
         sent = [row["client"] for row in recorded if row["part"] == "trained"]
         assert len(sent) == (3 if noisy_encoder else 0)
-        [kept] = (tmp_path / store.FOLDER).glob(f"*/{store.FILE}")
-        encoder_used = store.load_encoder(Storage.of(tmp_path), kept.parent.name)
+        [kept] = (tmp_path / pretraining.FOLDER).glob(f"*/{pretraining.FILE}")
+        encoder_used = pretraining.load_encoder(Storage.of(tmp_path), kept.parent.name)
         observed = observe(run, before, after, NOWHERE, encoder_used)
         assert sorted(observed.sent) == sent
 

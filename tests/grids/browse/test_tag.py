@@ -16,9 +16,9 @@ from fedgrid.grids.presets.axis_keys import axis_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage
 from fedgrid.grids.trackers.annotations import FILE, LENGTH, OWN, Annotations, annotations_of
+from fedgrid.grids.trackers.mlflow.own_store import make_ready
+from fedgrid.grids.trackers.mlflow.store import artifact_root, default_uri
 from fedgrid.grids.trackers.names import run_name
-from fedgrid.grids.trackers.own_store import make_ready
-from fedgrid.tracking.mlflow.store import artifact_root, default_uri
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record, tell
@@ -37,7 +37,7 @@ def made(tmp_path_factory):
         mark_finished(root, run)
     GridFolder(Storage(root), "mine").keep([FIRST, SECOND, WAITING], "dataset: digits\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedgrid.grids.trackers.teller.files_of", _no_files())
+        patch.setattr("fedgrid.grids.following.teller.files_of", _no_files())
         tell(new_teller(root), FIRST, "FINISHED")
     return root
 
@@ -48,7 +48,7 @@ def _no_files():
 
 @pytest.fixture
 def root(made, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedgrid.grids.trackers.teller.files_of", _no_files())
+    monkeypatch.setattr("fedgrid.grids.following.teller.files_of", _no_files())
     root = shutil.copytree(made, tmp_path / "runs")
     make_ready(default_uri(root), artifact_root(root))  # It warns that the store was copied.
     return root

@@ -45,7 +45,7 @@ def test_grid_of_the_storage_comes_before_a_preset_and_names_what_made_it(tmp_pa
     run = config("briggs")
     play(run, tmp_path)
     GridFolder(Storage.of(tmp_path), "quickstart").keep([run], "", "options")
-    monkeypatch.setattr("fedgrid.grids.cli.actions.shelves.versions", None)
+    monkeypatch.setattr("fedgrid.grids.cli.actions.cite.versions", None)
     out = cite("quickstart", tmp_path)
     assert out.startswith(r"We run BCL \cite{briggs2020federated} with")
     assert f"torch {version('torch')}" in out

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedgrid.algorithms.averaging.fedopt_papers import BIBTEX_OF_OPTIMIZER
+from fedgrid.algorithms.averaging.entries import BIBTEX_OF_OPTIMIZER
 from fedgrid.algorithms.built_in import ENTRIES
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 from fedgrid.algorithms.registry import ALGORITHMS

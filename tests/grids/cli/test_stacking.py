@@ -111,7 +111,7 @@ def test_stacked_of_the_file_or_an_option_comes_first(machine, run):
     result = run(*AUTO, text=text)
     assert (stacks(run), machine.measured) == ([2, 2], 0)
     assert "gives training.stacked itself" in result.err
-    assert GridFolder(run.storage, "mine").stacking() is None
+    assert GridFolder(run.storage, "mine").read().stacking is None
 
 
 def test_stacked_of_an_option_comes_before_what_is_kept(machine, run):
@@ -211,7 +211,7 @@ def test_other_commands_do_not_decide(command, tmp_path):
 def test_what_is_kept_survives_launches_and_damage_of_it_is_told(machine, run):
     run(*AUTO)
     folder = GridFolder(run.storage, "mine")
-    assert folder.stacking() == Stacking(3, folder.stacking().why)
+    assert folder.read().stacking == Stacking(3, folder.read().stacking.why)
     path = folder.path / "runs.jsonl"
     path.write_text(path.read_text().replace('"clients":3', '"clients":2', 1))
     result = run()

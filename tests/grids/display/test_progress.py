@@ -10,8 +10,7 @@ from rich.console import Console
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines, headline, work_done
 from fedgrid.grids.display.tally import Tally
-from fedgrid.grids.results.outcome import Outcome, finished
-from fedgrid.grids.results.times import Times
+from fedgrid.grids.results.runs import just_failed, read_runs
 from fedgrid.tracking.scoring.scores import of_rounds
 from tests.helpers.small_grid import config, take
 
@@ -20,25 +19,26 @@ TIMING = {"seconds": 2.0, "train_seconds": 1.0, "evaluate_seconds": 0.5}
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Return a finished run of three rounds: its configuration, the scores of its rounds, its outcome."""
+    """Return a finished run of three rounds: its configuration, the scores of its rounds, its row."""
     storage = Storage.of(tmp_path_factory.mktemp("runs"))
     taken = take(storage, seed=1)
-    outcome = finished(storage.root, taken)
-    return taken, dict(of_rounds(outcome.folder)), outcome
+    [run] = read_runs([taken], storage)
+    return taken, dict(of_rounds(run.folder)), run
 
 
 def show(view, run):
     """Show a run that is retried, one that fails and one that stops."""
-    taken, scores, outcome = run
+    taken, scores, finished = run
     with view:
         view.start(taken, 0)
         view.round(taken, 1, scores[1])
         view.retry(taken, "its server died", 1)
         view.start(taken, 1)
         view.round(taken, 2, scores[2])
-        view.finish(outcome)
+        view.finish(taken, finished)
         view.start(config(seed=2), 0)
-        view.finish(Outcome(config(seed=2), outcome.folder, None, Times(), "out of [memory]"))
+        bad = config(seed=2)
+        view.finish(bad, just_failed(bad, Storage.of(finished.folder.parent), "out of [memory]"))
         view.start(config(seed=3), 0)
         view.stopping()
         view.stop(config(seed=3))

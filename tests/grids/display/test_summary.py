@@ -17,7 +17,7 @@ from fedgrid.grids.display.summary import show, write_summary
 from fedgrid.grids.display.tables import result_row
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.results.outcome import finished
+from fedgrid.grids.results.runs import read_runs
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.small_grid import NOWHERE, config
 
@@ -72,7 +72,7 @@ def test_summary_file_has_both_times_of_each_run(shared, tmp_path):
 
 
 def outcome(storage, run):
-    return result_row(finished(storage.root, run))
+    return result_row(*read_runs([run], storage))
 
 
 def test_several_seeds_are_one_table_of_means_unless_each_run_is_asked_for(tmp_path, shared):

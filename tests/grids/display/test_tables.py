@@ -1,13 +1,14 @@
 """The tables that people read."""
 
 import io
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.blueprint import Blueprint
 from fedgrid.grids.display.plain import PlainConsole
 from fedgrid.grids.display.tables import (
@@ -21,7 +22,7 @@ from fedgrid.grids.display.tables import (
     summary_rows,
     summary_table,
 )
-from fedgrid.grids.results.outcome import Outcome
+from fedgrid.grids.results.runs import describe
 from fedgrid.grids.results.times import Times
 from fedgrid.tracking.scoring.client_scores import CLIENTS, PUBLISHED_CLIENTS
 from fedgrid.tracking.scoring.partitions import PARTITION
@@ -37,9 +38,9 @@ def outcome(
     uncached=None,
     error=None,
     clustering_round=None,
-    name="runs/x",
+    **more,
 ):
-    """Return how a run ended; with `uncached` seconds it took one of its 15 rounds from the cache."""
+    """Return a configuration and how its run ended; with `uncached` seconds a round of 15 was a hit."""
     times = Times(seconds, seconds if uncached is None else uncached, 15, 15 if uncached is None else 14)
     scores = {
         **dict.fromkeys((each.name for each in (*CLIENTS, *PUBLISHED_CLIENTS)), 0.12345),
@@ -53,8 +54,14 @@ def outcome(
         "silhouette": 0.5,
         "evaluated_round": 15,
     }
-    config = complete({"algorithm": algorithm, "seed": seed}, Path("unused"))
-    return Outcome(config, Path(name), None if error else scores, times, error)
+    config = complete({"algorithm": algorithm, "seed": seed} | more, Path("unused"))
+    return config, {"scores": {} if error else scores, "times": asdict(times), "cause": error or ""}
+
+
+def rows(*outcomes):
+    """Return the rows of a grid of these runs."""
+    runs = describe([config for config, _ in outcomes], Storage.of("runs"))
+    return [replace(run, **result) for run, (_, result) in zip(runs, outcomes, strict=True)]
 
 
 def printed(table, width):
@@ -64,7 +71,7 @@ def printed(table, width):
 
 
 def test_result_row_of_a_finished_run():
-    row = result_row(outcome("ocfl-kmeans", clustering_round=4))
+    row = result_row(*rows(outcome("ocfl-kmeans", clustering_round=4)))
     assert {name: row[name] for name in ("algorithm", "seed", "clusters", "ari", "seconds", "error")} == {
         "algorithm": "ocfl-kmeans",
         "seed": 0,
@@ -78,8 +85,8 @@ def test_result_row_of_a_finished_run():
 
 
 def test_result_row_of_a_failed_run_has_every_key_and_no_scores():
-    failed = result_row(outcome(error="client 3, round 2: out of memory"))
-    assert list(failed) == list(result_row(outcome()))
+    failed = result_row(*rows(outcome(error="client 3, round 2: out of memory")))
+    assert list(failed) == list(result_row(*rows(outcome())))
     assert failed["error"] == "client 3, round 2: out of memory"
     assert {failed[name] for name in RESULT_COLUMNS} == {None}
 
@@ -87,8 +94,8 @@ def test_result_row_of_a_failed_run_has_every_key_and_no_scores():
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_result_table_fits_a_terminal(width):
     """The widest row: a name of eight letters, seconds of five digits. Nothing is cut or wrapped."""
-    outcomes = [outcome("ocfl-affinity", seconds=9999.4, clustering_round=100), outcome(seconds=2)]
-    lines = [line.rstrip() for line in printed(result_table(outcomes, width), width).splitlines()]
+    runs = rows(outcome("ocfl-affinity", seconds=9999.4, clustering_round=100), outcome(seconds=2))
+    lines = [line.rstrip() for line in printed(result_table(runs, width), width).splitlines()]
     assert len(lines) == 6
     assert max(map(len, lines)) <= width
     assert lines[0] == "Final round, digits-15-nonoverlapping-balanced, seed 0"
@@ -98,20 +105,20 @@ def test_result_table_fits_a_terminal(width):
 
 
 def test_result_row_has_both_times():
-    row = result_row(outcome(seconds=12.34, uncached=56.78))
+    row = result_row(*rows(outcome(seconds=12.34, uncached=56.78)))
     assert (row["seconds"], row["uncached_seconds"]) == (12.3, 56.8)
-    row = result_row(outcome(seconds=12.34))
+    row = result_row(*rows(outcome(seconds=12.34)))
     assert (row["seconds"], row["uncached_seconds"]) == (12.3, 12.3)
 
 
 @pytest.mark.parametrize("width", [85, 100, 140])
 def test_result_table_has_the_time_without_the_cache_after_hits(width):
     """In all tables, so that they look alike, also with the widest row."""
-    outcomes = [
+    runs = rows(
         outcome("ocfl-affinity", seconds=9999.4, uncached=99999.4, clustering_round=100),
         outcome(seconds=2, seed=1),
-    ]
-    lines = [line.rstrip() for line in printed(result_table(outcomes, width), width).splitlines()]
+    )
+    lines = [line.rstrip() for line in printed(result_table(runs, width), width).splitlines()]
     assert len(lines) == 10
     assert max(map(len, lines)) <= width
     assert lines[1].endswith(" un-")
@@ -121,39 +128,36 @@ def test_result_table_has_the_time_without_the_cache_after_hits(width):
 
 
 def test_narrow_result_table_omits_the_time_without_the_cache():
-    text = printed(result_table([outcome("ocfl-affinity", seconds=9999.4, uncached=99999.4)], 80), 80)
+    text = printed(result_table(rows(outcome("ocfl-affinity", seconds=9999.4, uncached=99999.4)), 80), 80)
     assert "uncached" not in text
     assert "OCFL-AFF " in text
 
 
 def test_long_name_is_wrapped_and_numbers_stay_whole():
-    lines = printed(result_table([outcome("ocfl-affinity-as-published")], 80), 80).splitlines()
+    lines = printed(result_table(rows(outcome("ocfl-affinity-as-published")), 80), 80).splitlines()
     assert max(map(len, lines)) <= 80
     assert "1.000 1.000 1.000 1.000 0.123 0.123 0.123 0.123 0.123" in lines[4]
 
 
 def test_each_scenario_and_seed_has_its_own_table():
-    text = printed(result_table([outcome(), outcome("sattler"), outcome(seed=1)], 100), 100)
+    text = printed(result_table(rows(outcome(), outcome("sattler"), outcome(seed=1)), 100), 100)
     titles = [line.rstrip() for line in text.splitlines() if line.startswith("Final")]
     assert titles == [f"Final round, digits-15-nonoverlapping-balanced, seed {seed}" for seed in (0, 1)]
 
 
 def test_every_value_of_a_further_axis_has_its_own_table():
-    outcomes = []
-    for epochs in (1, 5):
-        config = complete({"algorithm": "fedavg", "training": {"local_epochs": epochs}}, Path("unused"))
-        outcomes.append(replace(outcome(), config=config))
-    text = printed(result_table(outcomes, 100), 100)
+    runs = rows(*(outcome(training={"local_epochs": epochs}) for epochs in (1, 5)))
+    text = printed(result_table(runs, 100), 100)
     for epochs in (1, 5):
         assert f"digits-15-nonoverlapping-balanced, training.local_epochs {epochs}, seed 0" in text
-    rows = [result_row(each, ["training.local_epochs"]) for each in outcomes]
-    assert [row["training.local_epochs"] for row in rows] == ["1", "5"]
+    shown = [result_row(run, ["training.local_epochs"]) for run in runs]
+    assert [row["training.local_epochs"] for row in shown] == ["1", "5"]
 
 
 def test_failure_table_shows_whole_causes():
     """Brackets are not markup. The folder's name distinguishes runs of one algorithm."""
-    bad = outcome(error="client [bold]7[/], round 3: " + "word " * 40 + "end", name="runs/fedavg-s0-0123abc")
-    text = printed(failure_table([outcome(), bad]), 80)
+    [bad] = rows(outcome(error="client [bold]7[/], round 3: " + "word " * 40 + "end"))
+    text = printed(failure_table([replace(bad, folder=Path("runs/fedavg-s0-0123abc"))]), 80)
     words = " ".join(text.replace("│", " ").split())
     assert "fedavg-s0-0123abc client [bold]7[/], round 3:" in words
     assert words.count("word") == 40
@@ -196,50 +200,50 @@ def test_duration_is_formatted_for_people(seconds, says):
     assert duration(seconds) == says
 
 
-def scored(algorithm, ari, seed, **scores):
-    found = outcome(algorithm, seed=seed)
-    own = {**found.scores, "ari": ari, "exactly_right": ari == 1, **scores}
-    return Outcome(found.config, found.folder, own, found.times)
+def scored(algorithm, ari, seed, training=None, **scores):
+    config, result = outcome(algorithm, seed=seed, training=training or {})
+    own = {"ari": ari, "exactly_right": ari == 1, **scores}
+    return config, result | {"scores": result["scores"] | own}
 
 
 def test_summary_rows_have_means_and_the_number_of_exact_runs():
-    rows = summary_rows(
-        [
+    means = summary_rows(
+        rows(
             scored("fedavg", 0.0, 0),
             scored("ocfl-kmeans", 1.0, 0, personalised_accuracy=0.5),
             scored("ocfl-kmeans", 0.5, 1, personalised_accuracy=None),
-        ]
+        )
     )
-    assert [(row["algorithm"], row["runs"], row["exact"], row["ari"]) for row in rows] == [
+    assert [(row["algorithm"], row["runs"], row["exact"], row["ari"]) for row in means] == [
         ("BNC", 1, 0, 0.0),
         ("OCFL-KM", 2, 1, 0.75),
     ]
-    assert rows[1]["personalised_accuracy"] == 0.5
+    assert means[1]["personalised_accuracy"] == 0.5
 
 
 def test_run_without_groups_is_not_exact():
     """As of the split `iid`, where one cluster has an ARI of 1."""
     found = scored("fedavg", 1.0, 0, exactly_right=None)
-    assert summary_rows([found, scored("fedavg", 1.0, 1)])[0]["exact"] == 1
-    [row] = summary_rows([found])
+    assert summary_rows(rows(found, scored("fedavg", 1.0, 1)))[0]["exact"] == 1
+    [row] = summary_rows(rows(found))
     assert (row["exact"], row["with_groups"]) == (0, 0)
     assert "/1" not in printed(summary_table([row], 80), 80)
 
 
 def test_summary_of_several_seeds_has_their_number_and_the_deviation_of_each_mean():
     """ARI of 1.0 and 0.5: the deviation is 0.5 / sqrt 2. Of the accuracies one is missing."""
-    rows = summary_rows(
-        [
+    means = summary_rows(
+        rows(
             scored("ocfl-kmeans", 1.0, 0, personalised_accuracy=0.5),
             scored("ocfl-kmeans", 0.5, 1, personalised_accuracy=None),
-        ]
+        )
     )
-    assert rows[0]["spread"]["ari"] == pytest.approx(0.125**0.5)
-    assert rows[0]["spread"]["personalised_accuracy"] is None
-    text = printed(summary_table(rows, 80), 80)
+    assert means[0]["spread"]["ari"] == pytest.approx(0.125**0.5)
+    assert means[0]["spread"]["personalised_accuracy"] is None
+    text = printed(summary_table(means, 80), 80)
     assert "2 seeds" in text
     assert "±.354" in text
-    assert "±" not in printed(summary_table(summary_rows([scored("fedavg", 0.0, 0)]), 80), 80)
+    assert "±" not in printed(summary_table(summary_rows(rows(scored("fedavg", 0.0, 0))), 80), 80)
 
 
 def test_the_table_of_a_report_says_of_how_many_seeds_its_means_are():
@@ -251,30 +255,29 @@ def test_the_table_of_a_report_says_of_how_many_seeds_its_means_are():
 
 
 def test_summary_shows_an_axis_of_the_grid_and_does_not_average_over_it():
-    rows = summary_rows(
-        [
-            replace(
-                scored(name, ari, 0),
-                config=complete({"algorithm": name, "training": {"local_epochs": epochs}}, Path("unused")),
+    means = summary_rows(
+        rows(
+            *(
+                scored(name, ari, 0, training={"local_epochs": epochs})
+                for epochs, ari in ((1, 0.2), (3, 0.6))
+                for name in ("fedavg", "ocfl-kmeans")
             )
-            for epochs, ari in ((1, 0.2), (3, 0.6))
-            for name in ("fedavg", "ocfl-kmeans")
-        ]
+        )
     )
-    assert [(row["setting"], row["algorithm"], row["ari"]) for row in rows] == [
+    assert [(row["setting"], row["algorithm"], row["ari"]) for row in means] == [
         ("training.local_epochs 1", "BNC", 0.2),
         ("training.local_epochs 1", "OCFL-KM", 0.2),
         ("training.local_epochs 3", "BNC", 0.6),
         ("training.local_epochs 3", "OCFL-KM", 0.6),
     ]
-    text = " ".join(printed(summary_table(rows, 80), 80).split())
+    text = " ".join(printed(summary_table(means, 80), 80).split())
     assert "Final round, training.local_epochs 1, mean" in text
     assert "Final round, training.local_epochs 3, mean" in text
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_summary_table_fits_eighty_columns(seeds):
-    rows = summary_rows([scored("ocfl-hdbscan", 1.0, seed) for seed in range(seeds)])
-    text = printed(summary_table(rows, 80), 80)
+    means = summary_rows(rows(*(scored("ocfl-hdbscan", 1.0, seed) for seed in range(seeds))))
+    text = printed(summary_table(means, 80), 80)
     assert "OCFL-HDB" in text
     assert max(map(len, text.splitlines())) <= 80

@@ -113,7 +113,7 @@ def test_round_is_reported_once_it_is_on_disk_and_never_if_it_cannot_be_written(
     monkeypatch.setattr(RunFolder, "save", save_two)
     watch, calls = run()
     assert calls[:3] == [("start", 1, 0), ("round", 1, 1), ("finish", 1, "the disk is gone")]
-    assert [failure.error for failure in watch.failures] == ["the disk is gone"] * 2
+    assert [failure.cause for failure in watch.failures] == ["the disk is gone"] * 2
 
 
 def test_failed_run_resumes_from_its_last_round(run):
@@ -141,7 +141,7 @@ def test_failed_run_resumes_from_its_last_round(run):
 )
 def test_next_run_starts_after_one_that_fails_too_often(run, storage, error, message):
     watch, calls = run(error, at=(1, 2), times=3, retries=2)
-    assert [outcome.error for outcome in watch.failures] == [message]
+    assert [run.cause for run in watch.failures] == [message]
     failure = RunFolder(storage, RUNS[0]).failure()
     assert (failure.cause, failure.attempts) == (message, 3)
     assert calls[-5:] == [("start", 2, 0), *rounds(2), ("finish", 2, None)]
@@ -150,7 +150,7 @@ def test_next_run_starts_after_one_that_fails_too_often(run, storage, error, mes
 def test_a_run_that_would_fail_again_is_not_retried(run, storage):
     """A retry cannot mend NaN, nor a plugin's `1 / 0`; the next run starts all the same."""
     watch, calls = run(FinalError("round 2: every update is NaN"), at=(1, 2), times=9, retries=2)
-    assert [outcome.error for outcome in watch.failures] == ["round 2: every update is NaN"]
+    assert [run.cause for run in watch.failures] == ["round 2: every update is NaN"]
     assert RunFolder(storage, RUNS[0]).failure().attempts == 1
     assert "retry" not in {call[0] for call in calls}
     assert calls[-1] == ("finish", 2, None)
@@ -179,7 +179,7 @@ def test_unexpected_error_outside_a_round_is_in_the_log_that_the_message_names(r
         monkeypatch.setattr(fedgrid.grids.execution.run_events, "write_scores", bug)
     watch, _ = run()
     for failed in watch.failures:
-        assert failed.error.endswith("see log.txt in its folder")
+        assert failed.cause.endswith("see log.txt in its folder")
         text = (failed.folder / "log.txt").read_text()
         assert "Traceback" in text
         assert "a bug of ours" in text

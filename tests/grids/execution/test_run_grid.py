@@ -60,7 +60,7 @@ def test_another_dict_of_the_name_replaces_the_grid_and_the_study_is_what_was_as
     run({**GRID, "seeds": 0}, storage, "edited")
     study = run({**GRID, "seeds": 1}, storage, "edited")
     assert [each.seed for each in study.runs] == [1, 1]
-    assert len(GridFolder(Storage(storage), "edited").superseded()) == 2
+    assert len(GridFolder(Storage(storage), "edited").read().superseded) == 2
 
 
 def test_file_and_its_path_are_a_grid_of_the_files_name(storage, tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.engine.runtime.clients import deadlines as of_clients
+from fedgrid.engine.runtime.storage import clock as of_clients
 from fedgrid.grids.execution import server_deadlines
 from fedgrid.grids.execution.server_deadlines import LISTENS_EVERY, ServerDeadlines
 from tests.helpers.time import Time

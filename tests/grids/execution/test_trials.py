@@ -7,12 +7,12 @@ import signal
 import pytest
 
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.clients.deadlines import Deadlines
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.run.run_folder import FAILED, RunFolder, folder_of
 from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.clock import Deadlines
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.execution.run_events import run_to_end
@@ -69,8 +69,8 @@ class Striking(View):
         super().retry(config, cause, attempt)
         self._clock.runs = False
 
-    def finish(self, outcome):
-        super().finish(outcome)
+    def finish(self, config, run):
+        super().finish(config, run)
         for pid in servers():
             os.kill(pid, signal.SIGKILL)
 
@@ -125,8 +125,8 @@ def test_killed_hanging_and_failed_runs_change_no_number(ray_session, undisturbe
     view = Striking(clock)
     watch = launch([GOOD, BAD], storage, view, clock, retries=2)
 
-    assert [outcome.config for outcome in watch.failures] == [BAD]
-    assert watch.failures[0].error.startswith("clients 0, 1, 2, round 2: every update is NaN or infinite")
+    assert [run.run_id for run in watch.failures] == [BAD.run_id]
+    assert watch.failures[0].cause.startswith("clients 0, 1, 2, round 2: every update is NaN or infinite")
     assert RunFolder(storage, BAD).failure().attempts == 3
     causes = [
         (call[1], call[3], re.split(": | for ", call[2])[0]) for call in view.calls if call[0] == "retry"

@@ -124,7 +124,7 @@ def test_failed_run_records_its_cause_and_the_grid_goes_on(watched):
     watch.fail(run, "client 3 died again", 2)
     failure = RunFolder(storage, run).failure()
     assert (failure.cause, failure.attempts) == ("client 3 died again", 2)
-    assert [outcome.error for outcome in watch.failures] == ["client 3 died again"]
+    assert [run.cause for run in watch.failures] == ["client 3 died again"]
     assert watch._trackers.calls[-1] == (1, "FAILED")
     assert watch._view.calls[-1] == ("finish", 1, "client 3 died again")
     assert (watch.tally.failed, watch.tally.waiting) == (1, 1)
@@ -215,7 +215,7 @@ def test_scores_come_with_the_event_where_the_file_is_not_seen_yet(watched):
     run = config(seed=1)
     watch.handle(run, RunStarted(0))
     seen = []
-    watch._view.finish = seen.append
+    watch._view.finish = lambda config, run: seen.append(run)
     watch.handle(run, RunFinished({"ari": 0.5}))
     assert seen[0].scores == {"ari": 0.5}
 

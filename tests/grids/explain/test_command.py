@@ -10,25 +10,25 @@ from mlflow.tracking import MlflowClient
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.integrity import done_mark
+from fedgrid.engine.runtime.integrity import files
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.analyses import chosen, command
+from fedgrid.grids.analyses import command
 from fedgrid.grids.analyses.analysis import Context
 from fedgrid.grids.analyses.command import How, analyse
 from fedgrid.grids.analyses.execute import run_on_ray
 from fedgrid.grids.analyses.files import JobFiles
-from fedgrid.grids.analyses.report import described, found_of
+from fedgrid.grids.analyses.report import asked_jobs, described, found_of
 from fedgrid.grids.explain.analysis import EXPLAIN, styles
 from fedgrid.grids.explain.asked import Asked, jobs_of
+from fedgrid.grids.following.teller import News, Teller
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.trackers.mlflow_tracker import MlflowTracker
-from fedgrid.grids.trackers.teller import News, Teller
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS
-from fedgrid.tracking.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.explained import GRID, RUNS, explanations
 from tests.helpers.small_grid import NOWHERE
@@ -65,7 +65,7 @@ def test_each_run_and_distribution_has_records_and_no_file_of_a_run_changes(whol
     root, before, found = whole
     assert (found["jobs"], found["done_before"], found["failed"]) == (4, 0, 0)
     assert {path: path.read_bytes() for path in before} == before
-    assert all(done_mark.damage(folder_of(root, each), each, everything=True) is None for each in RUNS)
+    assert all(files.damage(folder_of(root, each), each, everything=True) is None for each in RUNS)
     assert len(explanations(root)) == 2 * 4
     tables = [pq.read_table(path) for path in sorted(root.glob("*/explanations/members-*.parquet"))]
     assert [table.num_rows for table in tables] == [2 * 3, 2 * 3]
@@ -143,7 +143,7 @@ def test_report_shows_what_was_asked_for_last(whole, tmp_path, monkeypatch):
     root = copy_of(whole[0], tmp_path)
     run(root, monkeypatch, Asked(("members",), images=1, steps=4))
     storage = Storage(root)
-    jobs = chosen.jobs(EXPLAIN, GridFolder(storage, GRID), RUNS)
+    jobs = asked_jobs(EXPLAIN, GridFolder(storage, GRID), RUNS)
     found = styles(found_of(EXPLAIN, jobs, described(RUNS, storage), storage)[0])[""]
     images = {on: [each.weight for each in found.explained if each.on == on] for on in DISTRIBUTIONS}
     assert (sum(images["members"]), sum(images["server"])) == (1 * 3 * 2, 0)

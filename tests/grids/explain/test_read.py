@@ -10,7 +10,7 @@ from fedgrid.grids.explain.analysis import metrics_of
 from fedgrid.grids.explain.compute.records import CURVES, SCHEMA
 from fedgrid.grids.explain.compute.settings import Explaining
 from fedgrid.grids.explain.read import ReadJob, summarised
-from fedgrid.grids.results.study import describe
+from fedgrid.grids.results.runs import describe
 from tests.helpers.small_grid import config
 
 FOUR_POINTS = {f"{name}_curve": [0.0, 0.25, 0.5, 1.0] for name in CURVES}

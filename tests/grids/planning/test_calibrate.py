@@ -1,6 +1,5 @@
 """The estimate of a run's time: the arithmetic by hand, the timing on the smallest model."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.federation.training import evaluation
+from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.run.prepare import prepare
@@ -17,16 +17,22 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.planning import calibrate as calibrate_module
 from fedgrid.grids.planning.calibrate import (
     Speed,
-    Workload,
     calibrate,
     fit_line,
     run_seconds,
 )
 from fedgrid.grids.planning.images import Images, expected_images, passes
+from fedgrid.grids.planning.workload import SAME, Workload, workload_of
 
 DIGITS = DATASETS["digits"]
 NOWHERE = Path("nowhere")
-DIGITNET = Workload("digitnet", (1, 8, 8), batch_size=32, optimizer="sgd")
+
+
+def workload(model, side, **training):
+    return Workload(model, (1, side, side), 10, LocalTraining(**SAME, **training))
+
+
+DIGITNET = workload("digitnet", 8, batch_size=32, optimizer="sgd")
 
 
 def run(**values):
@@ -170,24 +176,26 @@ def test_expected_server_images_follow_the_split():
 
 def test_runs_that_differ_in_learning_rate_or_split_share_a_workload():
     slow = run(training={"learning_rate": 0.001, "rounds": 3}, clients=30, seed=4)
-    assert Workload.of(run(), DIGITS) == Workload.of(slow, DIGITS) == DIGITNET
+    assert workload_of(run(), NOWHERE) == workload_of(slow, NOWHERE) == DIGITNET
 
 
 def test_augmentation_is_part_of_a_workload():
     moving = run(training={"augment": ["crop", "flip"]})
-    assert Workload.of(moving, DIGITS) == replace(DIGITNET, augment=("crop", "flip"))
+    assert workload_of(moving, NOWHERE) == workload(
+        "digitnet", 8, batch_size=32, optimizer="sgd", augment=("crop", "flip")
+    )
 
 
 def test_precision_is_part_of_a_workload():
-    narrow = Workload.of(run(training={"precision": "bfloat16"}), DIGITS)
-    assert narrow == replace(DIGITNET, precision="bfloat16")
+    narrow = workload_of(run(training={"precision": "bfloat16"}), NOWHERE)
+    assert narrow == workload("digitnet", 8, batch_size=32, optimizer="sgd", precision="bfloat16")
     speeds = calibrate([narrow, DIGITNET], budget=0)
     assert list(speeds) == [narrow, DIGITNET]
 
 
 def test_stack_of_at_most_all_clients_is_part_of_a_workload():
-    assert Workload.of(run(training={"stacked": 4}), DIGITS) == replace(DIGITNET, stacked=4)
-    assert Workload.of(run(training={"stacked": 40}), DIGITS) == replace(DIGITNET, stacked=15)
+    stacks = [workload_of(run(training={"stacked": clients}), NOWHERE) for clients in (4, 40)]
+    assert [workload.training.stacked for workload in stacks] == [4, 15]
 
 
 def test_clients_of_a_stack_are_timed_together(monkeypatch):
@@ -207,9 +215,9 @@ def test_clients_of_a_stack_are_timed_together(monkeypatch):
         def evaluate(self, tasks, models):
             clock[0] += sum(0.002 * self.images[task.client] for task in tasks)
 
-    monkeypatch.setattr(calibrate_module, "ClientWorker", Worker)
+    monkeypatch.setattr("fedgrid.grids.planning.workload.ClientWorker", Worker)
     monkeypatch.setattr(calibrate_module, "_clock", lambda device: lambda: clock[0])
-    four = replace(DIGITNET, stacked=4)
+    four = workload("digitnet", 8, batch_size=32, optimizer="sgd", stacked=4)
     speed = calibrate([four], budget=1000.0)[four]
     assert asked == {(4, 1, 1)}
     assert (speed.turn, speed.train, speed.test) == pytest.approx((0.25, 0.0025, 0.002))
@@ -231,14 +239,14 @@ def test_least_of_several_bursts_counts_and_none_begins_after_the_budget():
 
 
 def test_calibrate_without_budget_times_one_batch():
-    wider = Workload("digitnet", (1, 16, 16), batch_size=8, optimizer="adam", augment=("crop",))
+    wider = workload("digitnet", 16, batch_size=8, optimizer="adam", augment=("crop",))
     speeds = calibrate([DIGITNET, wider], budget=0)
     assert list(speeds) == [DIGITNET, wider]
     assert all(speed.train > 0 and speed.test > 0 for speed in speeds.values())
 
 
 def test_calibrate_times_the_training_of_an_autoencoder_and_no_test():
-    dense = Workload("autoencoder-dense", (1, 8, 8), batch_size=8, optimizer="adam")
+    dense = workload("autoencoder-dense", 8, batch_size=8, optimizer="adam")
     speed = calibrate([dense], budget=0)[dense]
     assert speed.train > 0
     assert speed.test == 0
@@ -246,4 +254,4 @@ def test_calibrate_times_the_training_of_an_autoencoder_and_no_test():
 
 def test_calibrate_refuses_images_too_small_for_the_model():
     with pytest.raises(ConfigError, match="images of 4x4 are too small for model 'resnet34'"):
-        calibrate([Workload("resnet34", (1, 4, 4), batch_size=8, optimizer="sgd")])
+        calibrate([workload("resnet34", 4, batch_size=8, optimizer="sgd")])

@@ -8,15 +8,15 @@ from rich.console import Console
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.placement import Node, Placement, Request
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.planning import dry_run as planning
-from fedgrid.grids.planning.calibrate import Speed, Workload
-from fedgrid.grids.planning.dry_run import dry_run
+from fedgrid.grids.planning.calibrate import Speed
+from fedgrid.grids.planning.dry_run import show_plan
 from fedgrid.grids.planning.estimate import Capacity, DatasetRow, capacities_of, dataset_rows
 from fedgrid.grids.planning.options import LaunchOptions
+from fedgrid.grids.planning.workload import workload_of
 from fedgrid.grids.presets.grid import Grid
 from tests.helpers.command_line import strict_json, unmeasured
 
@@ -50,7 +50,7 @@ def show(tmp_path, tmp_path_factory, capsys, monkeypatch):
         monkeypatch.setattr(planning, "nodes_to_run_on", lambda **_: nodes)
         cache = CacheOptions() if with_cache else None
         options = LaunchOptions(tmp_path / "data", request, as_json=as_json, cache=cache)
-        dry_run(Grid("mine", tuple(runs), ""), Storage(tmp_path / "runs"), options, Console(width=80))
+        show_plan(Grid("mine", tuple(runs), ""), Storage(tmp_path / "runs"), options, Console(width=80))
         assert sorted(tmp_path.rglob("*")) == before
         return capsys.readouterr().out
 
@@ -176,8 +176,7 @@ def test_time_is_divided_by_the_busy_cores(tmp_path):
     """A round of 5 clients takes 5 turns of 720 s and 0.05 s of the server. Two rounds on two cores take
     3600.05 s."""
     run, finished = runs_of(".")[:2]
-    dataset = find("digits", tmp_path)
-    speeds = {Workload.of(run, dataset): Speed(turn=720, train=0, test=0)}
+    speeds = {workload_of(run, tmp_path): Speed(turn=720, train=0, test=0)}
     capacities = [Capacity(5, Placement(1, 0.9, 0.0), at_once=2, workers=2)]
     [digits] = dataset_rows([(run, 2), (finished, 0)], tmp_path, speeds, capacities)
     assert digits == DatasetRow("digits", 2, 1, 1, 2, (5,), 0, pytest.approx(3600.05 / 3600))

@@ -7,13 +7,15 @@ from threading import Event
 import pytest
 import torch
 
+from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.grids.planning import gpu_probe
-from fedgrid.grids.planning.gpu_probe import Crowd, Probed, Work, Workload, probe
+from fedgrid.grids.planning.gpu_probe import Crowd, Probed, Work, probe
+from fedgrid.grids.planning.workload import Workload
 from tests.helpers.gpu_stand_in import StandIn
 
-SETTINGS = LocalTraining(local_epochs=3, batch_size=4, optimizer="adam", learning_rate=0.01)
+SETTINGS = LocalTraining(local_epochs=1, batch_size=4, optimizer="adam", learning_rate=0.01)
 DIGITS = Workload("digitnet", (1, 8, 8), 10, SETTINGS)
 STACKED = Workload("digitnet", (1, 8, 8), 10, SETTINGS.model_copy(update={"stacked": 3}))
 ALONE = Crowd(DIGITS, 1, train=8, test=2, seconds=2.0)
@@ -102,9 +104,8 @@ def test_another_error_of_training_is_no_lack_of_memory(gpu, monkeypatch):
 
 
 def test_a_whole_batch_is_trained_and_a_whole_one_tested(gpu, monkeypatch):
-    """What decides the peak; the number of epochs does not."""
     seen = []
-    real_train, real_test = gpu_probe.ClientWorker.train, gpu_probe.ClientWorker.evaluate
+    real_train, real_test = ClientWorker.train, ClientWorker.evaluate
 
     def train(self, *given):
         replies = real_train(self, *given)
@@ -116,8 +117,8 @@ def test_a_whole_batch_is_trained_and_a_whole_one_tested(gpu, monkeypatch):
         seen.append((int(report.own.confusion.sum()), int(report.server[0].confusion.sum())))
         return [report]
 
-    monkeypatch.setattr(gpu_probe.ClientWorker, "train", train)
-    monkeypatch.setattr(gpu_probe.ClientWorker, "evaluate", evaluate)
+    monkeypatch.setattr(ClientWorker, "train", train)
+    monkeypatch.setattr(ClientWorker, "evaluate", evaluate)
     reserved(Workload("digitnet", (1, 8, 8), 10, SETTINGS.model_copy(update={"normalise": "dataset"})))
     assert seen == [(4, 1), (128, 128)]
 
@@ -162,14 +163,14 @@ def test_each_process_takes_part_and_their_speeds_add_up(gpu, monkeypatch):
 
 
 def test_crowd_that_is_out_of_memory_has_no_speed_and_the_next_one_has(gpu, clock, monkeypatch):
-    real = gpu_probe.ClientWorker.train
+    real = ClientWorker.train
 
     def train(self, tasks, *given):
         if len(tasks) == 3:
             raise RunError("client 0") from torch.OutOfMemoryError("CUDA out of memory")
         return real(self, tasks, *given)
 
-    monkeypatch.setattr(gpu_probe.ClientWorker, "train", train)
+    monkeypatch.setattr(ClientWorker, "train", train)
     assert speeds(TOGETHER, ALONE) == [None, 2 * 8 / 3]
 
 

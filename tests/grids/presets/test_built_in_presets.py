@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 
 from fedgrid.algorithms.registry import ALGORITHMS, members_of_arena
-from fedgrid.engine.federation.before_training.deal import deal
+from fedgrid.engine.federation.before_training.setup import deal
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, SCENARIOS
 from fedgrid.engine.federation.uplink.steps import clip_of, noise_of
 from fedgrid.engine.runtime.data.datasets import load
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid, preset_names
-from fedgrid.grids.results.study import describe
-from fedgrid.tracking.papers.flis import numbers
-from fedgrid.tracking.papers.flis.tables import scenario_of
+from fedgrid.grids.results.runs import describe
+from fedgrid.tracking.papers.flis.tables import printed_accuracy, scenario_of
 
 NOWHERE = Path("no-data-needed")
 NUM_CLASSES = 10
@@ -159,7 +158,7 @@ def test_flis_has_two_skews_and_the_runs_of_the_published_tables():
         lost = {
             ("label-skew 0.3", dataset, "FLIS-HC") for dataset in ("fmnist", "cifar10", "cifar100", "svhn")
         }
-        assert published - set(numbers.accuracy()) == (lost if name == "flis" else set())
+        assert published - set(printed_accuracy()) == (lost if name == "flis" else set())
 
 
 def test_flis_beta_has_eleven_thresholds_and_three_numbers_of_epochs():

@@ -3,7 +3,9 @@
 import os
 import stat
 import sys
+from pathlib import Path
 
+import pytest
 from ray._private import ray_constants, services, worker
 from ray._private.node import Node
 from ray.tune.execution import class_cache
@@ -37,22 +39,59 @@ def test_keys_of_the_storage_are_not_passed_on_to_logs(monkeypatch):
     assert not [name for name in class_cache.ENV_VARS_TO_PROPAGATE if "AWS" in name], "Tune has new ones"
 
 
-def test_logs_and_sockets_lie_in_a_folder_of_this_user_alone(monkeypatch, tmp_path):
-    """Ray makes its own folder one for everybody, again with each worker that it starts."""
+@pytest.fixture
+def temporary(monkeypatch, tmp_path) -> Path:
+    """The temporary folder, whose path is short enough for a socket's."""
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
     monkeypatch.setattr(start, "LONGEST", 1000)
     monkeypatch.setattr(start, "gettempdir", lambda: str(tmp_path))
-    folder = private_folder()
-    assert folder == private_folder() == tmp_path / f"fedgrid-ray-{os.getuid()}"
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    folder.chmod(0o755)
-    assert private_folder() is None
-    folder.rmdir()
-    folder.symlink_to(tmp_path)
-    assert private_folder() is None
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "large"))
-    (tmp_path / "large").mkdir()
-    assert private_folder() == tmp_path / "large" / f"fedgrid-ray-{os.getuid()}"
+    return tmp_path
+
+
+def mode_of(folder: Path) -> int:
+    return stat.S_IMODE(folder.stat().st_mode)
+
+
+def test_logs_and_sockets_lie_in_a_folder_of_this_user_alone(monkeypatch, temporary):
+    """Ray makes its own folder one for everybody, again with each worker that it starts."""
+    usual = temporary / f"fedgrid-ray-{os.getuid()}"
+    for _ in range(2):
+        with private_folder() as folder:
+            assert folder == usual
+            assert mode_of(folder) == 0o700
+    monkeypatch.setenv("RAY_TMPDIR", str(temporary / "large"))
+    (temporary / "large").mkdir()
+    with private_folder() as folder:
+        assert folder == temporary / "large" / usual.name
+
+
+@pytest.mark.parametrize("taken", ["open to others", "a link", "a file", "another user's"])
+def test_taken_folder_is_replaced_by_a_private_one(monkeypatch, temporary, taken):
+    if taken == "another user's":
+        user = os.getuid() + 1
+        monkeypatch.setattr(os, "getuid", lambda: user)
+    usual = temporary / f"fedgrid-ray-{os.getuid()}"
+    if taken == "a link":
+        usual.symlink_to(temporary)
+    elif taken == "a file":
+        usual.touch()
+    else:
+        usual.mkdir()
+        usual.chmod(0o755 if taken == "open to others" else 0o700)
+    with private_folder() as folder:
+        assert folder.parent == temporary
+        assert folder.name != f"fedgrid-ray-{os.getuid()}"
+        assert mode_of(folder) == 0o700
+        (folder / "ray").mkdir()
+    assert not folder.exists()
+
+
+def test_long_path_is_replaced_by_a_short_private_one(monkeypatch, tmp_path):
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / ("x" * 40)))
+    with private_folder() as folder:
+        assert len(str(folder)) <= start.LONGEST
+        assert mode_of(folder) == 0o700
+    assert not folder.exists()
 
 
 def test_tune_has_no_environment_for_its_actors_and_does_not_import_mlflow_to_count_callbacks(monkeypatch):

@@ -1,7 +1,8 @@
 """The further axes of a grid, found in the configurations of its runs."""
 
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.grids.results.axes import further_axes, name_of, pairs_of, setting_of
+from fedgrid.grids.presets.axis_keys import pairs_of
+from fedgrid.grids.results.axes import further_axes, name_of
 
 
 def config(**values):
@@ -39,7 +40,6 @@ def test_keys_in_which_runs_of_a_scenario_differ_are_axes():
     assert name_of(runs[0], further_axes(runs)) == (
         "digits-10-majority-fedavg-s0 (training.local_epochs 1, split.majority 0.5)"
     )
-    assert setting_of(runs[0], further_axes(runs)) == ", training.local_epochs 1, split.majority 0.5"
 
 
 def test_another_seed_does_not_hide_that_runs_differ():
@@ -61,4 +61,3 @@ def test_settings_of_an_algorithm_are_axes_if_all_combinations_are_run():
     assert further_axes([config(), *runs]) == ("algorithm.round", "algorithm.threshold")
     assert further_axes([config(), *runs[:3]]) == ()
     assert pairs_of(config(), ("algorithm.threshold",)) == ()
-    assert setting_of(runs[0], ("algorithm.threshold",)) == ""

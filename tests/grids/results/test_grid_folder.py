@@ -14,9 +14,82 @@ from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results import grid_folder
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from tests.helpers.plugin_files import ALGORITHM
+
+TEXT = "clients: 3\nalgorithm: fedavg\nseed: {seed}\n"
+
+
+@pytest.fixture
+def launch(tmp_path, storage):
+    """Return a function that launches a file in a folder, as far as its name goes."""
+
+    def launch(folder, seed=0, name=None, file="exp.yaml"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        path = tmp_path / folder / file
+        path.write_text(TEXT.format(seed=seed))
+        grid = load_grid(str(path), {}, [], tmp_path, name=name)
+        GridFolder(storage, grid.name).check_source(grid)
+        GridFolder(storage, grid.name).keep(grid.runs, grid.text, grid.source)
+        return grid
+
+    return launch
+
+
+def test_edited_file_is_the_same_grid(launch):
+    launch("o1")
+    assert launch("o1", seed=1).name == "exp"
+
+
+def test_copied_file_is_the_same_grid(launch):
+    """As on a cluster, or after the folder was moved."""
+    launch("o1")
+    assert launch("o2").name == "exp"
+
+
+def test_two_files_of_one_name_are_refused(launch, storage, tmp_path):
+    launch("o1")
+    before = (GridFolder(storage, "exp").path / "preset.yaml").read_text()
+    with pytest.raises(ConfigError) as error:
+        launch("o2", seed=1)
+    words = (
+        str(tmp_path / "o1" / "exp.yaml"),
+        str(tmp_path / "o2" / "exp.yaml"),
+        "--name OTHER",
+        "--name exp",
+    )
+    assert all(word in str(error.value) for word in words)
+    assert (GridFolder(storage, "exp").path / "preset.yaml").read_text() == before
+
+
+def test_named_grid_is_taken_as_named(launch):
+    launch("o1")
+    assert launch("o2", seed=1, name="other").name == "other"
+    assert launch("o2", seed=1, name="exp").name == "exp"
+
+
+def test_file_that_was_sent_to_a_cluster_has_its_place_at_home(launch, monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDGRID_SOURCE", "/home/me/exp.yaml")
+    launch("job1")
+    assert launch("job2", seed=1).source == "/home/me/exp.yaml"
+
+
+def test_file_does_not_take_the_name_of_a_preset(launch):
+    with pytest.raises(ConfigError, match="the preset paper: .*--name"):
+        launch("o1", file="paper.yaml")
+    assert launch("o1", name="my-paper", file="paper.yaml").name == "my-paper"
+
+
+def test_file_does_not_take_the_name_of_runs_by_options(launch, storage, tmp_path):
+    grid = load_grid(None, {"clients": 3}, [], tmp_path)
+    GridFolder(storage, grid.name).check_source(grid)
+    GridFolder(storage, grid.name).keep(grid.runs, grid.text, grid.source)
+    other = load_grid(None, {"clients": 4}, [], tmp_path)
+    GridFolder(storage, other.name).check_source(other)
+    with pytest.raises(ConfigError, match="comes from options"):
+        launch("o1", file="runs.yaml")
 
 
 @pytest.fixture
@@ -105,7 +178,7 @@ def test_unknown_grid_names_the_known_ones(storage):
 def refused(folder, *words):
     """Check that every use of a grid is refused in one line that has these words, and changes nothing."""
     before = (folder.path / "runs.jsonl").read_bytes()
-    for use in (folder.runs, folder.source, lambda: folder.keep(runs(1), "")):
+    for use in (folder.runs, folder.read, lambda: folder.keep(runs(1), "")):
         with pytest.raises(ConfigError) as error:
             use()
         assert all(word in str(error.value) for word in (str(folder.path), *words))
@@ -138,7 +211,7 @@ def test_flipped_bit_anywhere_in_the_runs_is_refused(storage):
 def test_grid_says_where_its_preset_came_from(storage):
     folder = GridFolder(storage, "paper")
     folder.keep(runs(0), "", "here/paper.yaml")
-    assert GridFolder(storage, "paper").source() == "here/paper.yaml"
+    assert GridFolder(storage, "paper").read().source == "here/paper.yaml"
 
 
 @pytest.mark.parametrize(

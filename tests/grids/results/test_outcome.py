@@ -4,14 +4,14 @@ import shutil
 
 import pytest
 
-from fedgrid.engine.runtime.integrity import checked
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
 from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.storage import user_files
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.browse.columns import rows_of
 from fedgrid.grids.results import outcome
-from fedgrid.grids.results.outcome import damage, finished, is_finished, trusting_times
+from fedgrid.grids.results.outcome import damage, is_finished, read_scores, trusting_times
+from fedgrid.grids.results.runs import read_runs
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, config_of, record
 
@@ -22,7 +22,7 @@ RUN = config_of(0)
 def storage(tmp_path, monkeypatch):
     """A storage with a finished run, whose files count as settled at once."""
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(checked, "SETTLED", -1.0)
+    monkeypatch.setattr(user_files, "SETTLED", -1.0)
     found = Storage.of(tmp_path / "runs")
     record(found.root, RUN, ROUNDS)
     mark_finished(found.root, RUN)
@@ -55,7 +55,7 @@ def test_scores_of_another_run_are_damage_and_no_numbers(storage):
     other = config_of(1)
     record(storage.root, other, ROUNDS)
     mark_finished(storage.root, other)
-    [row] = rows_of([RUN], storage)
+    [row] = read_runs([RUN], storage)
     assert row.state == "finished"
     assert row.value("ari") is not None
     source, target = (RunFolder(storage, config).path / "scores.json" for config in (other, RUN))
@@ -63,8 +63,8 @@ def test_scores_of_another_run_are_damage_and_no_numbers(storage):
     assert f"it is of run {other.run_id}" in damage(storage, RUN)
     assert not is_finished(storage, RUN)
     with pytest.raises(DamagedFile):
-        finished(storage.root, RUN)
-    [row] = rows_of([RUN], storage)
+        read_scores(RunFolder(storage, RUN).path, RUN.run_id)
+    [row] = read_runs([RUN], storage)
     assert row.state == "damaged"
     assert {name: row.value(name) for name in ("ari", "clusters", "temperature")} == {
         "ari": None,
@@ -76,7 +76,7 @@ def test_scores_of_another_run_are_damage_and_no_numbers(storage):
 def test_folder_of_another_run_shows_no_numbers(storage):
     other = config_of(1)
     shutil.copytree(RunFolder(storage, RUN).path, RunFolder(storage, other).path)
-    [row] = rows_of([other], storage)
+    [row] = read_runs([other], storage)
     assert row.state == "damaged"
     assert row.value("ari") is row.value("temperature") is None
 
@@ -118,10 +118,11 @@ def test_times_of_an_unchanged_run_are_read_once(storage, monkeypatch):
     for _ in range(2):
         with trusting_times(storage):
             assert is_finished(storage, RUN)
-            times = finished(storage.root, RUN).times
-            assert (times.seconds, times.rounds, times.peak_memory_mb) == (2.0, 4, 400.0)
+            [run] = read_runs([RUN], storage)
+            assert [run.times[name] for name in ("seconds", "rounds", "peak_memory_mb")] == [2.0, 4, 400.0]
+        outcome._CHECKED.clear()
     assert len(found) == 1
-    assert finished(storage.root, RUN).times == times
+    assert read_runs([RUN], storage)[0].times == run.times
     assert len(found) == 2
 
 
@@ -134,7 +135,7 @@ def test_damaged_run_is_read_by_every_command(storage, reads):
 
 
 def test_files_of_the_last_two_seconds_are_not_remembered(storage, reads, monkeypatch):
-    monkeypatch.setattr(checked, "SETTLED", 2.0)
+    monkeypatch.setattr(user_files, "SETTLED", 2.0)
     for _ in range(2):
         assert look(storage)
         assert reads() == 1
@@ -143,7 +144,7 @@ def test_files_of_the_last_two_seconds_are_not_remembered(storage, reads, monkey
 @pytest.mark.parametrize("text", ["", "{", '{"runs": 3}'])
 def test_damaged_memory_costs_only_time(storage, reads, tmp_path, text):
     assert look(storage)
-    [memory] = (tmp_path / "cache" / checked.FOLDER).iterdir()
+    [memory] = (tmp_path / "cache" / user_files.CHECKED).iterdir()
     memory.write_text(text)
     reads()
     assert look(storage)

@@ -5,10 +5,10 @@ import pytest
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.browse.columns import all_columns, check_columns, rows_of
+from fedgrid.grids.browse.columns import all_columns, check_columns, read_rows
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.axes import further_axes, naming_keys
-from fedgrid.grids.results.study import describe
+from fedgrid.grids.results.runs import describe
 from tests.helpers.small_grid import NOWHERE
 
 PLUGIN = """
@@ -52,7 +52,7 @@ def configs(tmp_path):
 
 @pytest.fixture
 def rows(configs, tmp_path):
-    return rows_of(configs, Storage(tmp_path / "runs"))
+    return read_rows(configs, Storage(tmp_path / "runs"))
 
 
 def test_an_axis_of_a_plugin_is_an_axis_of_the_report(configs, tmp_path):

@@ -1,19 +1,33 @@
 """A grid as a study: which runs have results, how far the others are, and what algorithms are called."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, Part, sealed
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, Part, seal_parts
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished
-from fedgrid.grids.results.study import describe, load
+from fedgrid.grids.results.runs import describe
+from fedgrid.grids.results.study import load, model_bytes
 from fedgrid.tracking.report.contents import report_page
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, config_of, record
+
+
+def test_the_size_of_digitnet_is_four_bytes_a_parameter():
+    """64 -> 128 -> 96 -> 10: 8,320 + 12,384 + 970 parameters, and no buffers."""
+    assert model_bytes(complete({"dataset": "digits"}, Path())) == 4 * (8_320 + 12_384 + 970)
+
+
+def test_buffers_are_sent_too():
+    """ResNet-34 with 10 classes has 21,282,122 parameters, and 17,060 entries of BatchNorm buffers."""
+    size = model_bytes(complete({"dataset": "cifar10"}, Path())) // 4
+    assert size == 21_282_122 + 17_060
 
 
 @pytest.fixture
@@ -119,7 +133,7 @@ def test_two_folders_of_one_name_are_two_data_sets(storage):
 def made_with(storage, run, *parts):
     """Note parts: (first round, torch, code)."""
     values = [Part(number, {"torch": torch, "code": code}) for number, torch, code in parts]
-    (RunFolder(storage, run).path / MADE_WITH).write_text(sealed(tuple(values)))
+    (RunFolder(storage, run).path / MADE_WITH).write_text(seal_parts(tuple(values)))
 
 
 def test_study_notes_runs_that_changed_and_runs_that_differ(storage):

@@ -47,7 +47,7 @@ class Study:
         return {run.run_id for run in GridFolder(self.storage, name).runs()}
 
     def superseded(self, name="mine"):
-        return {run.run_id for run in GridFolder(self.storage, name).superseded()}
+        return {run.run_id for run in GridFolder(self.storage, name).read().superseded}
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_an_edited_plugin_supersedes_its_runs_alone(study, tmp_path):
 def test_a_retry_asks_for_nothing_else(study):
     before = study.launch(TEXT)
     folder = GridFolder(study.storage, "mine")
-    folder.keep(folder.runs(), "", folder.source())
+    folder.keep(folder.runs(), "", folder.read().source)
     after = study.launch(EDITED)
     assert (study.asked(), study.superseded()) == (after, before)
 
@@ -192,7 +192,7 @@ def test_commands_leave_superseded_runs_out_and_prune_deletes_them(edited):
     refused = typed("prune", "mine")
     assert (refused.code, "add --yes" in refused.err) == (2, True)
     folder = GridFolder(edited, "mine")
-    names = {RunFolder(edited, run).path for run in folder.superseded()}
+    names = {RunFolder(edited, run).path for run in folder.read().superseded}
     kept = {RunFolder(edited, run).path for run in folder.runs()}
     assert all(path.exists() for path in names)
     pruned = typed("prune", "mine", "--yes")

@@ -5,8 +5,9 @@ import yaml
 
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.grids.presets.nested import nested
 from fedgrid.grids.presets.yaml_file import Place, YamlFile
-from fedgrid.grids.search.space import Choices, Range, built_in, nested, read_space
+from fedgrid.grids.search.space import Choices, Range, built_in, read_space
 
 
 def test_space_has_ranges_and_lists():

@@ -16,13 +16,14 @@ from docs.reference import scores as scores_page
 from fedgrid.algorithms.averaging.fedopt import FedOpt
 from fedgrid.algorithms.contract.entry import OwnNumber
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.federation.round import metrics as round_metrics
+from fedgrid.engine.federation.round import next_round
+from fedgrid.engine.federation.round.record import round_row
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions.listings import list_algorithms
+from fedgrid.grids.trackers.mlflow.descriptions import of_metrics
 from fedgrid.grids.trackers.names import described, metrics
-from fedgrid.grids.trackers.notes import of_metrics
 from fedgrid.record_columns import EVERY_COLUMN, RecordColumn, schemas
 from fedgrid.tracking import records
 from fedgrid.tracking.scoring import scores
@@ -31,9 +32,9 @@ from tests.helpers.small_runs import ROUNDS, config, play
 GINI = RecordColumn("gini", pa.float64(), "Inequality of the updates' norms.", section="other")
 
 
-def add(monkeypatch, value=lambda _: 0.25):
+def add(monkeypatch):
     monkeypatch.setitem(EVERY_COLUMN, "rounds", (*EVERY_COLUMN["rounds"], GINI))
-    monkeypatch.setitem(round_metrics.ROUND_NUMBERS, "gini", value)
+    monkeypatch.setattr(next_round, "round_row", lambda *given: {**round_row(*given), "gini": 0.25})
 
 
 def let_algorithm_return(monkeypatch, **numbers):
@@ -62,7 +63,7 @@ def test_added_metric_is_in_parquet_in_tracking_and_in_mlflow(tmp_path, monkeypa
     assert scores.curves(found)["gini"].tolist() == [0.25] * ROUNDS
     assert [numbers["other/gini"] for numbers in shown(folder)] == [0.25] * ROUNDS
     assert described()["other/gini"] == GINI.meaning
-    assert "`other/gini` | Inequality of the updates' norms." in of_metrics()
+    assert "`other/gini` | Inequality of the updates' norms." in of_metrics(described())
     assert "| `gini` | `other/gini` | Inequality of the updates' norms. |" in documented()
 
 

@@ -4,15 +4,14 @@ import shutil
 
 import pytest
 
-from fedgrid.engine.runtime.leases.claims import NONE
+from fedgrid.engine.runtime.leases.driver import NONE
 from fedgrid.engine.runtime.leases.lease import Lease
-from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.planning.claims import of_launch
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
-from fedgrid.tracking.mlflow.runs import Experiment
-from fedgrid.tracking.mlflow.store import artifact_root, default_uri
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.small_grid import config, take
 
@@ -21,16 +20,16 @@ FIRST, SECOND = config(seed=1), config(seed=2)
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Grid `mine` has two finished runs, `other` one of them. MLflow has both runs of `mine`."""
+    """Grid `mine` has two finished runs, `other` one of them. MLflow has both, and the own run of `mine`."""
     root = new_storage(tmp_path_factory.mktemp("made") / "runs")
     storage = Storage.of(root)
     for seed in (1, 2):
         take(storage, seed)
     GridFolder(storage, "mine").keep([FIRST, SECOND], "clients: 3\n")
     GridFolder(storage, "other").keep([SECOND], "clients: 3\n")
-    experiment = Experiment.open(default_uri(root), "mine", artifact_root(root), id_of(root))
+    tracker = MlflowTracker(TrackedGrid("mine", storage))
     for run in (FIRST, SECOND):
-        experiment.start(run.run_id, run.name, {}, {})
+        tracker.opened(TrackedRun.of(run, storage))
     return root
 
 
@@ -49,12 +48,11 @@ def test_runs_of_no_other_grid_go_and_mlflow_marks_them_deleted(storage):
     assert (result.code, result.err) == (0, "")
     assert "Deleted mine: 1 run," in result.out
     assert "1 more stay, other grids have them" in result.out
-    assert "MLflow: 2 runs marked as deleted" in result.out
+    assert "MLflow: 3 runs marked as deleted" in result.out
     assert not folder_of(storage.root, FIRST).exists()
     assert folder_of(storage.root, SECOND).exists()
     assert list_grids(storage) == ["other"]
-    root = storage.root
-    assert Experiment.open(default_uri(root), "mine", artifact_root(root), id_of(root)).entries == {}
+    assert MlflowTracker(TrackedGrid("mine", storage)).runs == {}
 
 
 def test_nothing_goes_without_an_answer(storage):

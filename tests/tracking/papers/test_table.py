@@ -20,7 +20,7 @@ def finished(
     run = run_of(algorithm, dataset=dataset, split=split, seed=seed)
     known = {**dict(axes), **dict(keys)}
     name = " ".join([run.name, *known.values()])
-    run = replace(run, run_id=name, name=name, axes=tuple(axes), keys=known)
+    run = replace(run, run_id=name, name=name, axes=tuple(axes), values=known)
     return result_of(run, labels_RK, curves={curve: [0.0, value] for curve, value in scores.items()})
 
 
@@ -211,11 +211,11 @@ def test_a_further_paper_is_what_its_folder_says_and_an_entry_in_the_list_of_pap
     """Nothing else knows a paper: the report has its tables and its claims."""
     table = Table("sixth-1", "Table 1", "", (Column("acc."),), (Row("BNC", (Cell("0.50"),)),))
     check = Check("BNC", "", (1.0,))
-    claim = Claim("Sixth", "more is better", "0.5", "BNC", "above 0", lambda study: [check])
+    claim = Claim("more is better", "0.5", "BNC", "above 0", lambda study: [check])
     sixth = Paper("sixth", "Sixth et al.", lambda study: (table,), claims=(claim,))
     monkeypatch.setattr(of_papers, "PAPERS", (*of_papers.PAPERS, sixth))
     sections = {section.name: section for section in paper_sections(study_of([finished("BNC", 0, ari=0.5)]))}
     assert sections["published-sixth"].title.endswith("Sixth et al.")
     assert sections["published-sixth"].items == (table,)
     [row] = sections["claims"].items[0].rows
-    assert (row.section, row.name) == ("Sixth", "more is better")
+    assert (row.section, row.name) == ("Sixth et al.", "more is better")

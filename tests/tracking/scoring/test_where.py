@@ -4,7 +4,7 @@ import pytest
 
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.results.study import describe
+from fedgrid.grids.results.runs import describe
 from fedgrid.tracking.scoring.study import Study
 from tests.helpers.small_grid import NOWHERE
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgrid.tracking.exposure.before_training import before_training, has_messages, until_final
+from fedgrid.tracking.tables.cost import before_training, has_messages, until_final
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
 
 SAID = {

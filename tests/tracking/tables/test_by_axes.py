@@ -41,7 +41,7 @@ def with_epochs(given: Study) -> Study:
     """Return the study with its splits as values of an axis, in one split."""
     values = {"nonoverlapping-balanced": "10", "overlapping-balanced": "5"}
     runs = tuple(
-        replace(run, split="iid", axes=((EPOCHS, values[run.split]),), keys={EPOCHS: values[run.split]})
+        replace(run, split="iid", axes=((EPOCHS, values[run.split]),), values={EPOCHS: values[run.split]})
         for run in given.runs
     )
     return replace(given, runs=runs)
@@ -68,7 +68,7 @@ def test_key_without_effect_on_a_split_is_in_no_heading_of_it():
             run,
             split="dirichlet" if alphas[run.split] != "1" else run.split,
             axes=(("split.alpha", alphas[run.split]),),
-            keys={"split.alpha": alphas[run.split]},
+            values={"split.alpha": alphas[run.split]},
             idle=frozenset(["split.alpha"]) if run.split == "label-skew" else frozenset(),
         )
         for run in part.runs

@@ -126,7 +126,7 @@ def test_pairs_that_differ_in_more_than_the_grid_say_in_what():
     """A setting of the algorithm that both have counts, one that only the scores' names have does not."""
 
     def grid(name, keys):
-        run = replace(run_of("BCL"), keys=keys, method="BCL")
+        run = replace(run_of("BCL"), values=keys, method="BCL")
         return study_of([result_of(run, WHOLE)], name=name)
 
     one = grid(

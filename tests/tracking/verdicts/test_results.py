@@ -10,8 +10,16 @@ from fedgrid.tracking import figures as drawn
 from fedgrid.tracking.report.page import Plate
 from fedgrid.tracking.tables.table import Table
 from fedgrid.tracking.verdicts import figures
-from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, by_family, families_of, field_of, grouped
-from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, WELL, Point, front
+from fedgrid.tracking.verdicts.field import (
+    CLUSTERING,
+    SERVING,
+    Standing,
+    by_family,
+    families_of,
+    field_of,
+    grouped,
+)
+from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, WELL, front
 from fedgrid.tracking.verdicts.page import results, section_text
 from tests.tracking.verdicts.test_verdict import SOME
 
@@ -95,13 +103,17 @@ def test_families_with_groups_come_first():
     assert families_of(outcomes, of_groups=True) == ["rotated", "iid"]
 
 
+def point(megabytes, accuracy, is_reference=False):
+    return Standing("", is_reference, accuracy, nan, 1, megabytes, nan)
+
+
 def test_front_has_the_methods_that_no_competitor_beats_in_both():
     points = {
-        "cheap": Point(1, 0.5),
-        "best": Point(9, 0.9),
-        "beaten": Point(10, 0.9),
-        "oracle": Point(0.5, 0.99, is_reference=True),
-        "twin": Point(9, 0.9),
+        "cheap": point(1, 0.5),
+        "best": point(9, 0.9),
+        "beaten": point(10, 0.9),
+        "oracle": point(0.5, 0.99, is_reference=True),
+        "twin": point(9, 0.9),
     }
     assert front(points) == ["cheap", "best", "twin"]
 
@@ -146,7 +158,7 @@ def test_pareto_joins_the_front_and_names_every_method():
 
 
 def test_reference_that_sends_nothing_is_a_line():
-    figure = figures.pareto({"served": {"SOLO": Point(0.0, 0.4, is_reference=True), "A": Point(5, 0.5)}})
+    figure = figures.pareto({"served": {"SOLO": point(0.0, 0.4, is_reference=True), "A": point(5, 0.5)}})
     [line] = [line for line in figure.axes[0].lines if line.get_linestyle() == ":"]
     assert set(line.get_ydata()) == {0.4}
 

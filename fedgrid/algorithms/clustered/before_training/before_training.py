@@ -14,18 +14,17 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.averaging.shared_layers import SharedLayers, SharedLayersSettings
 from fedgrid.algorithms.clustered.before_training.private import MessageNoise
-from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, split
-from fedgrid.algorithms.contract.first_round import FirstRound
+from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, Traits, split
 from fedgrid.algorithms.contract.orders import Order, Payload, Presence
-from fedgrid.algorithms.contract.section import PositiveInt
-from fedgrid.algorithms.contract.traits import Traits
-from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.contract.section import FirstRound, PositiveInt
+from fedgrid.algorithms.updates.source import Layout
 from fedgrid.algorithms.updates.updates import Updates
 
 CENTROIDS, MEMBERS = "cluster_centroids", "cluster_members"
 """Arrays of a state: float64, shape (C, D), and int64, shape (C,), how many clients each is the mean of."""
 NEW, FAR = "newcomers", "newcomers_distances"
 """Arrays of a state: the clients of the last meeting, and how far each is from its cluster's centroid."""
+NOBODY, NOWHERE = np.zeros(0, np.int64), np.zeros(0)
 
 
 class BeforeTrainingSettings(SharedLayersSettings, MessageNoise):
@@ -59,10 +58,6 @@ class BeforeTraining(SharedLayers):
         """Records say what messages cost."""
         return replace(super().traits, columns=frozenset({"message"}))
 
-    def start_order_key(self) -> tuple[float, ...]:
-        """From round 1 on."""
-        return (1.0,)
-
     @abstractmethod
     def vector(self, payload: Payload) -> NDArray[np.float64]:
         """Return a message as a vector, shape (D,)."""
@@ -86,14 +81,8 @@ class BeforeTraining(SharedLayers):
         centroids_CD = np.array(
             [vectors_ND[own_N == label].mean(axis=0) for label in range(len(state.models))]
         )
-        return state.keep(
-            **{
-                CENTROIDS: centroids_CD,
-                MEMBERS: np.bincount(own_N, minlength=len(state.models)),
-                NEW: np.array([], np.int64),
-                FAR: np.array([]),
-            }
-        )
+        members_C = np.bincount(own_N, minlength=len(state.models))
+        return _met(state, state.labels_K, centroids_CD, members_C)
 
     def _joined(self, state: State, clients: Sequence[int], vectors_ND: NDArray[np.float64]) -> State:
         centroids_CD = state.arrays[CENTROIDS].copy()
@@ -107,14 +96,7 @@ class BeforeTraining(SharedLayers):
             if self.settings.update_centroids:
                 members_C[nearest] += 1
                 centroids_CD[nearest] += (vector_D - centroids_CD[nearest]) / members_C[nearest]
-        return State(state.models, labels_K, state.arrays).keep(
-            **{
-                CENTROIDS: centroids_CD,
-                MEMBERS: members_C,
-                NEW: np.array(clients, np.int64),
-                FAR: np.array(distances),
-            }
-        )
+        return _met(state, labels_K, centroids_CD, members_C, np.array(clients), np.array(distances))
 
     def meets_again(self, round_index: int) -> bool:
         """Return whether `recluster_every` rounds have passed since the last time."""
@@ -137,14 +119,9 @@ class BeforeTraining(SharedLayers):
             centroids_CD = centroids_CD.copy()
             for cluster in np.unique(nearest_N):
                 centroids_CD[cluster] = vectors_ND[nearest_N == cluster].mean(axis=0)
-        return State(state.models, labels_K, state.arrays).keep(
-            **{
-                CENTROIDS: centroids_CD,
-                MEMBERS: np.bincount(nearest_N, minlength=len(centroids_CD)),
-                NEW: np.array(clients, np.int64)[has_moved_N],
-                FAR: distances_NC.min(axis=1)[has_moved_N],
-            }
-        )
+        members_C = np.bincount(nearest_N, minlength=len(centroids_CD))
+        newcomers = np.array(clients)[has_moved_N], distances_NC.min(axis=1)[has_moved_N]
+        return _met(state, labels_K, centroids_CD, members_C, *newcomers)
 
     def orders(
         self, state: State, round_index: int, present: Presence, rng: np.random.Generator
@@ -172,6 +149,19 @@ class BeforeTraining(SharedLayers):
             for client, distance in zip(state.arrays.get(NEW, ()), state.arrays.get(FAR, ()), strict=True)
         }
         if placed:
-            state = state.keep(**{NEW: np.array([], np.int64), FAR: np.array([])})
+            state = state.keep(**{NEW: NOBODY, FAR: NOWHERE})
         is_met = round_index == 0 or self.meets_again(round_index)
         return state, Diagnostics(clustered=is_met and CENTROIDS in state.arrays, placed=placed)
+
+
+def _met(
+    state: State,
+    labels_K: Labels,
+    centroids_CD: NDArray[np.float64],
+    members_C: Labels,
+    clients: Labels = NOBODY,
+    distances: NDArray[np.float64] = NOWHERE,
+) -> State:
+    """Return the state after a meeting, in which these clients have found, or changed, their clusters."""
+    state = replace(state, labels_K=labels_K)
+    return state.keep(**{CENTROIDS: centroids_CD, MEMBERS: members_C, NEW: clients, FAR: distances})

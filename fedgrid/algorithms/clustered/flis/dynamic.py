@@ -41,14 +41,13 @@ from fedgrid.algorithms.contract.base import (
     Labels,
     Settings,
     State,
+    Traits,
 )
 from fedgrid.algorithms.contract.local_method import AnyLocalMethod, refusal
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Presence, Served
-from fedgrid.algorithms.contract.traits import Traits
-from fedgrid.algorithms.updates.layout import Layout
 from fedgrid.algorithms.updates.products import mean_of
-from fedgrid.algorithms.updates.source import Matrix, Vector
+from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 NOBODYS = -1

@@ -33,14 +33,11 @@ from fedgrid.algorithms.clustered.flis.inference import (
     infer,
     latest_classes,
 )
-from fedgrid.algorithms.clustering.agglomerative import agglomerate
-from fedgrid.algorithms.clustering.clusterers import labels_to_groups
-from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State
+from fedgrid.algorithms.clustering.clusterers import agglomerate, labels_to_groups
+from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, Traits
 from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
-from fedgrid.algorithms.contract.traits import Traits
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import Matrix
+from fedgrid.algorithms.updates.source import Layout, Matrix
 from fedgrid.algorithms.updates.updates import Updates
 
 WARD_CLUSTERS = 5
@@ -97,10 +94,6 @@ class FlisHc(FedOpt):
         traits, columns = super().traits, frozenset({"members"} if has_neighbours else ())
         averages_updates = traits.averages_updates and not has_neighbours
         return replace(traits, averages_updates=averages_updates, columns=columns)
-
-    def start_order_key(self) -> tuple[float, ...]:
-        """From round 1 on."""
-        return (1.0,)
 
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse a run without reference images; variant `neighbours` averages models, not updates."""
@@ -174,7 +167,7 @@ class FlisHc(FedOpt):
             labels_K[[updates.clients[place] for place in group]] = label
         rows = [0] * (len(groups) + bool((labels_K == len(groups)).any()))
         classes_KM = latest_classes(state, updates.clients, found.classes_NM)
-        return _with_rows(replace(state, labels_K=labels_K), rows).keep(**{CLASSES: classes_KM})
+        return state.with_rows(rows, labels_K).keep(**{CLASSES: classes_KM})
 
     def _place(self, state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
         """Return the state with those that waited in clusters, the others' updates, and the reasons."""
@@ -194,7 +187,7 @@ class FlisHc(FedOpt):
         classes_KM = latest_classes(state, late.clients, found.classes_NM)
         state = replace(state, labels_K=labels_K).keep(**{CLASSES: classes_KM})
         if not len(_waiting(state)):
-            state = _with_rows(state, range(len(state.models) - 1))
+            state = state.with_rows(range(len(state.models) - 1), labels_K)
         return state, updates.select(set(updates.clients) - set(late.clients)), reasons
 
 
@@ -203,12 +196,3 @@ def _waiting(state: State) -> Labels:
     if CLASSES not in state.arrays:
         return np.arange(len(state.labels_K))
     return np.flatnonzero(state.arrays[CLASSES][:, 0] == UNKNOWN)
-
-
-def _with_rows(state: State, rows: Sequence[int]) -> State:
-    """Return the state with these of its models, and of the rows of its `cluster_...` arrays."""
-    arrays = {
-        name: array[list(rows)] if name.startswith("cluster_") else array
-        for name, array in state.arrays.items()
-    }
-    return State(tuple(state.models[row] for row in rows), state.labels_K, arrays)

@@ -12,11 +12,10 @@ import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt, model_validator
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving, split_positions
-from fedgrid.algorithms.clustering.agglomerative import agglomerate
-from fedgrid.algorithms.clustering.clusterers import labels_to_groups
+from fedgrid.algorithms.clustering.clusterers import agglomerate, labels_to_groups
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
 from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
-from fedgrid.algorithms.contract.first_round import FirstRound
+from fedgrid.algorithms.contract.section import FirstRound
 from fedgrid.algorithms.updates.source import Matrix
 from fedgrid.algorithms.updates.updates import Updates
 

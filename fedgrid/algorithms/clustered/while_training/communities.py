@@ -16,16 +16,15 @@ import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, idle_settings
-from fedgrid.algorithms.clustering.graph import Groups, Library, communities, silhouette, similarities
+from fedgrid.algorithms.clustering.graph import Groups, Library, communities, similarities
+from fedgrid.algorithms.clustering.measures import silhouette
 from fedgrid.algorithms.clustering.trusted import symmetric_trusted_distances, trusted_distances
-from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, split
-from fedgrid.algorithms.contract.first_round import FirstRound
+from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, Traits, split
 from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence
-from fedgrid.algorithms.contract.traits import Traits
-from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.contract.section import FirstRound
 from fedgrid.algorithms.updates.products import shares_of
-from fedgrid.algorithms.updates.source import Matrix, Vector
+from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""% Title and venue are not known to fedgrid: complete them.

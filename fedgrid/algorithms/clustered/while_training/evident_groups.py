@@ -4,7 +4,7 @@ Ours. In every round before the clustering the clients are compared in two ways:
 their updates as they are, and of standardised ones, each averaged over the rounds so far. In both, Ward's
 tree says how many groups there are, and k-means at that number who is in them
 (`algorithms.clustering.ward`). Groups become the clusters in the first round in which they are those of the
-round before and evident: tighter than those of rotated clients (`algorithms.clustering.evidence`).
+round before and evident: tighter than those of rotated clients (`algorithms.clustering.ward.score`).
 docs/our-algorithm.md says why, and where it fails.
 
 By default each client fine-tunes the model that it is served (`fine_tune`): clients may differ without groups
@@ -26,12 +26,13 @@ from pydantic import Field, NonNegativeInt
 from threadpoolctl import threadpool_limits
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving
-from fedgrid.algorithms.clustering import evidence, graph, ward
+from fedgrid.algorithms.clustering import ward
 from fedgrid.algorithms.clustering.graph import Groups
 from fedgrid.algorithms.clustering.latecomers import split_among
+from fedgrid.algorithms.clustering.measures import silhouette
 from fedgrid.algorithms.clustering.pooled import MET, add, have_met, known, pooled
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State
-from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.source import Layout
 from fedgrid.algorithms.updates.updates import Updates
 
 KINDS = ("as_they_are", "standardised")
@@ -124,8 +125,8 @@ class EvidentGroups(FedOpt):
         positions = ward.groups_of(squares_MM, self.settings.restarts, rng)
         groups = [[clients[place] for place in group] for group in positions]
         held = np.array_equal(_labels(groups, len(state.labels_K)), state.arrays[_found_in(kind)])
-        score = evidence.score(squares_MM, positions, rng) if held else None
-        return Found(groups, score or 0.0, graph.silhouette(squares_MM, positions))
+        score = ward.score(squares_MM, positions, rng) if held else None
+        return Found(groups, score or 0.0, silhouette(squares_MM, positions))
 
     def _asked(self, state: State, found: Sequence[Found]) -> State:
         """Return the state after a round without evidence; it remembers nothing once the window is over."""

@@ -18,13 +18,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedgrid.algorithms.averaging.shared_layers import SharedLayers, SharedLayersSettings, share
-from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, State
+from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, State, Traits
 from fedgrid.algorithms.contract.local_method import one_model_each
 from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY, ChooseOn, Order, Presence, Served, Traffic
 from fedgrid.algorithms.contract.section import PositiveInt
-from fedgrid.algorithms.contract.traits import Traits
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.source import Layout, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@inproceedings{ghosh2020efficient,
@@ -89,10 +87,6 @@ class Ifca(SharedLayers):
     def traits(self) -> Traits:
         """Records say how many clients chose each model."""
         return replace(super().traits, columns=frozenset({"counts"}))
-
-    def start_order_key(self) -> tuple[float, ...]:
-        """From round 1 on."""
-        return (1.0,)
 
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse more models than clients, and a choice on images that are not there."""

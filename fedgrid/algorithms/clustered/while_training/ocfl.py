@@ -7,6 +7,7 @@ points: the temperature must rise strictly, and the first round never clusters (
 Shapes: K clients of the federation.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -16,11 +17,11 @@ from threadpoolctl import threadpool_limits
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving, split_positions
 from fedgrid.algorithms.clustering.clusterers import NOISE, AnyClusterer, KMeans, labels_to_groups
 from fedgrid.algorithms.clustering.latecomers import regroup
+from fedgrid.algorithms.clustering.measures import temperature
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
-from fedgrid.algorithms.clustering.temperature import rises, temperature
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
-from fedgrid.algorithms.contract.first_round import FirstRound
-from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.contract.section import FirstRound
+from fedgrid.algorithms.updates.source import Layout
 from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@inproceedings{zuziak2024oneshot,
@@ -152,3 +153,14 @@ class Ocfl(FedOpt):
             ids = [[updates.clients[position] for position in group] for group in groups]
             state = regroup(state, ids, updates.weights, self.settings.aggregate)
         return state.keep(shots_taken=np.array([shots_taken + 1])), Diagnostics(clustered=True)
+
+
+def rises(temperatures: Sequence[float], window: int) -> bool:
+    """Return whether the moving average over `window` rounds has risen, strictly, in the last round.
+
+    False until `window` + 1 temperatures are known, so never in the first round. With window 1 it is the
+    published switch, T_t > T_{t-1}.
+    """
+    # The two windows share all rounds but one each, so their means compare as those two do: without
+    # a sum, rounding cannot turn a tie into a rise.
+    return len(temperatures) > window and bool(temperatures[-1] > temperatures[-1 - window])

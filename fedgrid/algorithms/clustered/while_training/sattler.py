@@ -17,9 +17,8 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving, split_positions
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
-from fedgrid.algorithms.contract.first_round import FirstRound
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import Matrix
+from fedgrid.algorithms.contract.section import FirstRound
+from fedgrid.algorithms.updates.source import Layout, Matrix
 from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@article{sattler2021clustered,

@@ -16,14 +16,21 @@ import numpy as np
 
 from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings, kind_of
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.engine.federation.before_training.encoder_clients import sampled
 from fedgrid.engine.federation.clients.messages import ClientData, Reply, Setup, TrainTask
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.dealing.server_images import hold_out
-from fedgrid.engine.federation.encoders.encoder import NUM_CLASSES, STATE, Encoder, model_of, principal
-from fedgrid.engine.federation.encoders.reconstruction import LOSSES, Reconstruction
+from fedgrid.engine.federation.dealing.holdouts import hold_out
+from fedgrid.engine.federation.encoders.encoder import (
+    LOSSES,
+    NUM_CLASSES,
+    STATE,
+    Encoder,
+    Reconstruction,
+    model_of,
+    principal,
+)
 from fedgrid.engine.federation.errors import FinalError
-from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.models.flat_vectors import initial_vector
+from fedgrid.engine.federation.round.participation import encoder_clients
 from fedgrid.engine.federation.seeds import root_seed
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.uplink.steps import Clip, Noise
@@ -31,7 +38,7 @@ from fedgrid.engine.federation.uplink.steps import Clip, Noise
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm
     from fedgrid.algorithms.updates.source import Vector
-    from fedgrid.engine.federation.clients.pool import Pool
+    from fedgrid.engine.federation.clients.messages import Pool
     from fedgrid.engine.federation.configuration.run_config import RunConfig
 
 
@@ -74,18 +81,18 @@ class EncoderTraining:
     def _on_public(self, pool: Pool, vector: Vector, public: ImageSet) -> tuple[Vector, tuple[float, ...]]:
         pool.prepare(self.public_setup(public))
         [reply] = pool.train([_task(0, 0)], [vector], {})
-        return _moved(vector, [reply], "the public set"), _by_epoch(reply, self.settings.epochs)
+        return _move(vector, [reply], "the public set"), _losses_by_epoch(reply, self.settings.epochs)
 
     def _among_clients(self, pool: Pool, vector: Vector) -> tuple[Vector, tuple[float, ...], int]:
         """Return the model after the federated rounds, their losses, and the bytes of one direction."""
         pool.prepare(self.federated_setup())
         losses, num_bytes = [], 0
         for index in range(self.settings.federated):
-            clients = sampled(self.settings, self.setup.seed, self.present, index)
+            clients = encoder_clients(self.settings, self.setup.seed, self.present, index)
             num_bytes += len(clients) * vector.nbytes
             replies = pool.train([_task(client, index) for client in clients], [vector], {})
-            vector = _moved(vector, replies, f"round {index + 1} of the encoder")
-            last = [_by_epoch(reply, self.settings.local_epochs)[-1] for reply in replies]
+            vector = _move(vector, replies, f"round {index + 1} of the encoder")
+            last = [_losses_by_epoch(reply, self.settings.local_epochs)[-1] for reply in replies]
             losses.append(float(np.mean(last)))
         return vector, tuple(losses), num_bytes
 
@@ -111,7 +118,7 @@ class EncoderTraining:
         self, held: Sequence[tuple[int, np.ndarray]], epochs: int, seed: int, none: np.ndarray
     ) -> Setup:
         """Return a setup in which clients hold images without classes, and the server has none."""
-        empty = _unlabelled(none)
+        empty = _strip_labels(none)
         return Setup(
             model=model_of(kind_of(self.settings, self.setup.shape)),
             num_classes=NUM_CLASSES,
@@ -122,7 +129,7 @@ class EncoderTraining:
                 learning_rate=self.settings.learning_rate,
             ),
             seed=seed,
-            clients=tuple(ClientData(client, _unlabelled(images), empty) for client, images in held),
+            clients=tuple(ClientData(client, _strip_labels(images), empty) for client, images in held),
             server_set=empty,
             server_parts={client: slice(0, 0) for client, _ in held},
         )
@@ -137,12 +144,8 @@ def encoder_training_of(
 ) -> EncoderTraining | None:
     """Return the training of the encoder that an algorithm's message asks for, None if it asks for none.
 
-    Args:
-        config: the run's.
-        algorithm: the run's.
-        setup: the run's.
-        official: the run's official test set, of which the server's reference images are.
-        load_pool: returns the pool of another data set by its name.
+    `official` is the run's official test set, of which the server's reference images are; `load_pool` returns
+    the pool of another data set by its name.
     """
     message = algorithm.message()
     if message is None or message.encoder is None:
@@ -150,23 +153,13 @@ def encoder_training_of(
     # As the server has them: it does not know how the hidden groups' images differ.
     _, reference = hold_out(official, config.split.reference_images, config.root_seed)
     present = [client for client in range(config.clients) if config.joins.get(client, 1) == 1]
-    public = _public_images(message.encoder, reference, load_pool)
-    return EncoderTraining(message.encoder, setup, present, public)
+    settings, public = message.encoder, None
+    if settings.public is not None and settings.name != "pixels":
+        public = reference if settings.public == REFERENCE else load_pool(settings.public)
+    return EncoderTraining(settings, setup, present, public)
 
 
-def _public_images(
-    settings: EncoderSettings, reference: ImageSet | None, load_pool: Callable[[str], ImageSet]
-) -> ImageSet | None:
-    """Return the images that the server trains on, None if it does not."""
-    if settings.public is None or settings.name == "pixels":
-        return None
-    if settings.public == REFERENCE:
-        assert reference is not None, "refused by `check`"
-        return reference
-    return load_pool(settings.public)
-
-
-def _unlabelled(images: np.ndarray) -> ImageSet:
+def _strip_labels(images: np.ndarray) -> ImageSet:
     return ImageSet(images, np.zeros(len(images), np.int64))
 
 
@@ -174,7 +167,7 @@ def _task(client: int, round_index: int) -> TrainTask:
     return TrainTask(Order(client, (0,), rule=Reconstruction()), round_index, evaluate=False)
 
 
-def _moved(vector: Vector, replies: Sequence[Reply], when: str) -> Vector:
+def _move(vector: Vector, replies: Sequence[Reply], when: str) -> Vector:
     """Return the model moved by the mean of the usable updates."""
     usable = [reply.update for reply in replies if reply.report.usable]
     if not usable:
@@ -185,8 +178,7 @@ def _moved(vector: Vector, replies: Sequence[Reply], when: str) -> Vector:
     return np.asarray(vector + total / len(usable), np.float32)
 
 
-def _by_epoch(reply: Reply, epochs: int) -> tuple[float, ...]:
-    """Return the mean loss of each epoch's batches; NaN of a client that has trained on none."""
+def _losses_by_epoch(reply: Reply, epochs: int) -> tuple[float, ...]:
     losses: Any = np.asarray(reply.outputs[LOSSES], np.float64)
     if not len(losses):
         return (nan,) * epochs

@@ -1,23 +1,96 @@
-"""What the clients of a run are given: images, settings and the hidden groups that only scores see."""
+"""What the clients of a run are given: images, settings and the hidden groups that only scores see.
+
+Without torch: a driver checks the splits of all runs first.
+"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from fedgrid.algorithms.contract.base import Algorithm
-from fedgrid.engine.federation.before_training.deal import deal, deal_again
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
+from fedgrid.engine.federation.configuration.faults import add_label_noise, flip_labels
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data.images import HeldImages, Pair
-from fedgrid.engine.federation.data.pixel_statistics import statistics_for
-from fedgrid.engine.federation.dealing.kinds import transform_of
-from fedgrid.engine.federation.dealing.server_images import hold_out, server_parts, sets_of_groups
-from fedgrid.engine.federation.dealing.split import client_sets
-from fedgrid.engine.federation.disturbances.faults import flipped, noisy
+from fedgrid.engine.federation.data.images import HeldImages, Pair, PixelStatistics
+from fedgrid.engine.federation.dealing.holdouts import hold_out, server_parts, sets_of_groups
+from fedgrid.engine.federation.dealing.kinds import Movable, kind_of, transform_of
+from fedgrid.engine.federation.dealing.split import (
+    ClientSplit,
+    add_official_tests,
+    client_sets,
+    cut,
+    positions_by_class,
+    reduce_quantity,
+    require_images,
+    split_pool,
+)
+from fedgrid.engine.federation.partition.scenarios import Pool
 from fedgrid.engine.federation.seeds import generator
 
 Sets = tuple[HeldImages, HeldImages]
 """A client's training and test images."""
+
+
+def deal(config: RunConfig, pair: Pair, num_classes: int) -> tuple[ClientSplit, ...]:
+    """Return which client holds which images; needs their classes, groups and size, but no pixels.
+
+    Raises:
+        ConfigError: a split that the data set cannot carry.
+    """
+    pool, _ = pair
+    parts_K = split_pool(
+        pool.labels,
+        dataset=config.dataset,
+        num_classes=num_classes,
+        num_clients=config.clients,
+        split=config.split,
+        seed=config.seed,
+        shape=pool.images.shape[1:],
+        pool_groups=pool.groups,
+    )
+    return _add_official_tests(config, pair, parts_K)
+
+
+def deal_again(
+    config: RunConfig, pair: Pair, num_classes: int, parts_K: Sequence[ClientSplit]
+) -> tuple[ClientSplit, ...]:
+    """Return what the clients of `config.drift`, in its order, hold after their moves. A pure function.
+
+    Needs what `deal` needs; `parts_K` is what it has returned.
+
+    Raises:
+        ConfigError: a client would have no training or no test image.
+    """
+    if not config.drift:
+        return ()
+    (pool, _), scenario, split, seed = pair, config.split_scenario, config.split, config.seed
+    images = Pool(positions_by_class(pool.labels, num_classes), pool.labels)
+    kind = kind_of(split.kind)
+    assert isinstance(kind, Movable), "`RunConfig` has seen that"
+    moved = []
+    for client, move in config.drift.items():
+        rng = generator(seed, f"drift of {scenario.seed_text}", client=client)
+        held = kind.draw_again(scenario, images, split, seed, rng, move.to)
+        if held is None:
+            moved.append(replace(parts_K[client], cluster=move.to))
+        else:
+            held = reduce_quantity(held, split, rng)
+            [parts] = cut(scenario, [held], [rng], images, split, seed)
+            moved.append(ClientSplit(client, move.to, *parts))
+    require_images(moved, split)
+    return _add_official_tests(config, pair, moved)
+
+
+def _add_official_tests(
+    config: RunConfig, pair: Pair, parts_K: Sequence[ClientSplit]
+) -> tuple[ClientSplit, ...]:
+    """Return the clients with the official test images, if these are what they are tested on."""
+    pool, official = pair
+    rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
+    if config.split.tested_on != "official" or config.split.scored_on != "test":
+        return tuple(parts_K)
+    return add_official_tests(parts_K, pool, rest, config.split.kind)
 
 
 def setup_of(
@@ -25,11 +98,7 @@ def setup_of(
 ) -> tuple[Setup, np.ndarray]:
     """Deal out the images of a run; return what clients need and their true clusters, shape (K,).
 
-    Args:
-        config: the run's.
-        algorithm: the run's.
-        images: its data set's pool and official test set.
-        num_classes: of the data set.
+    `images` are its data set's pool and official test set.
     """
     pool_set, official = images
     splits = deal(config, images, num_classes)
@@ -39,6 +108,7 @@ def setup_of(
     sets_K, new_sets = (client_sets(parts, pool_set, rest, transform) for parts in (splits, moved))
     server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, transform)
     sends = algorithm.traits.sends_updates
+    normalises = config.training.normalise == "dataset"
     setup = Setup(
         model=config.model,
         num_classes=num_classes,
@@ -48,7 +118,7 @@ def setup_of(
         server_set=server_set,
         server_parts=server_parts(len(server_set), config.clients),
         reference_set=reference_set,
-        normalised_by=statistics_for(config.training, pool_set),
+        normalised_by=PixelStatistics.of(pool_set.images) if normalises else None,
         uplink=config.uplink if sends else (),
         plugins=config.plugin_digests,
     )
@@ -68,8 +138,8 @@ def _clients(
     def trained_on(client: int, train: HeldImages) -> HeldImages:
         if client in faults.label_noise:
             rng = generator(config.root_seed, "label noise", client=client)
-            train = noisy(train, num_classes, faults.label_noise[client], rng)
-        return flipped(train, num_classes) if client in faults.label_flip else train
+            train = add_label_noise(train, num_classes, faults.label_noise[client], rng)
+        return flip_labels(train, num_classes) if client in faults.label_flip else train
 
     moved = {
         client: Moved(move.round - 1, move.to, trained_on(client, train), test)

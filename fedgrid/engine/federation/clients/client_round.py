@@ -5,12 +5,14 @@ Shapes: K clients of the federation, P entries of a state vector.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from operator import add
+from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from numpy.typing import NDArray
 
@@ -18,7 +20,9 @@ from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute, read_only
 from fedgrid.engine.federation.clients.messages import (
     EvaluateReport,
     EvaluateTask,
+    Memories,
     Memory,
+    Models,
     Reply,
     TrainReport,
     TrainTask,
@@ -26,9 +30,7 @@ from fedgrid.engine.federation.clients.messages import (
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import Served
-    from fedgrid.algorithms.updates.source import Vector
-    from fedgrid.engine.federation.clients.pool import Pool
-    from fedgrid.engine.federation.clients.stopwatch import Stopwatch
+    from fedgrid.engine.federation.clients.messages import Pool
 
 
 class ClientRound:
@@ -37,21 +39,16 @@ class ClientRound:
     def __init__(
         self,
         tasks: Sequence[TrainTask],
-        models: Sequence[Vector],
-        memories: Mapping[int, Memory],
+        models: Models,
+        memories: Memories,
         pool: Pool,
         round_index: int,
         watch: Stopwatch,
     ) -> None:
         """Prepare a round; nothing is trained before it is asked for.
 
-        Args:
-            tasks: of the clients that are reached.
-            models: the orders' candidates are positions among these; each float32, shape (P,).
-            memories: client -> what its last training left.
-            pool: where the clients are.
-            round_index: from 0.
-            watch: counts the time that training and waiting take.
+        The candidates of an order are positions among `models`, each float32, shape (P,). `memories` are what
+        the clients' last training left; `watch` counts the time that training and waiting take.
         """
         for arrays in [*memories.values(), *(task.order.payload for task in tasks)]:
             read_only(arrays.values())
@@ -99,9 +96,9 @@ class ClientRound:
         replies = [self._replies[client] for client in clients]
         return [reply.update if output == UPDATE else reply.outputs[output] for reply in replies]
 
-    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Compute statistics."""
-        return compute(list(wanted))
+        return compute(list(clients_of))
 
     def memories(self) -> dict[int, Memory]:
         """Return what clients with a usable update are to remember; `reports` comes first."""
@@ -111,9 +108,7 @@ class ClientRound:
             if reply.memory and reply.report.usable
         }
 
-    def test(
-        self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]
-    ) -> list[EvaluateReport]:
+    def test(self, served: Served, memories: Memories, testing: Collection[int]) -> list[EvaluateReport]:
         """Return each client's report of served models on the server's images, `testing`'s on their own too.
 
         Each client tests all models on its part of those images; the parts are added up by client.
@@ -146,3 +141,58 @@ class ClientRound:
             read_only([reply.update, *reply.outputs.values(), *reply.memory.values()])
         self._replies |= {reply.report.client: reply for reply in replies}
         self.trained += [reply.report for reply in replies]
+
+
+class OtherBits(Exception):
+    """Clients have trained again and got other bits than those behind the cached results of the round."""
+
+
+RoundCache: TypeAlias = Callable[
+    ["Sequence[TrainTask]", "Models", "Memories", "Pool", int, "Stopwatch"], ClientRound
+]
+"""Makes, of what `ClientRound` takes, a round's work at the clients of which other runs may have done some.
+
+Its methods raise `OtherBits` if clients that train again get other bits than those in the cache.
+"""
+
+
+class Stopwatch:
+    """The seconds of a round: training, waiting for another run, and the steps in which these happen."""
+
+    def __init__(self) -> None:
+        self._start = perf_counter()
+        self.training = 0.0
+        self.waiting = 0.0
+        self.steps: dict[str, float] = {}
+        """Name -> seconds, without training and waiting."""
+
+    @property
+    def worked(self) -> float:
+        """Seconds so far without waiting."""
+        return perf_counter() - self._start - self.waiting
+
+    @property
+    def own(self) -> float:
+        """Seconds so far without training and waiting."""
+        return self.worked - self.training
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Note the block under `steps`."""
+        before = self.own
+        yield
+        self.steps[name] = self.own - before
+
+    @contextmanager
+    def train(self) -> Iterator[None]:
+        """Count the block as training."""
+        start = perf_counter()
+        yield
+        self.training += perf_counter() - start
+
+    @contextmanager
+    def wait(self) -> Iterator[None]:
+        """Count the block as waiting."""
+        start = perf_counter()
+        yield
+        self.waiting += perf_counter() - start

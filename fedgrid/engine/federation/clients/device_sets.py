@@ -53,7 +53,7 @@ class DeviceSets:
     """
 
     def __init__(self, held: Mapping[Key, HeldImages], device: str) -> None:
-        self._held = _merged(held)
+        self._held = _merge(held)
         self._device = device
         self._put: dict[int, DeviceSet] = {}
         if device != "cpu":
@@ -74,16 +74,16 @@ class DeviceSets:
         return self._put[id(images)]
 
 
-def _merged(held: Mapping[Key, HeldImages]) -> dict[Key, HeldImages]:
+def _merge(held: Mapping[Key, HeldImages]) -> dict[Key, HeldImages]:
     """Return the sets, one object for those that are equal: on its way to an actor each becomes its own."""
     objects = {id(images): images for images in held.values()}
     first: dict[bytes, HeldImages] = {}
-    kept = {}
+    shared = {}
     for number, images in objects.items():
         other = first.setdefault(images.labels.tobytes(), images)
         is_equal = other is images or np.array_equal(other.images, images.images)
-        kept[number] = other if is_equal else images
-    return {key: kept[id(images)] for key, images in held.items()}
+        shared[number] = other if is_equal else images
+    return {key: shared[id(images)] for key, images in held.items()}
 
 
 class Holdings:

@@ -1,25 +1,33 @@
-"""What travels between the server and its clients in a round. Plain data, cheap to send.
+"""What travels between the server and its clients in a round: plain data, cheap to send; and where they run.
 
 Shapes: P entries of a state vector, of which W are parameters.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Payload
+from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Message, Order, Payload
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.process import PeakMemory
-from fedgrid.engine.federation.data.images import HeldImages, ImageSet, ImageView
-from fedgrid.engine.federation.data.pixel_statistics import PixelStatistics
+from fedgrid.engine.federation.data.images import HeldImages, ImageSet, ImageView, PixelStatistics
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.uplink.steps import Uplink
 
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.encoders.encoder import Encoder
+
 Memory = Mapping[str, NDArray[Any]]
 """What a client is handed again in its next round, by name: the optimizer's state, a rule's arrays."""
+Memories = Mapping[int, Memory]
+"""By client."""
+Models = Sequence[Vector]
+"""Each of shape (P,)."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +61,13 @@ class ClientData:
         held = self if self.moved is None or round_index < self.moved.round_index else self.moved
         return held.train, held.test
 
-    def copied(self) -> "ClientData":
+    def copied(self) -> ClientData:
         """Return the same with images of its own, to be sent elsewhere without those of other clients."""
-        moved = self.moved and replace(
-            self.moved, train=_copied(self.moved.train), test=_copied(self.moved.test)
-        )
-        return replace(self, train=_copied(self.train), test=_copied(self.test), moved=moved)
+        moved = self.moved and replace(self.moved, train=_copy(self.moved.train), test=_copy(self.moved.test))
+        return replace(self, train=_copy(self.train), test=_copy(self.test), moved=moved)
 
 
-def _copied(held: HeldImages) -> ImageSet:
+def _copy(held: HeldImages) -> ImageSet:
     return held.copied() if isinstance(held, ImageView) else held
 
 
@@ -200,3 +206,30 @@ class EvaluateReport:
     of all clients are there (`ClientRound.test`), on the whole set."""
     chosen: int | None = None
     """Position of its own model, if it was to choose one."""
+
+
+Machine = Mapping[str, str]
+"""Name -> version, model or setting, as in `torch build` -> `2.4.0+cpu`. Machines alike have equal values."""
+
+
+class Pool(Protocol):
+    """Trains and tests clients, wherever they are; results come back in the order of the tasks."""
+
+    def machines(self) -> Sequence[Machine]:
+        """Return the machines that clients train on; alike ones count once."""
+
+    def prepare(self, setup: Setup) -> None:
+        """Give the clients of a run their data; what an earlier run left is dropped."""
+
+    def describe(
+        self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
+    ) -> list[Described]:
+        """Return what each of `clients` says about its training images, or about their codes."""
+
+    def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
+        """Train the clients of `tasks`, each from one of `models`; `memories` are by client."""
+
+    def evaluate(
+        self, tasks: Sequence[EvaluateTask], models: Models, memories: Memories
+    ) -> list[EvaluateReport]:
+        """Test `models` at the clients of `tasks`."""

@@ -17,9 +17,8 @@ from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.device_sets import DeviceSet
 from fedgrid.engine.federation.clients.messages import Memory, Setup, TrainTask
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.models.initialisation import blank
-from fedgrid.engine.federation.models.mixed_precision import MixedPrecision
-from fedgrid.engine.federation.models.normalisation import Normalised
+from fedgrid.engine.federation.models.flat_vectors import blank
+from fedgrid.engine.federation.models.normalisation import MixedPrecision, Normalised
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.local import LocalResult

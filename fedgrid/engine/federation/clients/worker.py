@@ -4,7 +4,7 @@ A worker keeps nothing that a round depends on: the same tasks give the same bit
 was trained there before.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from math import sqrt
@@ -21,7 +21,9 @@ from fedgrid.engine.federation.clients.messages import (
     Described,
     EvaluateReport,
     EvaluateTask,
+    Memories,
     Memory,
+    Models,
     Reply,
     Setup,
     TrainReport,
@@ -57,9 +59,7 @@ class ClientWorker:
             data.client: self._server_set.part(setup.server_parts[data.client]) for data in setup.clients
         }
 
-    def train(
-        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
-    ) -> list[Reply]:
+    def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
         """Train the client of each task from one of `models`, each of shape (P,), which are only read.
 
         `memories` holds, by client, what its last training left for this one.
@@ -70,7 +70,7 @@ class ClientWorker:
         untrained: dict[int, Counts] = {}
         replies: dict[tuple[int, int], Reply] = {}
         alone, num_slots = self._stacks is None, self._setup.training.stacked
-        with self._fixed():
+        with self._fix_numerics():
             for group in [[task] for task in tasks] if alone else tasks_by_stack(tasks, num_slots):
                 with of_client(group[0].client, group[0].round_index):
                     turns = [self._begin(task, models, memories, untrained) for task in group]
@@ -82,10 +82,7 @@ class ClientWorker:
         return [replies[task.client, task.round_index] for task in tasks]
 
     def evaluate(
-        self,
-        tasks: Sequence[EvaluateTask],
-        models: Sequence[Vector],
-        memories: Mapping[int, Memory] = MappingProxyType({}),
+        self, tasks: Sequence[EvaluateTask], models: Models, memories: Memories = MappingProxyType({})
     ) -> list[EvaluateReport]:
         """Test, for each task, the client's own model on its test set and every model on its server part.
 
@@ -94,15 +91,19 @@ class ClientWorker:
         own: dict[int, Counts] = {}
         parts: dict[int, list[Counts]] = {task.client: [] for task in tasks}
         chosen: dict[int, int] = {}
-        with self._fixed():
-            tasks = [self._placed(task, models, chosen) for task in tasks]
+        with self._fix_numerics():
+            tasks = [self._choose_model(task, models, chosen) for task in tasks]
             for position, model in enumerate(models):
                 self._flat.write(model)
                 tested: dict[int, Counts] = {}
                 for task in tasks:
                     parts[task.client].append(self._test(self._server_parts[task.client]))
                     if task.own == position and task.adaptation is None:
-                        own[task.client] = self._test_own(task, tested)
+                        at = task.client, task.round_index
+                        number = self._holdings.test_number(*at)
+                        if number not in tested:
+                            tested[number] = self._test(self._holdings.test(*at))
+                        own[task.client] = tested[number]
             for task in tasks:
                 if task.adaptation is not None and task.own is not None:
                     with of_client(task.client, task.round_index):
@@ -124,7 +125,7 @@ class ClientWorker:
             when = {"round_index": message.round_index} if message.draws_anew else {}
             rng, started = generator(self._setup.seed, "message", client=client, **when), perf_counter()
             by = f"{type(message).__name__}.describe"
-            with self._fixed(), of_client(client, None), held.only_read(by):
+            with self._fix_numerics(), of_client(client, None), held.only_read(by):
                 images = codec.encode_classes(held.images, held.labels) if codec else held.images
                 payload = message.describe(images, held.labels, self._setup.num_classes, rng)
             described.append(Described(payload, perf_counter() - started))
@@ -151,11 +152,7 @@ class ClientWorker:
         return [result], perf_counter() - started
 
     def _begin(
-        self,
-        task: TrainTask,
-        models: Sequence[Vector],
-        memories: Mapping[int, Memory],
-        untrained: dict[int, Counts],
+        self, task: TrainTask, models: Models, memories: Memories, untrained: dict[int, Counts]
     ) -> Turn:
         """Choose the client's model, and test it if it is to be tested before its training.
 
@@ -176,7 +173,6 @@ class ClientWorker:
         )
 
     def _reply(self, turn: Turn, result: local.LocalResult, train_seconds: float) -> Reply:
-        """Return what a client sends after its training."""
         started, task, order, on_server = perf_counter(), turn.task, turn.task.order, turn.on_server
         if self._stacks is not None:  # Else the model is in the workspace.
             self._flat.write(result.model)
@@ -221,21 +217,12 @@ class ClientWorker:
         return generator(self._setup.seed, purpose, client=task.client, round_index=task.round_index)
 
     def _infer(self, model: Vector) -> np.ndarray:
-        """Return the predictions of a model on the server's reference images."""
         reference = self._holdings.reference
         assert reference is not None, "there are no reference images: set split.reference_images"
         self._flat.write(model)
         return evaluation.predict(self._flat.module, reference.images)
 
-    def _test_own(self, task: EvaluateTask, tested: dict[int, Counts]) -> Counts:
-        """Test the loaded model on the client's own test set; `tested` has what it gave on each set."""
-        at = task.client, task.round_index
-        number = self._holdings.test_number(*at)
-        if number not in tested:
-            tested[number] = self._test(self._holdings.test(*at))
-        return tested[number]
-
-    def _test_adapted(self, task: EvaluateTask, models: Sequence[Vector], memory: Memory) -> Counts:
+    def _test_adapted(self, task: EvaluateTask, models: Models, memory: Memory) -> Counts:
         """Adapt the client's model on its training images, then test it on its test set."""
         assert task.adaptation is not None
         assert task.own is not None
@@ -254,7 +241,7 @@ class ClientWorker:
         )
         return self._test(self._holdings.test(task.client, task.round_index))
 
-    def _placed(self, task: EvaluateTask, models: Sequence[Vector], chosen: dict[int, int]) -> EvaluateTask:
+    def _choose_model(self, task: EvaluateTask, models: Models, chosen: dict[int, int]) -> EvaluateTask:
         """Return a task in which the client has chosen its own model, if it is to; note which in `chosen`."""
         if task.own is None or task.choose_on is None:
             return task
@@ -266,7 +253,7 @@ class ClientWorker:
     def _best(
         self,
         task: TrainTask | EvaluateTask,
-        models: Sequence[Vector],
+        models: Models,
         candidates: Sequence[int],
         on: ChooseOn,
         by: ChooseBy,
@@ -276,7 +263,7 @@ class ClientWorker:
         held = self._holdings.chosen_on(task.client, task.round_index, on)
         return evaluation.best(candidates, lambda place: self._test_of(models[place], held), by)
 
-    def _fixed(self) -> AbstractContextManager[None]:
+    def _fix_numerics(self) -> AbstractContextManager[None]:
         return fixed_numerics(self._setup.training.tf32)
 
     def _test_of(self, model: Vector, held: DeviceSet) -> Counts:

@@ -1,6 +1,6 @@
 """Which columns the records of a run have beside those of every run."""
 
-from fedgrid.algorithms.contract.traits import Traits
+from fedgrid.algorithms.contract.base import Traits
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.partition.scenarios import CENTRALISED
 from fedgrid.engine.federation.record_names import EPSILON, FAULT

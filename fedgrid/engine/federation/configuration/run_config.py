@@ -8,21 +8,41 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from fedgrid.algorithms.contract.base import Traits
 from fedgrid.algorithms.contract.section import PositiveInt, Section
+from fedgrid.engine.federation.configuration.faults import Faults
 from fedgrid.engine.federation.data import names
-from fedgrid.engine.federation.disturbances.drift import Move, problem_with
-from fedgrid.engine.federation.disturbances.faults import Faults
+from fedgrid.engine.federation.dealing.kinds import KINDS, Movable, kind_of
 from fedgrid.engine.federation.format import FORMAT
-from fedgrid.engine.federation.partition.scenarios import Scenario, scenario_of, seed_text
+from fedgrid.engine.federation.partition.scenarios import CENTRALISED, Scenario, scenario_of, seed_text
 from fedgrid.engine.federation.partition.settings import Split
+from fedgrid.engine.federation.record_names import EPSILON, FAULT
 from fedgrid.engine.federation.seeds import root_seed
 from fedgrid.engine.federation.training.settings import Evaluation, Training
-from fedgrid.engine.federation.uplink.privacy import Privacy
+from fedgrid.engine.federation.uplink.privacy import Privacy, is_private
 from fedgrid.engine.federation.uplink.steps import Uplink
 
 PLUGINS = "plugin_digests"
 """The key of a run that `complete` fills in; no file may set it."""
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Move(Section):
+    """A client whose data change from one hidden group to another, in the section `drift`.
+
+    From its round on, it trains and is tested on images of its new group, and the truth says so. Where groups
+    change images or labels (rotated, flipped, swapped, dimmed, noisy) it keeps its images, changed as in the
+    new group. Where groups are sets of classes (overlapping, nonoverlapping) it draws new images from the new
+    group's classes, by the same rule as its first ones. Other kinds of splits have no images to draw again.
+
+    Source of the idea: Prigent et al., section VII, and Bettinelli et al., section VI, name it as future
+    work; how data change is ours.
+    """
+
+    round: Annotated[int, Field(ge=2, strict=True)]
+    """The first round, from 2, in which it holds images of the new group."""
+    to: Annotated[int, Field(ge=0, strict=True)]
+    """The new hidden group, from 0, as in the column `true_cluster` of the records."""
 
 
 class RunConfig(Section):
@@ -94,10 +114,10 @@ class RunConfig(Section):
     @field_validator("drift")
     @classmethod
     def _drift_is_possible(cls, drift: dict[int, Move], before: ValidationInfo) -> dict[int, Move]:
-        found = before.data
-        if drift and {"dataset", "clients", "split", "training", "joins"} <= set(found):
-            scenario = scenario_of(found["dataset"], found["split"].kind, found["clients"])
-            problem = problem_with(drift, scenario, found["split"], found["training"].rounds, found["joins"])
+        given = before.data
+        if drift and {"dataset", "clients", "split", "training", "joins"} <= set(given):
+            scenario = scenario_of(given["dataset"], given["split"].kind, given["clients"])
+            problem = _problem_with(drift, scenario, given["split"], given["training"].rounds, given["joins"])
             if problem:
                 raise ValueError(problem)
         return drift
@@ -151,6 +171,18 @@ class RunConfig(Section):
         del values["algorithm"], values["weights"], values["training"]["rounds"]
         return f"{self.scenario}-s{self.seed}-{id_of(canonical(values))}"
 
+    def columns(self, traits: Traits | None) -> frozenset[str]:
+        """Return the columns of the run's records that not all records have.
+
+        They are the algorithm's own, `fault` under attack, `epsilon` with noise, `centralised` for its norms.
+        `traits` are the algorithm's, None if it is not known here.
+        """
+        own = traits.columns if traits is not None else frozenset()
+        attacked = {FAULT} if self.faults.clients else set()
+        private = {EPSILON} if is_private(self.uplink, self.privacy) else set()
+        centralised = {CENTRALISED} if self.split.kind == CENTRALISED else set()
+        return own | attacked | private | centralised
+
     def written(self) -> dict[str, Any]:
         """Return the configuration and its format, as in the file `config.json`."""
         return {"format": FORMAT, **self.model_dump(mode="json")}
@@ -172,3 +204,26 @@ def id_of(text: str) -> str:
 
 SETTABLE = tuple(key for key in RunConfig.model_fields if key != PLUGINS)
 """Keys that a file or an option may set."""
+
+
+def _problem_with(
+    drift: Mapping[int, Move], scenario: Scenario, split: Split, rounds: int, joins: Mapping[int, int]
+) -> str | None:
+    """Return in one line why these moves are impossible, None if they are not; needs no images."""
+    kind = kind_of(scenario.split)
+    if not isinstance(kind, Movable):
+        able = ", ".join(name for name, other in KINDS.items() if isinstance(other, Movable))
+        return f"clients of split {scenario.split} cannot move to another group, only those of: {able}"
+    groups_K = kind.groups(scenario, split)
+    for client, move in drift.items():
+        if client >= scenario.num_clients:
+            return f"client {client} does not exist, the last one is {scenario.num_clients - 1}"
+        if move.to >= split.num_clusters:
+            return f"client {client} moves to group {move.to}, but the last one is {split.num_clusters - 1}"
+        if move.to == groups_K[client]:
+            return f"client {client} is in group {move.to} from the start; choose another one"
+        if move.round > rounds:
+            return f"client {client} moves in round {move.round}, but the last one is {rounds}"
+        if move.round <= joins.get(client, 1):
+            return f"client {client} moves in round {move.round}, but joins in round {joins[client]}"
+    return None

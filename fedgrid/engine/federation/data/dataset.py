@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.engine.federation.data import downloads
 from fedgrid.engine.federation.data.images import ImageSet, Pair
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.training.settings import Training
@@ -46,8 +45,8 @@ class Dataset:
     """Of the user's own folders, by the classes' numbers; empty where classes have numbers only."""
     files: tuple[str, ...] = ()
     """Required files, relative to the data folder."""
-    fetch: downloads.Fetch | None = field(default=None, repr=False, compare=False)
-    """Downloads the files into a folder; None if there is no download."""
+    fetch: Callable[[Path], None] | None = field(default=None, repr=False, compare=False)
+    """Downloads the files into a folder, checks and unpacks them; None if there is no download."""
     facts: Callable[[Path], Sizes] | None = field(default=None, repr=False, compare=False)
     """Reads the sizes from `location`, where they depend on how its file was made."""
     made_by: str = ""

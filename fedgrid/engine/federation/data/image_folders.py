@@ -1,9 +1,10 @@
 """The user's own images as files in train/<class>/* and test/<class>/*, in one of `FORMATS`.
 
-There may be a level of folders more, train/<group>/<class>/* and test/<group>/<class>/*; a group is a domain
-or a writer. Classes and groups are numbered in the order of their names. If the first image is grey, all must
-be; else all are read as RGB. All must have one size, or are scaled to one: not cropped, so that nothing of an
-image is lost, but other proportions are distorted.
+If there is val/<class>/*, these images join those of train. There may be a level of folders more,
+train/<group>/<class>/* and test/<group>/<class>/*; a group is a domain or a writer. Classes and groups are
+numbered in the order of their names. If the first image is grey, all must be; else all are read as RGB. All
+must have one size, or are scaled to one: not cropped, so that nothing of an image is lost, but other
+proportions are distorted. Images are turned as their EXIF orientation says; what is transparent is white.
 
 Shapes: N images.
 """
@@ -16,14 +17,17 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
-from fedgrid.engine.federation.data.images import Images, ImageSet, Pair, check_is_file, check_memory
-from fedgrid.engine.federation.data.resizing import Size
+from fedgrid.engine.federation.data.images import Images, ImageSet, Pair
+from fedgrid.engine.federation.data.names import Size
+from fedgrid.engine.federation.data.readers import check_is_file, check_memory
 from fedgrid.engine.federation.errors import DataError
 
 LAYOUT = "an image folder has train/<class>/* and test/<class>/*"
 GROUPED = "with groups it has train/<group>/<class>/* and test/<group>/<class>/*"
+POOL, TEST = ("train", "val"), ("test",)
+"""Folders of the images that clients hold, and of the server's. The first of each must be there."""
 GROUP = -3
 """Place of the group in an image's path."""
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
@@ -69,7 +73,7 @@ def facts(folder: Path, size: Size | None = None) -> tuple[int, tuple[int, int, 
 
 def class_names(folder: Path) -> tuple[str, ...]:
     """Return the names of the classes by their numbers: those of the folders."""
-    return tuple(_class_folders(folder / "train", _group_names(folder)))
+    return tuple(_class_folders(folder, ("train",), _group_names(folder)))
 
 
 def files(folder: Path) -> list[Path]:
@@ -77,43 +81,53 @@ def files(folder: Path) -> list[Path]:
     return [path for part in _files(folder) for files in part for path in files]
 
 
-def mixed(folder: Path) -> str | None:
-    """Return in one line that some images are grey and are read as colour; None if all are of one kind.
+def notes(folder: Path) -> list[str]:
+    """Return in one line each what may surprise: grey images that are read as colour, and animations.
 
     Reads no more than the beginning of each file.
     """
-    grey, count, first = 0, 0, None
-    for path in files(folder):
+    paths = files(folder)
+    grey: list[Path] = []
+    animated: list[Path] = []
+    for path in paths:
         with suppress(OSError), Image.open(path, formats=FORMATS) as image:
-            count += 1
-            grey += image.mode in GREY_MODES
-            first = path if image.mode in GREY_MODES and first is None else first
-    if not 0 < grey < count:
-        return None
-    return (
-        f"{grey} of {count} images in {folder} are grey, as {first}, and are read as colour: a model may "
-        "learn that difference; convert them if it means nothing"
-    )
+            if image.mode in GREY_MODES:
+                grey.append(path)
+            if getattr(image, "is_animated", False):
+                animated.append(path)
+    lines = []
+    if 0 < len(grey) < len(paths):
+        lines.append(
+            f"{len(grey)} of {len(paths)} images in {folder} are grey, as {grey[0]}, and are read as colour: "
+            "a model may learn that difference; convert them if it means nothing"
+        )
+    if animated:
+        count = f"{len(animated)} of {len(paths)} images in {folder}"
+        lines.append(f"{count} have several frames, as {animated[0]}: the first is read")
+    return lines
 
 
 def _files(folder: Path) -> tuple[Files, Files]:
-    """Return the files of each class in train and in test."""
+    """Return the files of each class in the pool and in test."""
     for part in ("train", "test"):
         if not (folder / part).is_dir():
             raise DataError(f"{folder / part} is missing; {LAYOUT}")
     groups = _group_names(folder)
-    folders = {part: _class_folders(folder / part, groups) for part in ("train", "test")}
-    classes = list(folders["train"])
+    classes = list(_class_folders(folder, ("train",), groups))
     if not classes:
         raise DataError(f"{folder / 'train'} has no class folders; {LAYOUT}")
-    stray = [found[0] for name, found in folders["test"].items() if name not in classes]
+    if len(classes) == 1:
+        outer = f"; if the folders above {classes[0]} are the classes, move the images up" if groups else ""
+        raise DataError(f"{folder / 'train'} has one class, {classes[0]}{outer}; {LAYOUT}")
+    held = [_class_folders(folder, parts, groups) for parts in (POOL, TEST)]
+    stray = [places[0] for of_part in held for name, places in of_part.items() if name not in classes]
     if stray:
         raise DataError(f"{stray[0]} is a class without a folder in {folder / 'train'}; {LAYOUT}")
-    train, test = (
-        [_class_files(folders[part].get(name, [folder / part / name])) for name in classes]
-        for part in ("train", "test")
+    pool, test = (
+        [_class_files(of_part.get(name, [folder / parts[0] / name])) for name in classes]
+        for parts, of_part in zip((POOL, TEST), held, strict=True)
     )
-    return train, test
+    return pool, test
 
 
 def _group_names(folder: Path) -> list[str]:
@@ -122,7 +136,7 @@ def _group_names(folder: Path) -> list[str]:
     if not any(_entries(top, folders=True) for top in tops):
         return []
     names = [top.name for top in tops]
-    for part in ("train", "test"):
+    for part in (*POOL, *TEST):
         for top in _entries(folder / part, folders=True):
             if top.name not in names:
                 raise DataError(f"{top} is a group without a folder in {folder / 'train'}; {GROUPED}")
@@ -131,13 +145,14 @@ def _group_names(folder: Path) -> list[str]:
     return names
 
 
-def _class_folders(part: Path, groups: Sequence[str]) -> dict[str, list[Path]]:
-    """Return the folders of each class, by its name: one, or one in each group that has the class."""
-    found: dict[str, list[Path]] = {}
-    for top in [part / group for group in groups if (part / group).is_dir()] if groups else [part]:
-        for folder in _entries(top, folders=True):
-            found.setdefault(folder.name, []).append(folder)
-    return dict(sorted(found.items()))
+def _class_folders(folder: Path, parts: Sequence[str], groups: Sequence[str]) -> dict[str, list[Path]]:
+    """Return the folders of each class in some parts, by its name: in each group that has the class."""
+    places: dict[str, list[Path]] = {}
+    for part in parts:
+        for top in [folder / part / group for group in groups] if groups else [folder / part]:
+            for place in _entries(top, folders=True):
+                places.setdefault(place.name, []).append(place)
+    return dict(sorted(places.items()))
 
 
 def _class_files(folders: Sequence[Path]) -> list[Path]:
@@ -149,7 +164,12 @@ def _class_files(folders: Sequence[Path]) -> list[Path]:
 
 
 def _entries(folder: Path, *, folders: bool) -> list[Path]:
-    """Return the files or the folders in a folder by name, without hidden ones and `LITTER`."""
+    """Return the files or the folders in a folder by name, without hidden ones and `LITTER`.
+
+    A folder that is not there has none.
+    """
+    if not folder.is_dir():
+        return []
     visible = [
         path for path in folder.iterdir() if not path.name.startswith(".") and path.name.lower() not in LITTER
     ]
@@ -200,10 +220,18 @@ def _decoded(path: Path, size: Size | None) -> Images:
                 raise DataError(f"{path} has {width}x{height} pixels; scale it to at most 4096x4096")
             if image.mode not in GREY_MODES + COLOUR_MODES:
                 raise DataError(f"{path} has pixels of mode {image.mode}; save it with 8 bits a channel")
-            plain = image.convert("L" if image.mode in GREY_MODES else "RGB")
+            upright = ImageOps.exif_transpose(image)
+            mode = "L" if image.mode in GREY_MODES else "RGB"
+            plain = (_on_white(upright) if upright.has_transparency_data else upright).convert(mode)
             if size not in (None, plain.size):
                 plain = plain.resize(size, Image.Resampling.BILINEAR)
             return np.asarray(plain, np.uint8)
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """Return an image with transparent pixels on white paper."""
+    drawn = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", drawn.size, "white"), drawn)
 
 
 def _describe(pixels: Images) -> str:

@@ -1,16 +1,12 @@
 """Images with their classes, as data sets return them and clients hold them.
 
-Shapes: N images, L classes.
+Shapes: N images, C channels, L classes.
 """
 
-import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-
-from fedgrid.engine.federation.errors import DataError
 
 Images = NDArray[np.uint8]
 ClassLabels = NDArray[np.int64]
@@ -48,6 +44,35 @@ class ImageSet:
         return replace(self, images=np.empty((0, *self.images.shape[1:]), np.uint8))
 
 
+BLOCK = 1024
+"""Images counted at a time."""
+
+
+@dataclass(frozen=True)
+class PixelStatistics:
+    """Mean and standard deviation of each channel, with pixels from 0 to 1."""
+
+    means: tuple[float, ...]
+    deviations: tuple[float, ...]
+    """Of all pixels (not of a sample of them); zero for a channel that is the same everywhere."""
+
+    @classmethod
+    def of(cls, images: Images) -> "PixelStatistics":
+        """Return the statistics of images of shape (N, C, height, width); exact, whatever their order."""
+        means, deviations = [], []
+        values = np.arange(256) / 255
+        for channel in range(images.shape[1]):
+            counts = np.zeros(256, np.int64)
+            for start in range(0, len(images), BLOCK):
+                block = images[start : start + BLOCK, channel]
+                counts += np.bincount(block.ravel(), minlength=256)
+            shares = counts / counts.sum()
+            mean = float(shares @ values)
+            means.append(mean)
+            deviations.append(float(shares @ (values - mean) ** 2) ** 0.5)
+        return cls(tuple(means), tuple(deviations))
+
+
 @dataclass(frozen=True)
 class ImageView:
     """Some images of a set, taken from it when they are asked for: thousands of clients share one pool."""
@@ -75,30 +100,6 @@ class ImageView:
 
 HeldImages = ImageSet | ImageView
 """What a client holds, read by `images`, `labels` and `len`."""
-
-
-def check_memory(path: Path, num_bytes: int) -> None:
-    """Check that images of this many bytes can be held by this machine, before any of them is read.
-
-    Raises:
-        DataError: they take more than its memory.
-    """
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if num_bytes > memory:
-        raise DataError(
-            f"{path}: its images take {num_bytes / 1e9:.1f} GB, and this machine has {memory / 1e9:.1f} GB "
-            "of memory; take fewer or smaller images"
-        )
-
-
-def check_is_file(path: Path, expected: str) -> None:
-    """Check that something that exists is a file: reading a pipe or a device may never end.
-
-    Raises:
-        DataError: it is not.
-    """
-    if path.exists() and not path.is_file():
-        raise DataError(f"{path} is not a file; expected {expected} there")
 
 
 Pair = tuple[ImageSet, ImageSet]

@@ -1,7 +1,7 @@
-"""What a run calls the user's own images: by short name and content, never by their path.
+"""What a run calls the user's own images: by short name, size and content, never by their path.
 
 `folder:/home/me/cats#64` is `folder:cats#64x64@3f2a91c0d4e5` in a run's configuration, so that the run has
-the same id wherever the images lie.
+the same id wherever the images lie. `#64x64` is the size to which the images of a folder are scaled.
 """
 
 import re
@@ -9,7 +9,37 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedgrid.engine.federation.data.resizing import mark, place_and_size
+from fedgrid.engine.federation.errors import ConfigError
+
+SIZED = re.compile(r"(?P<place>.+)#(?P<width>\d+)(x(?P<height>\d+))?")
+LARGEST = 4096
+
+Size = tuple[int, int]
+"""Width and height in pixels."""
+
+
+def place_and_size(given: str) -> tuple[str, Size | None]:
+    """Return a path without its size, and the size; None if it has none: `("pacs", (64, 64))`.
+
+    Raises:
+        ConfigError: for a side that no image has.
+    """
+    sized = SIZED.fullmatch(given)
+    if sized is None:
+        return given, None
+    width = int(sized["width"])
+    size = width, int(sized["height"] or width)
+    if not 1 <= min(size) <= max(size) <= LARGEST:
+        raise ConfigError(
+            f"{given}: expected #SIDE or #WIDTHxHEIGHT behind a folder, 1 to {LARGEST} pixels", ("dataset",)
+        )
+    return sized["place"], size
+
+
+def mark(size: Size | None, before: str = "#") -> str:
+    """Return a size as it stands behind a path: `#64x64`; empty if there is none."""
+    return f"{before}{size[0]}x{size[1]}" if size else ""
+
 
 NAME = re.compile(r"(?P<kind>folder|npz):(?P<short>[^/]+)@(?P<digest>[0-9a-f]{12})")
 """What a run calls images: format, name of the folder or file with the size it is scaled to, and a digest."""

@@ -21,16 +21,8 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import (
-    ClassLabels,
-    Groups,
-    Images,
-    ImageSet,
-    Pair,
-    check_is_file,
-    check_memory,
-)
-from fedgrid.engine.federation.data.readers import damaged
+from fedgrid.engine.federation.data.images import ClassLabels, Groups, Images, ImageSet, Pair
+from fedgrid.engine.federation.data.readers import check_is_file, check_memory, damaged
 from fedgrid.engine.federation.errors import DataError
 
 Shape = tuple[int, int, int]
@@ -43,7 +35,7 @@ DAMAGE = (
 
 def read_images(path: Path) -> Pair:
     """Return (pool, server's test set); the pool is train, with val if the file has it."""
-    with _opened(path) as file:
+    with _open(path) as file:
         parts = [
             ImageSet(
                 _channels_first(path, f"{part}_images", file[f"{part}_images"]),
@@ -78,7 +70,7 @@ def facts(path: Path) -> tuple[int, Shape, int, int | None]:
 
     The number of groups is None if the file has none.
     """
-    with _opened(path) as file:
+    with _open(path) as file:
         pool_parts = _pool_parts(file)
         labels = [_labels(path, file, part) for part in (*pool_parts, "test")]
         groups = _groups(path, file)
@@ -91,12 +83,14 @@ def facts(path: Path) -> tuple[int, Shape, int, int | None]:
     if len(every) == 0 or outside.any():
         found = f"label {every[outside][0]}" if len(every) else "no label"
         raise DataError(f"{path}: {found} found; number the classes 0, 1, 2, ... and give each some images")
+    if every.max() == 0:
+        raise DataError(f"{path} has one class; number the classes 0, 1, 2, ... and give each some images")
     num_groups = None if groups is None else 1 + max(int(part.max()) for part in groups)
     return int(every.max()) + 1, shape, sum(len(part) for part in labels[:-1]), num_groups
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[NpzFile]:
+def _open(path: Path) -> Iterator[NpzFile]:
     """Open the file and check its keys; convert every error of reading it to a DataError in one line."""
     check_is_file(path, "an npz file with MedMNIST's keys (folder:PATH names a folder of images)")
     if path.exists() and not zipfile.is_zipfile(path):
@@ -127,11 +121,7 @@ def _opened(path: Path) -> Iterator[NpzFile]:
 
 
 def _size(file: NpzFile, key: str) -> int:
-    """Return the bytes of an array, as its header says, which must be as many as there are.
-
-    Raises:
-        ValueError: they are not: reading the array would first reserve whatever the header claims.
-    """
+    """Return the bytes of an array, as its header says, which must be as many as there are."""
     with _zip(file).open(f"{key}.npy") as member:
         shape, dtype = _header(member)
         size = prod(shape) * dtype.itemsize
@@ -146,7 +136,6 @@ def _zip(file: NpzFile) -> zipfile.ZipFile:
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Read an array's shape and type."""
     if np.lib.format.read_magic(member) == (1, 0):
         shape, _, dtype = np.lib.format.read_array_header_1_0(member)
     else:
@@ -191,11 +180,7 @@ def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
 
 
 def _groups(path: Path, file: NpzFile) -> list[Groups] | None:
-    """Return the group of each image, from 0, for the parts of the pool and the test part; None without any.
-
-    Raises:
-        DataError: only some parts have groups, they are not one an image, or one has test images alone.
-    """
+    """Return each image's group, from 0, for the parts of the pool and the test part; None without any."""
     parts = (*_pool_parts(file), "test")
     keys = [f"{part}_group" for part in parts]
     if not any(key in file for key in keys):

@@ -1,11 +1,18 @@
-"""Readers of the published data sets' files; each returns (pool, server's test set).
+"""The published data sets' files: readers, each of which returns (pool, server's test set), and downloads.
 
-A reader raises a DataError for a file that is missing or damaged. `datasets.load` checks that the images are
-the expected ones.
+The data folder never holds incomplete files. A reader raises a DataError for a file that is missing or
+damaged. `datasets.load` checks that the images are the expected ones.
 
 Shapes: N images.
 """
 
+import contextlib
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from importlib import import_module
 from importlib.util import find_spec
 from math import prod
@@ -18,6 +25,8 @@ from numpy.typing import NDArray
 from fedgrid.engine.federation.data.images import ImageSet, Pair
 from fedgrid.engine.federation.errors import DataError
 
+TIMEOUT_SECONDS = 60.0
+"""Without an answer from a server."""
 MNIST_FILES = (
     "train-images-idx3-ubyte",
     "train-labels-idx1-ubyte",
@@ -105,6 +114,30 @@ def _check_md5(file: Path, md5: str) -> None:
         raise damaged(file, f"its MD5 sum is not {md5}")
 
 
+def check_memory(path: Path, num_bytes: int) -> None:
+    """Check that images of this many bytes can be held by this machine, before any of them is read.
+
+    Raises:
+        DataError: they take more than its memory.
+    """
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if num_bytes > memory:
+        raise DataError(
+            f"{path}: its images take {num_bytes / 1e9:.1f} GB, and this machine has {memory / 1e9:.1f} GB "
+            "of memory; take fewer or smaller images"
+        )
+
+
+def check_is_file(path: Path, expected: str) -> None:
+    """Check that something that exists is a file: reading a pipe or a device may never end.
+
+    Raises:
+        DataError: it is not.
+    """
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path} is not a file; expected {expected} there")
+
+
 def damaged(file: Path, reason: str) -> DataError:
     """Return the error for a damaged file."""
     return DataError(f"{file} is damaged or incomplete: {reason}; delete it, and copy or download it again")
@@ -130,3 +163,60 @@ def _idx(file: Path, num_dims: int) -> NDArray[np.uint8]:
     if len(data) != header + prod(shape):
         raise damaged(file, f"{len(data)} bytes instead of {header + prod(shape)}")
     return data[header:].reshape(shape)
+
+
+def fetch_torchvision(name: str, folder: Path) -> None:
+    """Fetch a data set of torchvision's, by the name of its class."""
+    getattr(import_module("torchvision.datasets"), name)(folder, download=True)
+
+
+def fetch_svhn(folder: Path) -> None:
+    """Fetch SVHN, without its extra images, into `SVHN`."""
+    from torchvision.datasets import SVHN
+
+    for part in ("train", "test"):
+        SVHN(folder / "SVHN", split=part, download=True)
+
+
+def fetch_medmnist(name: str, folder: Path) -> None:
+    """Download a 28x28 npz file; MedMNIST's own downloader hides every error, even a keyboard interrupt."""
+    from medmnist import INFO
+    from torchvision.datasets.utils import download_url
+
+    download_url(INFO[name]["url"], folder, filename=f"{name}.npz", md5=INFO[name]["MD5"])
+
+
+def download(title: str, fetch: Callable[[Path], None], files: tuple[str, ...], data_dir: Path) -> None:
+    """Download into a temporary folder, and move `files` into `data_dir` once all of them are complete.
+
+    Raises:
+        DataError: no network, a wrong checksum, or `data_dir` cannot be written.
+    """
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".download-", dir=data_dir) as folder:
+            with _bounded_and_off_stdout():
+                fetch(Path(folder))
+            for name in files:
+                (data_dir / name).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(Path(folder) / name, data_dir / name)
+    # torchvision raises RuntimeError for a wrong checksum and if no mirror answers.
+    except (OSError, RuntimeError, EOFError, HTTPException) as error:
+        cause = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(
+            f"{title} could not be downloaded into {data_dir} ({cause}); "
+            "check the network and the data folder and try again, or put these files there: "
+            f"{', '.join(files)}"
+        ) from error
+
+
+@contextlib.contextmanager
+def _bounded_and_off_stdout() -> Iterator[None]:
+    """Set a timeout for silent servers, and print progress to stderr, as stdout may be read by programs."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(TIMEOUT_SECONDS)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        socket.setdefaulttimeout(before)

@@ -11,7 +11,7 @@ al., who use them.
 
 from functools import partial
 
-from fedgrid.engine.federation.data import downloads, npz_files, readers
+from fedgrid.engine.federation.data import npz_files, readers
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.training.settings import Training
 
@@ -136,7 +136,7 @@ DATASETS: dict[str, Dataset] = {
         read=readers.mnist,
         location="MNIST/raw",
         files=tuple(f"MNIST/raw/{name}" for name in readers.MNIST_FILES),
-        fetch=partial(downloads.torchvision, "MNIST"),
+        fetch=partial(readers.fetch_torchvision, "MNIST"),
         bibtex=MNIST,
     ),
     "fmnist": Dataset(
@@ -152,7 +152,7 @@ DATASETS: dict[str, Dataset] = {
         read=readers.mnist,
         location="FashionMNIST/raw",
         files=tuple(f"FashionMNIST/raw/{name}" for name in readers.MNIST_FILES),
-        fetch=partial(downloads.torchvision, "FashionMNIST"),
+        fetch=partial(readers.fetch_torchvision, "FashionMNIST"),
         bibtex=FASHION_MNIST,
     ),
     "cifar10": Dataset(
@@ -167,7 +167,7 @@ DATASETS: dict[str, Dataset] = {
         training=CIFAR10_TRAINING,
         read=partial(readers.cifar, "CIFAR10"),
         files=tuple(f"cifar-10-batches-py/{name}" for name in readers.CIFAR10_FILES),
-        fetch=partial(downloads.torchvision, "CIFAR10"),
+        fetch=partial(readers.fetch_torchvision, "CIFAR10"),
         bibtex=CIFAR,
     ),
     "pathmnist": Dataset(
@@ -183,7 +183,7 @@ DATASETS: dict[str, Dataset] = {
         read=npz_files.read_images,
         location="pathmnist.npz",
         files=("pathmnist.npz",),
-        fetch=partial(downloads.medmnist, "pathmnist"),
+        fetch=partial(readers.fetch_medmnist, "pathmnist"),
         bibtex=f"{MEDMNIST}\n\n{PATHMNIST}",
     ),
     "bloodmnist": Dataset(
@@ -199,7 +199,7 @@ DATASETS: dict[str, Dataset] = {
         read=npz_files.read_images,
         location="bloodmnist.npz",
         files=("bloodmnist.npz",),
-        fetch=partial(downloads.medmnist, "bloodmnist"),
+        fetch=partial(readers.fetch_medmnist, "bloodmnist"),
         bibtex=f"{MEDMNIST}\n\n{BLOODMNIST}",
     ),
     "cifar100": Dataset(
@@ -214,7 +214,7 @@ DATASETS: dict[str, Dataset] = {
         training=FLIS_TRAINING.model_copy(update={"rounds": 150}),
         read=partial(readers.cifar, "CIFAR100"),
         files=tuple(f"cifar-100-python/{name}" for name in readers.CIFAR100_FILES),
-        fetch=partial(downloads.torchvision, "CIFAR100"),
+        fetch=partial(readers.fetch_torchvision, "CIFAR100"),
         bibtex=CIFAR,
     ),
     "svhn": Dataset(
@@ -230,7 +230,7 @@ DATASETS: dict[str, Dataset] = {
         read=readers.svhn,
         location="SVHN",
         files=tuple(f"SVHN/{name}" for name in readers.SVHN_FILES),
-        fetch=downloads.svhn,
+        fetch=readers.fetch_svhn,
         bibtex=SVHN,
     ),
     "femnist": Dataset(

@@ -1,10 +1,14 @@
-"""Cut each client's images into those it trains on and those it is scored on.
+"""Images that nobody trains on: those that clients are scored on, the server's test set, reference images.
 
 Either each client has a cut of its own (`cut_each`), or one cut of the pool holds for all clients
 (`cut_for_all`): a seeded share of each class is for scores, wherever those images are. With
 `split.tested_on='official'` there is no cut for tests: clients train on all their images.
 
-Shapes: K clients, L classes.
+Where hidden groups transform their images (rotated, flipped, swapped, dimmed, noisy), an equal, seeded share
+of the server's images is as each group would have it. With flipped or swapped labels no single model can be
+right on all.
+
+Shapes: K clients, L classes, N images.
 """
 
 from collections.abc import Sequence
@@ -15,7 +19,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.data.images import ImageSet, Positions
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition.scenarios import GroupTransform, Rngs
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
@@ -23,23 +29,17 @@ Cuts: TypeAlias = list[tuple[Positions, Positions]]
 """For each client, the images it trains on and those it is scored on."""
 
 
-def cut_each(
-    held_K: Sequence[Positions],
-    rngs_K: Sequence[np.random.Generator],
-    split: Split,
-    seed: int,
-    scenario: str,
-) -> Cuts:
+def cut_each(held_K: Sequence[Positions], rngs_K: Rngs, split: Split, seed: int, scenario: str) -> Cuts:
     """Cut each client's images: `test_share` of them, rounded up, are its test set.
 
     With `scored_on='validation'` the test set stays unused and the training images are cut again, by the same
     share; the client is scored on the second part.
     """
-    cuts = _uncut(held_K) if split.tested_on == "official" else _by_client(held_K, rngs_K, split)
+    cuts = _leave_uncut(held_K) if split.tested_on == "official" else _cut_by_client(held_K, rngs_K, split)
     if split.scored_on == "test":
         return cuts
     again_K = [generator(seed, f"validation of {scenario}", client=client) for client in range(len(held_K))]
-    return _by_client([train for train, _ in cuts], again_K, split)
+    return _cut_by_client([train for train, _ in cuts], again_K, split)
 
 
 def cut_for_all(
@@ -51,15 +51,15 @@ def cut_for_all(
     for the scores of all clients.
     """
     if split.tested_on == "official":
-        cuts, left_L = _uncut(held_K), positions_L
+        cuts, left_L = _leave_uncut(held_K), positions_L
     else:
         is_test = common_test(positions_L, split.test_share, generator(seed, f"common test of {scenario}"))
-        cuts = _by_image(held_K, is_test)
+        cuts = _cut_by_image(held_K, is_test)
         left_L = [positions[~is_test[positions]] for positions in positions_L]
     if split.scored_on == "test":
         return cuts
     rng = generator(seed, f"common validation of {scenario}")
-    return _by_image([train for train, _ in cuts], common_test(left_L, split.test_share, rng))
+    return _cut_by_image([train for train, _ in cuts], common_test(left_L, split.test_share, rng))
 
 
 def cut(rng: np.random.Generator, held: Positions, test_share: float) -> tuple[Positions, Positions]:
@@ -89,14 +89,104 @@ def share_of(count: int, share: float) -> int:
     return ceil(Fraction(repr(share)) * count)
 
 
-def _uncut(held_K: Sequence[Positions]) -> Cuts:
-    """Leave all images for training: the client's test images come from elsewhere."""
+def _leave_uncut(held_K: Sequence[Positions]) -> Cuts:
     return [(held, held[:0]) for held in held_K]
 
 
-def _by_client(held_K: Sequence[Positions], rngs_K: Sequence[np.random.Generator], split: Split) -> Cuts:
+def _cut_by_client(held_K: Sequence[Positions], rngs_K: Rngs, split: Split) -> Cuts:
     return [cut(rng, held, split.test_share) for rng, held in zip(rngs_K, held_K, strict=True)]
 
 
-def _by_image(held_K: Sequence[Positions], is_test: NDArray[np.bool_]) -> Cuts:
+def _cut_by_image(held_K: Sequence[Positions], is_test: NDArray[np.bool_]) -> Cuts:
     return [(held[~is_test[held]], held[is_test[held]]) for held in held_K]
+
+
+def server_sets(server: ImageSet, split: Split, seed: int) -> tuple[ImageSet, ImageSet | None]:
+    """Return the server's test set and its reference images, which are in no test set; None without any.
+
+    Raises:
+        ConfigError: if `split` asks for more images than the data set's official test set has.
+    """
+    rest, reference = hold_out(server, split.reference_images, seed)
+    return server_subset(rest, split.server_images, seed), reference
+
+
+def sets_of_groups(
+    official: ImageSet, split: Split, seed: int, transform: GroupTransform | None
+) -> tuple[ImageSet, ImageSet | None]:
+    """Return the server's test set and its reference images: of all hidden groups, if these differ.
+
+    Raises:
+        ConfigError: as `server_sets`.
+    """
+    sets = server_sets(official.without_groups(), split, seed)
+    if transform is None:
+        return sets
+    of_groups = transform, split.num_clusters, seed
+    test_set, reference_set = sets
+    return mix_groups(test_set, *of_groups, "server images"), (
+        None if reference_set is None else mix_groups(reference_set, *of_groups, "reference images")
+    )
+
+
+def mix_groups(
+    held: ImageSet, transform: GroupTransform, num_groups: int, seed: int, purpose: str
+) -> ImageSet:
+    """Return the images, in their order, each as one of `num_groups` hidden groups would have it.
+
+    Groups are drawn with the seed; each has as many images as any other, but for one.
+    """
+    group_N = generator(seed, f"groups of {purpose}").permutation(len(held)) % num_groups
+    mixture = ImageSet(held.images.copy(), held.labels.copy())
+    for group in range(num_groups):
+        of_group = group_N == group
+        part = transform(held.take(of_group), group)
+        mixture.images[of_group], mixture.labels[of_group] = part.images, part.labels
+    return mixture
+
+
+def server_parts(num_images: int, num_clients: int, batch: int = 128) -> dict[int, slice]:
+    """Return which of the server's test images each client tests served models on: parts that tile the set.
+
+    With more clients than images, a few of the clients test a `batch` each, and the others none: a pass of
+    the model takes about as long for one image as for many.
+    """
+    num_parts = num_clients if num_clients <= num_images else max(1, round(num_images / batch))
+    bounds = np.linspace(0, num_images, num_parts + 1).round().astype(int)
+    parts = dict.fromkeys(range(num_clients), slice(0, 0))
+    for part in range(num_parts):
+        parts[part * num_clients // num_parts] = slice(bounds[part], bounds[part + 1])
+    return parts
+
+
+def hold_out(server: ImageSet, count: int | None, seed: int) -> tuple[ImageSet, ImageSet | None]:
+    """Return the official test images that are left to test on, and the reference images.
+
+    Raises:
+        ConfigError: none are left.
+    """
+    if count is None:
+        return server, None
+    if count >= len(server):
+        raise ConfigError(
+            f"split.reference_images {count}: the official test set has {len(server)} images, of which at "
+            f"least one must be left to test on; take at most {len(server) - 1}"
+        )
+    order = generator(seed, "reference images").permutation(len(server))
+    return server.take(np.sort(order[count:])), server.take(order[:count])
+
+
+def server_subset(server: ImageSet, count: int | None, seed: int) -> ImageSet:
+    """Return `count` images of the server's test set, drawn with the seed; None returns the whole set.
+
+    Raises:
+        ConfigError: `count` is more than there are.
+    """
+    if count is None:
+        return server
+    if count > len(server):
+        raise ConfigError(
+            f"split.server_images {count} is more than the {len(server)} images of the server's test set; "
+            f"take at most {len(server)}, or leave it out for all"
+        )
+    return server.take(generator(seed, "server images").permutation(len(server))[:count])

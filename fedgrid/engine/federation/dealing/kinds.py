@@ -4,27 +4,30 @@ A new kind is a module with the members of `SplitKind` and one line in `KINDS`; 
 of `federation.partition.settings.Split`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from fedgrid.engine.federation.data.images import Positions
 from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.federation.partition import dirichlet, label_skew, majority, natural, ocfl
-from fedgrid.engine.federation.partition.groups import check_sizes
+from fedgrid.engine.federation.partition import label_skew, majority, natural, ocfl
 from fedgrid.engine.federation.partition.scenarios import (
     CENTRALISED,
     PUBLISHED_SPLITS,
+    Dealing,
     Facts,
     GroupTransform,
     Pool,
+    Rngs,
     Scenario,
     Transform,
+    check_sizes,
 )
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.partition.shifted import (
     DIMMED,
+    DIRICHLET,
     FLIPPED,
     IID,
     NOISY,
@@ -53,22 +56,10 @@ class SplitKind(Protocol):
             ConfigError: otherwise, with its key.
         """
 
-    def deal(
-        self,
-        scenario: Scenario,
-        pool: Pool,
-        split: Split,
-        seed: int,
-        rngs_K: Sequence[np.random.Generator],
-    ) -> tuple[list[int], list[Positions]]:
-        """Return each client's hidden group, from 0, and the positions of its images, ascending.
+    def deal(self, scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
+        """Return each client's hidden group and images, by settings that `check` accepts.
 
-        Args:
-            scenario: one that `check` accepts.
-            pool: the images to deal out.
-            split: settings.
-            seed: the run's seed.
-            rngs_K: a generator per client; the cut into training and test images continues with it.
+        The cut of a client's images into training and test images continues with its generator.
 
         Raises:
             ConfigError: the pool has too few images.
@@ -90,13 +81,7 @@ class Movable(Protocol):
         """Return each client's hidden group at the start, known without any image."""
 
     def draw_again(
-        self,
-        scenario: Scenario,
-        pool: Pool,
-        split: Split,
-        seed: int,
-        rng: np.random.Generator,
-        group: int,
+        self, scenario: Scenario, pool: Pool, split: Split, seed: int, rng: np.random.Generator, group: int
     ) -> Positions | None:
         """Return the positions of images for a client that moves to a group, ascending.
 
@@ -108,7 +93,7 @@ KINDS: dict[str, SplitKind] = {
     **dict.fromkeys(PUBLISHED_SPLITS, ocfl),
     "majority": majority,
     "label-skew": label_skew,
-    "dirichlet": dirichlet,
+    "dirichlet": DIRICHLET,
     "iid": IID,
     "rotated": ROTATED,
     "flipped": FLIPPED,

@@ -32,7 +32,14 @@ from fedgrid.engine.federation.dealing import kinds
 from fedgrid.engine.federation.dealing.holdouts import Cuts, cut_each, cut_for_all
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.natural import NATURAL
-from fedgrid.engine.federation.partition.scenarios import Facts, GroupTransform, Pool, Scenario, scenario_of
+from fedgrid.engine.federation.partition.scenarios import (
+    Facts,
+    GroupTransform,
+    Pool,
+    Rngs,
+    Scenario,
+    scenario_of,
+)
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
@@ -68,8 +75,8 @@ def split_pool(
 
     Args:
         pool_labels: int64, shape (N,), 0..L-1, every class present.
-        dataset: name of the data set; with the other choices it names the scenario, and different
-            scenarios draw independently. The path of a user's own images has no effect.
+        dataset: its name; with the other choices it names the scenario, and different scenarios draw
+            independently. The path of a user's own images has no effect.
         num_classes: L.
         num_clients: K.
         split: settings.
@@ -90,7 +97,7 @@ def split_pool(
     ]
     cluster_K, held_K = kind.deal(scenario, pool, split, seed, rngs_K)
     held_K = [
-        kept(held, split, generator(seed, f"quantity of {scenario.seed_text}", client=client))
+        reduce_quantity(held, split, generator(seed, f"quantity of {scenario.seed_text}", client=client))
         for client, held in enumerate(held_K)
     ]
     cuts_K = cut(scenario, held_K, rngs_K, pool, split, seed)
@@ -102,7 +109,7 @@ def split_pool(
     return parts_K
 
 
-def kept(held: Positions, split: Split, rng: np.random.Generator) -> Positions:
+def reduce_quantity(held: Positions, split: Split, rng: np.random.Generator) -> Positions:
     """Return what `split.quantity` leaves a client of its images, ascending: two at least, if it has two."""
     if split.quantity == 1:
         return held
@@ -117,12 +124,7 @@ def mean_share_kept(quantity: float) -> float:
 
 
 def cut(
-    scenario: Scenario,
-    held_K: Sequence[Positions],
-    rngs_K: Sequence[np.random.Generator],
-    pool: Pool,
-    split: Split,
-    seed: int,
+    scenario: Scenario, held_K: Sequence[Positions], rngs_K: Rngs, pool: Pool, split: Split, seed: int
 ) -> Cuts:
     """Cut the images that clients hold into training and test images, as the scenario's kind wants it."""
     if split.test_leakage == "none" and kinds.kind_of(scenario.split).IMAGES_ARE_SHARED:
@@ -130,7 +132,7 @@ def cut(
     return cut_each(held_K, rngs_K, split, seed, scenario.seed_text)
 
 
-def with_official_tests(
+def add_official_tests(
     parts_K: Sequence[ClientSplit], pool: ImageSet, official: ImageSet, split: str
 ) -> tuple[ClientSplit, ...]:
     """Return the clients with the official test images of the labels that they train on, all of them.
@@ -158,10 +160,7 @@ def with_official_tests(
 
 
 def client_sets(
-    parts_K: Sequence[ClientSplit],
-    pool: ImageSet,
-    official: ImageSet,
-    transform: GroupTransform | None,
+    parts_K: Sequence[ClientSplit], pool: ImageSet, official: ImageSet, transform: GroupTransform | None
 ) -> list[tuple[HeldImages, HeldImages]]:
     """Return each client's training and test images, as `transform` makes them for its hidden group.
 
@@ -191,28 +190,6 @@ def client_sets(
 def positions_by_class(pool_labels: ClassLabels, num_classes: int) -> tuple[Positions, ...]:
     """Return the positions of each class in the pool, ascending."""
     return tuple(np.flatnonzero(pool_labels == label) for label in range(num_classes))
-
-
-def leakage(splits: Sequence[ClientSplit]) -> float:
-    """Return the share of a client's test images that any other client trains on, mean over clients."""
-    every_train = np.unique(np.concatenate([split.train for split in splits]))
-    return float(np.mean([np.isin(split.test, every_train).mean() for split in splits]))
-
-
-def server_subset(server: ImageSet, count: int | None, seed: int) -> ImageSet:
-    """Return `count` images of the server's test set, drawn with the seed; None returns the whole set.
-
-    Raises:
-        ConfigError: `count` is more than there are.
-    """
-    if count is None:
-        return server
-    if count > len(server):
-        raise ConfigError(
-            f"split.server_images {count} is more than the {len(server)} images of the server's test set; "
-            f"take at most {len(server)}, or leave it out for all"
-        )
-    return server.take(generator(seed, "server images").permutation(len(server))[:count])
 
 
 def require_images(parts_K: Sequence[ClientSplit], split: Split) -> None:

@@ -1,4 +1,4 @@
-"""An encoder: images to codes and back. `federation.before_training.encoder_training` trains it.
+"""An encoder: images to codes and back, and the local rule by which an autoencoder learns.
 
 Shapes: N images, Z entries of a code, P entries of an autoencoder's state vector, D pixels of an image.
 """
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedgrid.algorithms.contract.encoder import EncoderKind
+from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.autoencoders import Autoencoder
-from fedgrid.engine.federation.models.flat_vectors import layout_of
-from fedgrid.engine.federation.models.initialisation import blank
+from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH, to_inputs
 
 Shape = tuple[int, int, int]
@@ -118,10 +118,10 @@ class Codec:
 
     def _by_own_statistics(self, inputs: Tensor) -> Tensor:
         assert self._module is not None
-        kept = flat_vectors.read_vector(self._module)
+        state = flat_vectors.read_vector(self._module)
         codes = self._module.train().encode(inputs)
         self._module.eval()
-        flat_vectors.write(self._module, kept)
+        flat_vectors.write(self._module, state)
         return codes
 
 
@@ -161,3 +161,35 @@ def principal(images: NDArray[np.uint8], count: int) -> dict[str, NDArray[np.flo
     largest = np.abs(components).argmax(axis=1)
     components = components * np.sign(components[np.arange(count), largest])[:, None]
     return {MEAN: mean.astype(np.float32), COMPONENTS: components.astype(np.float32)}
+
+
+LOSSES = "losses"
+"""Output: the mean squared error of each batch, as the model changed; float32, shape (steps,)."""
+
+
+class Reconstruction(LocalRule):
+    """A local rule whose loss is the mean squared error of an autoencoder's pixels."""
+
+    outputs: ClassVar[tuple[str, ...]] = (LOSSES,)
+    public: ClassVar[tuple[str, ...]] = (LOSSES,)  # A record of the experiment's, which no server has.
+
+    def start(self, local: LocalModel) -> LocalSteps:
+        """Return the hook that replaces cross-entropy."""
+        return _Reconstructing()
+
+
+class _Reconstructing(LocalSteps):
+    def __init__(self) -> None:
+        self._losses: list[Tensor] = []
+
+    def step(self, local: LocalModel, images: Tensor, labels: Tensor) -> Tensor:
+        loss = (local.logits(images) - images).square().mean()
+        self._losses.append(loss.detach())
+        local.descend(local.gradient(loss))
+        # The loop takes logits: those of one class, of which its cross-entropy is 0.
+        return labels.new_zeros((len(labels), 1)).float()
+
+    def finish(self, local: LocalModel, num_steps: int) -> Finished:
+        # Read back in one go: each loss by itself would wait for the device.
+        losses = torch.stack(self._losses).cpu().numpy() if self._losses else np.empty(0, np.float32)
+        return Finished({LOSSES: losses})

@@ -21,14 +21,19 @@ STRIDE = 8
 class Autoencoder(nn.Module):
     """Encodes images and decodes their codes; its own output is the images as decoded."""
 
-    def __init__(self, shape: tuple[int, int, int], encoder: nn.Module, decoder: nn.Module) -> None:
+    def __init__(
+        self, shape: tuple[int, int, int], encoder: nn.Module, decoder: nn.Module, stride: int = 1
+    ) -> None:
+        """Take parts for images of a shape, whose sides are padded with zeros to multiples of `stride`."""
         super().__init__()
         self.encoder, self.decoder = encoder, decoder
-        self._shape = shape
+        self._shape, self._stride = shape, stride
 
     def encode(self, images: Tensor) -> Tensor:
         """Return codes, float32, shape (N, Z), of images in 0..1, shape (N, channels, height, width)."""
-        codes: Tensor = self.encoder(self._padded(images)).flatten(1)
+        _, height, width = self._shape
+        padding = 0, -width % self._stride, 0, -height % self._stride
+        codes: Tensor = self.encoder(functional.pad(images, padding) if any(padding) else images).flatten(1)
         return codes
 
     def decode(self, codes: Tensor) -> Tensor:
@@ -40,15 +45,6 @@ class Autoencoder(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return the images as they are after encoding and decoding."""
         return self.decode(self.encode(images))
-
-    def _padded(self, images: Tensor) -> Tensor:
-        return images
-
-
-class _Convolutional(Autoencoder):
-    def _padded(self, images: Tensor) -> Tensor:
-        _, height, width = self._shape
-        return functional.pad(images, (0, -width % STRIDE, 0, -height % STRIDE))
 
 
 def dense(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
@@ -75,8 +71,9 @@ def convolutional(channels: int, height: int, width: int, num_classes: int) -> n
         bound = nn.ReLU(inplace=True) if up else nn.Sigmoid()
         up = [nn.ConvTranspose2d(after, before, 4, 2, padding=1), nn.BatchNorm2d(before), bound, *up]
     sides = -(-height // STRIDE), -(-width // STRIDE)
-    return _Convolutional(
+    return Autoencoder(
         (channels, height, width),
         nn.Sequential(*down),
         nn.Sequential(nn.Unflatten(1, (WIDTHS[-1], *sides)), *up),
+        STRIDE,
     )

@@ -1,7 +1,7 @@
 """The networks of the models, one build function each; `federation.models.registry` lists them.
 
 A network must not draw random numbers in its forward pass (no dropout): all randomness of a run comes from
-its seeded generators. `models.initialisation` overwrites the weights that a build function sets. None ends in
+its seeded generators. `models.flat_vectors` overwrites the weights that a build function sets. None ends in
 a softmax: the loss takes logits.
 """
 
@@ -73,7 +73,6 @@ def _lenet5(
     width: int,
     num_classes: int,
 ) -> nn.Module:
-    """Return two unpadded 5x5 convolutions with 2x2 max-pools, and three linear layers."""
     first, second = widths
     # Both activations are monotonic: pooling first is the same function, on a quarter of the entries.
     return nn.Sequential(
@@ -87,7 +86,6 @@ def _lenet5(
 
 
 def _after_lenet5(side: int) -> int:
-    """Return the height or width that is left after LeNet-5's convolutions and pools."""
     return ((side - 4) // 2 - 4) // 2
 
 
@@ -104,7 +102,6 @@ class _Sum(nn.Module):
 
 
 def _normalised(channels: int, width: int) -> list[nn.Module]:
-    """Return a 3x3 convolution with bias, GroupNorm of 32 groups, and ReLU."""
     return [nn.Conv2d(channels, width, 3, padding=1), nn.GroupNorm(32, width), nn.ReLU(inplace=True)]
 
 
@@ -205,14 +202,13 @@ def mobilenet_v1(channels: int, height: int, width: int, num_classes: int) -> nn
 
 
 def _rectified(convolution: nn.Conv2d) -> list[nn.Module]:
-    """Return a convolution, BatchNorm, and ReLU cut off at 6."""
     return [convolution, nn.BatchNorm2d(convolution.out_channels), nn.ReLU6(inplace=True)]
 
 
 def mobilenet(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """Return torchvision's MobileNetV2 with a stem of stride 1, and without the dropout before its head.
 
-    `models.initialisation` draws its weights from uniform distributions; torchvision would draw them from
+    `models.flat_vectors` draws its weights from uniform distributions; torchvision would draw them from
     normal ones (kernels by the fan out, the head with deviation 0.01 and a bias of zero).
     """
     # Imported here because it takes a second that other models do not need.

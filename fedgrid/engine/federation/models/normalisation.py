@@ -1,4 +1,4 @@
-"""A model whose forward pass begins by normalising its images.
+"""Models around models: one computes in bfloat16, the other first normalises its images.
 
 Shapes: C channels.
 """
@@ -7,6 +7,28 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+
+
+class MixedPrecision(nn.Module):
+    """A module under torch's autocast: convolutions and matrix products take bfloat16 copies of the weights.
+
+    What lies between them is bfloat16 too, and so is the backward pass up to the weights' gradients, which
+    arrive in float32. BatchNorm keeps, and sums up, its statistics in float32. The state is the module's own.
+
+    Source: Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019, arXiv:1905.12322: bfloat16
+    has float32's range, so that gradients need no loss scaling.
+    """
+
+    def __init__(self, module: nn.Module, device: str) -> None:
+        super().__init__()
+        self.module = module
+        self._kind = torch.device(device).type
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the module's outputs, float32, for float32 images of shape (N, channels, height, width)."""
+        with torch.autocast(self._kind, torch.bfloat16):
+            outputs: Tensor = self.module(images)
+        return outputs.float()
 
 
 class Normalised(nn.Module):
@@ -21,7 +43,7 @@ class Normalised(nn.Module):
         super().__init__()
         self.module = module
         means_C, deviations_C = (
-            torch.tensor(each, dtype=torch.float64).view(1, -1, 1, 1) for each in (means, deviations)
+            torch.tensor(values, dtype=torch.float64).view(1, -1, 1, 1) for values in (means, deviations)
         )
         scales_C = 1 / torch.where(deviations_C > 0, deviations_C, 1)
         self._scales_C = scales_C.float().to(device)

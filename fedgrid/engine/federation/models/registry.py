@@ -31,7 +31,7 @@ class ModelEntry:
     source: str
     """Where the architecture comes from."""
     build: Build
-    """Returns a new module; its weights are set by `federation.models.initialisation`."""
+    """Returns a new module; its weights are set by `federation.models.flat_vectors`."""
     minimum_side: int = 1
     """Least height and width of an image, in pixels."""
     parameters: Mapping[str, int] = field(default_factory=dict)
@@ -42,24 +42,12 @@ class ModelEntry:
 
 
 def _network(function: str) -> Build:
-    """Return a function of `networks`, which imports torch at its first call."""
+    """Return a function of `networks` or `autoencoders`, which import torch, at its first call."""
 
     def build(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-        from fedgrid.engine.federation.models import networks
+        from fedgrid.engine.federation.models import autoencoders, networks
 
-        make: Build = getattr(networks, function)
-        return make(channels, height, width, num_classes)
-
-    return build
-
-
-def _autoencoder(function: str) -> Build:
-    """Return a function of `autoencoders`, which imports torch at its first call."""
-
-    def build(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-        from fedgrid.engine.federation.models import autoencoders
-
-        make: Build = getattr(autoencoders, function)
+        make: Build = getattr(networks, function, None) or getattr(autoencoders, function)
         return make(channels, height, width, num_classes)
 
     return build
@@ -152,20 +140,23 @@ MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
 """By name: those of the package, then those of the plugins in use (`runtime.plugins`)."""
 
 AUTOENCODERS: dict[str, ModelEntry] = {
-    "autoencoder-dense": ModelEntry(
-        "autoencoder-dense",
-        "pixels-50-20-50-pixels with ReLU; codes of 20 numbers",
-        "Prigent et al. 2024",
-        _autoencoder("dense"),
-        parameters={"1x28x28": 81_304},
-    ),
-    "autoencoder-convolutional": ModelEntry(
-        "autoencoder-convolutional",
-        "4x4 convolutions of stride 2, 12, 24 and 48 wide, with BatchNorm, and their mirror image",
-        "Prigent et al. 2024",
-        _autoencoder("convolutional"),
-        parameters={"3x32x32": 47_601},
-    ),
+    entry.name: entry
+    for entry in (
+        ModelEntry(
+            "autoencoder-dense",
+            "pixels-50-20-50-pixels with ReLU; codes of 20 numbers",
+            "Prigent et al. 2024",
+            _network("dense"),
+            parameters={"1x28x28": 81_304},
+        ),
+        ModelEntry(
+            "autoencoder-convolutional",
+            "4x4 convolutions of stride 2, 12, 24 and 48 wide, with BatchNorm, and their mirror image",
+            "Prigent et al. 2024",
+            _network("convolutional"),
+            parameters={"3x32x32": 47_601},
+        ),
+    )
 }
 """Models of images, for the encoders of `federation.encoders`; no run can train one as its own model."""
 
@@ -187,12 +178,9 @@ def check_size(name: str, shape: tuple[int, int, int]) -> None:
 
 
 def build(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
-    """Return a new module of the named model, whose weights are not initialised yet.
+    """Return a new module of the named model, whose weights are not initialised yet, with a logit a class.
 
-    Args:
-        name: a key of `MODELS`.
-        shape: (channels, height, width) of an image.
-        num_classes: number of classes, one logit each.
+    `shape` is (channels, height, width) of an image.
 
     Raises:
         ConfigError: unknown name, or images too small for the model.

@@ -15,56 +15,21 @@ Shapes: K clients, L classes, N images.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.seeds import generator
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.data.images import Positions
-    from fedgrid.engine.federation.partition.scenarios import Facts, Pool, Scenario, Transform
-    from fedgrid.engine.federation.partition.settings import Split
-
-OPTIONS: tuple[str, ...] = ("alpha",)
-DEFAULTS: Mapping[str, object] = MappingProxyType({"alpha": 0.1})
-IMAGES_ARE_SHARED: bool = False
-TRANSFORM: Transform | None = None
+    from fedgrid.engine.federation.partition.scenarios import Scenario
 
 LEAST_IMAGES = 10
 MOST_DRAWS = 1000
 """With alpha 0.1 about one draw in five is valid for 100 clients of CIFAR-10, with 0.05 none in hundreds."""
-
-
-def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-    """Check that there are images enough and an alpha; see `SplitKind.check`."""
-    if split.alpha is None:
-        raise ConfigError(
-            "split.alpha = null: split dirichlet needs a number above 0; leave it out for 0.1",
-            ("split", "alpha"),
-        )
-    check_enough(scenario, facts.pool_size)
-
-
-def deal(
-    scenario: Scenario,
-    pool: Pool,
-    split: Split,
-    seed: int,
-    rngs_K: Sequence[np.random.Generator],
-) -> tuple[list[int], list[Positions]]:
-    """Cut each class by the shares of one draw; see `SplitKind.deal`."""
-    rng = generator(seed, f"deal of {scenario.seed_text}")
-    return [0] * scenario.num_clients, deal_out(pool.positions_L, scenario.num_clients, split.alpha, rng)
-
-
-def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-    """Return the size of the pool: every image has a client; see `SplitKind.expected_images`."""
-    return float(facts.pool_size)
 
 
 def check_enough(scenario: Scenario, pool_size: int) -> None:
@@ -86,12 +51,9 @@ def deal_out(
 ) -> list[Positions]:
     """Deal every image to one of K clients; return the positions of each client, ascending.
 
-    Args:
-        positions_L: positions of each class; a class may be empty.
-        num_clients: K.
-        alpha: concentration; None deals each class evenly, so that no two clients differ by more than one
-            image, of a class or altogether.
-        rng: a generator.
+    `positions_L` has the positions of each class, which may be empty. Without `alpha`, the concentration,
+    each class is dealt evenly, so that no two clients differ by more than one image, of a class or
+    altogether.
 
     Raises:
         ConfigError: no draw gave each client enough images.

@@ -15,7 +15,7 @@ labels are no exception.
 Shapes: K clients, L classes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from types import MappingProxyType
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from fedgrid.engine.federation.data.images import Positions
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.scenarios import Facts, Pool, Scenario, Transform
+from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, Pool, Rngs, Scenario, Transform
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
@@ -38,13 +38,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
     labels_per_client(facts.num_classes, split.labels_share)
 
 
-def deal(
-    scenario: Scenario,
-    pool: Pool,
-    split: Split,
-    seed: int,
-    rngs_K: Sequence[np.random.Generator],
-) -> tuple[list[int], list[Positions]]:
+def deal(scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
     """Cut each class among the clients that own it; see `SplitKind.deal`."""
     num_classes = len(pool.positions_L)
     owned_K = owned_labels(num_classes, labels_per_client(num_classes, split.labels_share), rngs_K)
@@ -94,7 +88,7 @@ def labels_per_client(num_classes: int, share: float) -> int:
     return owned
 
 
-def owned_labels(num_classes: int, owned: int, rngs_K: Sequence[np.random.Generator]) -> list[set[int]]:
+def owned_labels(num_classes: int, owned: int, rngs_K: Rngs) -> list[set[int]]:
     """Return the labels of each client: its own, client mod L, and others drawn with its generator."""
     labels = np.arange(num_classes)
     return [

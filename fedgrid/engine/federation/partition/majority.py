@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import Positions
 from fedgrid.engine.federation.errors import ConfigError, hint
-from fedgrid.engine.federation.partition.scenarios import Facts, Pool, Scenario, Transform
+from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, Pool, Rngs, Scenario, Transform
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
@@ -62,13 +61,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         )
 
 
-def deal(
-    scenario: Scenario,
-    pool: Pool,
-    split: Split,
-    seed: int,
-    rngs_K: Sequence[np.random.Generator],
-) -> tuple[list[int], list[Positions]]:
+def deal(scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
     """Cut each class, in a seeded order, among the clients; see `SplitKind.deal`."""
     positions_L = pool.positions_L
     num_clients, num_classes = scenario.num_clients, len(positions_L)
@@ -92,10 +85,7 @@ def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -
 def groups_of_classes(dataset: str, num_classes: int, first_group: Sequence[int] | None) -> tuple[int, ...]:
     """Return the hidden group, 0 or 1, of each class, shape (L,).
 
-    Args:
-        dataset: name of the data set.
-        num_classes: L.
-        first_group: the classes of group 0; None takes those of `FIRST_GROUP`.
+    `first_group` are the classes of group 0; None takes those of `FIRST_GROUP`.
 
     Raises:
         ConfigError: a group without classes, or a label that is no class.
@@ -117,9 +107,9 @@ def counts(images: int, num_clients: int, num_classes: int, majority: float) -> 
     ring of classes. So each class gets as many of them as any other from every L clients.
     """
     own = round(Fraction(repr(majority)) * images)
-    each, over = divmod(images - own, num_classes - 1)
+    share, over = divmod(images - own, num_classes - 1)
     steps_KL = (np.arange(num_classes) - np.arange(num_clients)[:, None]) % num_classes
-    return np.where(steps_KL == 0, own, each + (steps_KL <= over))
+    return np.where(steps_KL == 0, own, share + (steps_KL <= over))
 
 
 def images_per_client(available_L: Sequence[int], num_clients: int, split: Split) -> int:
@@ -148,10 +138,11 @@ def images_per_client(available_L: Sequence[int], num_clients: int, split: Split
     return split.draws or most
 
 
-def with_class_numbers(split: dict[str, Any], dataset: str, names: Sequence[str]) -> dict[str, Any]:
+def number_classes(split: dict[str, Any], dataset: str, names: Sequence[str]) -> dict[str, Any]:
     """Return the section `split` with classes by number that are given by name: `first_group: [cat, dog]`.
 
-    `names` are those of the data set's classes, in their order; empty if they have numbers only.
+    `names` are those of the data set's classes, in their order; empty if they have numbers only. If all are
+    called by a number, such as folders 1 to 10, numbers are these names.
 
     Raises:
         ConfigError: the data set has no class of that name.
@@ -159,13 +150,15 @@ def with_class_numbers(split: dict[str, Any], dataset: str, names: Sequence[str]
     first = split.get("first_group")
     if not isinstance(first, list | tuple):
         return split
+    if names and all(name.isdecimal() for name in names):
+        first = [str(name) for name in first]
     for name in first:
         if isinstance(name, str) and name not in names:
-            known = (
+            classes = (
                 f"its classes: {', '.join(names)}" if names else "its classes have numbers only, as in [0, 1]"
             )
             raise ConfigError(
-                f"split.first_group: {dataset} has no class '{name}'; {hint(name, names)}{known}",
+                f"split.first_group: {dataset} has no class '{name}'; {hint(name, names)}{classes}",
                 ("split", "first_group"),
             )
     numbers = [names.index(name) if isinstance(name, str) else name for name in first]

@@ -11,7 +11,7 @@ of four domains, alpha 10).
 Shapes: K clients, G groups, L classes, N images.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -20,8 +20,15 @@ from numpy.typing import NDArray
 from fedgrid.engine.federation.data.images import Positions
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.dirichlet import deal_out
-from fedgrid.engine.federation.partition.groups import cluster_sizes
-from fedgrid.engine.federation.partition.scenarios import Facts, Pool, Scenario, Transform
+from fedgrid.engine.federation.partition.scenarios import (
+    Dealing,
+    Facts,
+    Pool,
+    Rngs,
+    Scenario,
+    Transform,
+    cluster_sizes,
+)
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
@@ -42,13 +49,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         )
 
 
-def deal(
-    scenario: Scenario,
-    pool: Pool,
-    split: Split,
-    seed: int,
-    rngs_K: Sequence[np.random.Generator],
-) -> tuple[list[int], list[Positions]]:
+def deal(scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
     """Deal each group's images to its clients; see `SplitKind.deal`."""
     assert pool.groups_N is not None, "`check` has seen groups"
     group_K = groups_of_clients(int(pool.groups_N.max()) + 1, scenario, seed)

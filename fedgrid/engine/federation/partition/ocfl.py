@@ -21,14 +21,18 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.images import Positions
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.groups import class_sets, cluster_sizes, group_of_each
 from fedgrid.engine.federation.partition.scenarios import (
     EQUAL_SIZES_AS_PUBLISHED,
     PUBLISHED_NUM_CLUSTERS,
+    Dealing,
     Facts,
     Pool,
+    Rngs,
     Scenario,
     Transform,
+    class_sets,
+    cluster_sizes,
+    group_of_each,
     published_shares,
 )
 from fedgrid.engine.federation.partition.settings import Split
@@ -58,13 +62,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
             class_shares(scenario, [1] * facts.num_classes, split, seed)
 
 
-def deal(
-    scenario: Scenario,
-    pool: Pool,
-    split: Split,
-    seed: int,
-    rngs_K: Sequence[np.random.Generator],
-) -> tuple[list[int], list[Positions]]:
+def deal(scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
     """Return hidden group and images of each client; see `SplitKind.deal`."""
     cluster_K = groups(scenario, split)
     return cluster_K, _draw_each(scenario, pool, split, seed, rngs_K, cluster_K)
@@ -84,12 +82,7 @@ def draw_again(
 
 
 def _draw_each(
-    scenario: Scenario,
-    pool: Pool,
-    split: Split,
-    seed: int,
-    rngs: Sequence[np.random.Generator],
-    clusters: Sequence[int],
+    scenario: Scenario, pool: Pool, split: Split, seed: int, rngs: Rngs, clusters: Sequence[int]
 ) -> list[Positions]:
     """Return the images that each generator draws for a client of the cluster beside it."""
     positions_L = pool.positions_L
@@ -128,11 +121,8 @@ def sizes_of(scenario: Scenario, num_clusters: int) -> tuple[int, ...]:
 def class_shares(scenario: Scenario, counts_L: Sequence[int], split: Split, seed: int) -> tuple[Shares, ...]:
     """Return each group's class shares, in the order of its class set; each sums to one.
 
-    Args:
-        scenario: a scenario with overlapping or non-overlapping groups.
-        counts_L: images of each class in the pool; the shares of a balanced group are proportional to them.
-        split: settings.
-        seed: the run's seed.
+    `counts_L` are the images of each class in the pool: the shares of a balanced group are proportional to
+    them.
 
     Raises:
         ConfigError: no published shares for this scenario and number of groups.
@@ -188,7 +178,6 @@ def draw(
 
 @contextmanager
 def _about(prefix: str, *key: str) -> Iterator[None]:
-    """Add to a ConfigError in the block which key it is about."""
     try:
         yield
     except ConfigError as error:

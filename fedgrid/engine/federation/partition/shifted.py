@@ -15,18 +15,25 @@ and Gaussian noise are corruptions of Hendrycks and Dietterich, ICLR 2019, in st
 Shapes: K clients, G groups, L classes, N images.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from types import MappingProxyType
 
 import numpy as np
 
-from fedgrid.engine.federation.data.images import Images, ImageSet, Positions
+from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.dirichlet import check_enough, deal_out
-from fedgrid.engine.federation.partition.groups import group_of_each
-from fedgrid.engine.federation.partition.scenarios import Facts, Pool, Scenario, Transform
+from fedgrid.engine.federation.partition.scenarios import (
+    Dealing,
+    Facts,
+    Pool,
+    Rngs,
+    Scenario,
+    Transform,
+    group_of_each,
+)
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
@@ -41,7 +48,11 @@ class Dealt:
     DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": 4, "alpha": None})
     IMAGES_ARE_SHARED: bool = False
 
-    def __init__(self, transform: Transform | None, problem_with: Callable[[int, Facts], str]) -> None:
+    def __init__(
+        self,
+        transform: Transform | None = None,
+        problem_with: Callable[[int, Facts], str] = lambda num_groups, facts: "",
+    ) -> None:
         """Take what a group does to images, if anything, and what says why G groups are impossible."""
         self.TRANSFORM = transform
         self._problem_with = problem_with
@@ -62,14 +73,7 @@ class Dealt:
         if split.alpha is not None:
             check_enough(scenario, facts.pool_size)
 
-    def deal(
-        self,
-        scenario: Scenario,
-        pool: Pool,
-        split: Split,
-        seed: int,
-        rngs_K: Sequence[np.random.Generator],
-    ) -> tuple[list[int], list[Positions]]:
+    def deal(self, scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
         """Deal the images out without regard to the groups; see `SplitKind.deal`."""
         rng = generator(seed, f"deal of {scenario.seed_text}")
         held_K = deal_out(pool.positions_L, scenario.num_clients, split.alpha, rng)
@@ -86,17 +90,31 @@ class Dealt:
         return float(facts.pool_size)
 
 
+class Mixed(Dealt):
+    """Each class is cut among the clients by shares of its own; all clients count as one group."""
+
+    OPTIONS: tuple[str, ...] = ("alpha",)
+    DEFAULTS: Mapping[str, object] = MappingProxyType({"alpha": 0.1})
+
+    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+        """Check that there are images enough and an alpha; see `SplitKind.check`."""
+        if split.alpha is None:
+            raise ConfigError(
+                "split.alpha = null: split dirichlet needs a number above 0; leave it out for 0.1",
+                ("split", "alpha"),
+            )
+        check_enough(scenario, facts.pool_size)
+
+    def groups(self, scenario: Scenario, split: Split) -> list[int]:
+        """Return one group."""
+        return [0] * scenario.num_clients
+
+
 class Shifted(Dealt):
     """Groups that differ by a transform alone. A client can move to another one."""
 
     def draw_again(
-        self,
-        scenario: Scenario,
-        pool: Pool,
-        split: Split,
-        seed: int,
-        rng: np.random.Generator,
-        group: int,
+        self, scenario: Scenario, pool: Pool, split: Split, seed: int, rng: np.random.Generator, group: int
     ) -> None:
         """Return None: the images stay, and are changed as in the new group; see `Movable.draw_again`."""
 
@@ -157,12 +175,9 @@ def add_noise(held: ImageSet, group: int, num_groups: int, num_classes: int) -> 
     if group == 0 or len(held) == 0:
         return held
     deviation, shape = 255 * group / (2 * num_groups), held.images.shape[1:]
-    noise = np.stack([_rng_of(image).normal(0, deviation, shape) for image in held.images])
+    seeds = [int.from_bytes(sha256(image.tobytes()).digest()[:16], "big") for image in held.images]
+    noise = np.stack([np.random.default_rng(seed).normal(0, deviation, shape) for seed in seeds])
     return replace(held, images=np.clip(np.rint(held.images + noise), 0, 255).astype(np.uint8))
-
-
-def _rng_of(image: Images) -> np.random.Generator:
-    return np.random.default_rng(int.from_bytes(sha256(image.tobytes()).digest()[:16], "big"))
 
 
 def _problem_with_turns(num_groups: int, facts: Facts) -> str:
@@ -183,10 +198,11 @@ def _problem_with_swaps(num_groups: int, facts: Facts) -> str:
     return ""
 
 
+DIRICHLET = Mixed()
 IID = OneGroup(
     None, lambda num_groups, facts: "" if num_groups == 1 else "has one group, all clients; leave it out"
 )
-ONE_CLIENT = OneClient(None, lambda num_groups, facts: "")
+ONE_CLIENT = OneClient()
 ROTATED = Shifted(rotate, _problem_with_turns)
 FLIPPED = Shifted(
     flip,
@@ -197,5 +213,5 @@ FLIPPED = Shifted(
     ),
 )
 SWAPPED = Shifted(swap, _problem_with_swaps)
-DIMMED = Shifted(dim, lambda num_groups, facts: "")
-NOISY = Shifted(add_noise, lambda num_groups, facts: "")
+DIMMED = Shifted(dim)
+NOISY = Shifted(add_noise)

@@ -1,22 +1,22 @@
 """What stays the same in every round of a run."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.base import Algorithm, Fresh, Labels, State
-from fedgrid.algorithms.contract.checks import checked_state
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.engine.federation.before_training.encoder_clients import updates_sent
-from fedgrid.engine.federation.clients.messages import Setup
-from fedgrid.engine.federation.configuration.columns import columns_of
+from fedgrid.algorithms.contract.checks import BrokenContract, checked_state
+from fedgrid.algorithms.updates.source import Layout
+from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.disturbances.held import Changes
-from fedgrid.engine.federation.models.flat_vectors import layout_of
-from fedgrid.engine.federation.models.initialisation import blank, initial_vector
-from fedgrid.engine.federation.round.contract_errors import in_round
-from fedgrid.engine.federation.round.participation import Participation
+from fedgrid.engine.federation.errors import FinalError, plugin_of
+from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
+from fedgrid.engine.federation.round.participation import Participation, updates_sent
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training.settings import Evaluation
@@ -24,6 +24,54 @@ from fedgrid.engine.federation.uplink.accountant import Accountant
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.encoders.encoder import Encoder
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The clients of a run that are not as ordinary ones are."""
+
+    moved: Mapping[int, Moved] = field(default_factory=dict)
+    faults: Mapping[int, str] = field(default_factory=dict)
+    """Attacker -> what it does."""
+
+    @classmethod
+    def of(cls, clients: Sequence[ClientData]) -> "Changes":
+        """Return those among the clients of a run."""
+        return cls(
+            {data.client: data.moved for data in clients if data.moved is not None},
+            {data.client: data.fault for data in clients if data.fault},
+        )
+
+    def truth(self, truth_K: NDArray[np.int64], round_index: int) -> NDArray[np.int64]:
+        """Return the hidden groups in a round, shape (K,); `truth_K` are those of the start."""
+        now_K = truth_K.copy()
+        for client, moved in self.moved.items():
+            if round_index >= moved.round_index:
+                now_K[client] = moved.group
+        return now_K
+
+    def begins(self, round_index: int) -> bool:
+        """Return whether a client moves in this round."""
+        return any(moved.round_index == round_index for moved in self.moved.values())
+
+    def note(self, rows: Sequence[dict[str, Any]], round_index: int) -> None:
+        """Put into the rows of `clients.parquet` of a round what moved clients hold now, and who attacks."""
+        for row in rows:
+            moved = self.moved.get(row["client"])
+            if moved is not None and round_index >= moved.round_index:
+                row["true_cluster"] = moved.group
+                row["train_images"], row["test_images"] = len(moved.train), len(moved.test)
+            if self.faults:
+                row["fault"] = self.faults.get(row["client"])
+
+
+@contextmanager
+def in_round(number: int) -> Iterator[None]:
+    """Name the round, 0 before the first, and the plugin that the algorithm is of."""
+    try:
+        yield
+    except BrokenContract as error:
+        raise FinalError(f"round {number}: {plugin_of(error.of)}{error}") from error
 
 
 @dataclass(frozen=True)
@@ -82,17 +130,18 @@ class Federation:
             participation=participation,
             train_images_K=[len(client.train) for client in setup.clients],
             test_images_K=[len(client.test) for client in setup.clients],
-            columns=columns_of(config, algorithm.traits),
+            columns=config.columns(algorithm.traits),
             numbers=numbers,
             run_id=config.run_id,
             threads=threads,
             weights=config.weights,
             changes=Changes.of(setup.clients),
-            accountant=Accountant.of(
+            accountant=Accountant(
                 config.privacy,
                 config.uplink,
-                algorithm,
                 config.root_seed,
+                algorithm.traits.sends_updates,
+                algorithm.message(),
                 _encoder_updates(algorithm, participation),
             ),
             encoder=encoder,
@@ -128,7 +177,6 @@ def _layout(
 
 
 def _encoder_updates(algorithm: Algorithm, participation: Participation) -> Mapping[int, int]:
-    """Return how many updates of its encoder each client has sent before round 1."""
     message = algorithm.message()
     if message is None or message.encoder is None:
         return {}

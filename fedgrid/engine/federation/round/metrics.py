@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fedgrid.algorithms.clustering.temperature import temperature
+from fedgrid.algorithms.clustering.measures import temperature
 from fedgrid.algorithms.contract.base import Diagnostics, State
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.algorithms.updates.updates import Updates

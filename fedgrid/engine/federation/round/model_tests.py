@@ -5,7 +5,7 @@ Shapes: K clients of the federation, P entries of a state vector.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ from fedgrid.engine.federation.training.confusion import Counts
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import State
     from fedgrid.engine.federation.clients.client_round import ClientRound
-    from fedgrid.engine.federation.clients.messages import Memory
+    from fedgrid.engine.federation.clients.messages import Memories
     from fedgrid.engine.federation.round.federation import Federation
     from fedgrid.engine.federation.round.plan import Plan
 
@@ -26,7 +26,7 @@ ModelTests: TypeAlias = dict[int, dict[str, Counts]]
 
 
 def run_tests(
-    federation: Federation, plan: Plan, work: ClientRound, state: State, memories: Mapping[int, Memory]
+    federation: Federation, plan: Plan, work: ClientRound, state: State, memories: Memories
 ) -> ModelTests:
     """Test the models that are served after a round and, if asked, the one for all; none if no test is due.
 
@@ -56,9 +56,7 @@ def run_tests(
     }
 
 
-def _tests(
-    served: Served, work: ClientRound, memories: Mapping[int, Memory], testing: Collection[int]
-) -> ModelTests:
+def _tests(served: Served, work: ClientRound, memories: Memories, testing: Collection[int]) -> ModelTests:
     """Return each client's tests of its model, `own` and on the `server`'s images."""
     # Without the entries that clients keep to themselves, what the server has is no model.
     is_whole = served.adaptation is None or not served.adaptation.rule.personal

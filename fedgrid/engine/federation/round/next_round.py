@@ -9,18 +9,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedgrid.algorithms.clustering.graph import is_defined, silhouette
-from fedgrid.algorithms.contract.aggregator import MEAN
+from fedgrid.algorithms.clustering.measures import is_defined, silhouette
+from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import Diagnostics, State
+from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.federation.clients.client_round import ClientRound
-from fedgrid.engine.federation.clients.messages import TrainReport, TrainTask
-from fedgrid.engine.federation.clients.pool import Pool
-from fedgrid.engine.federation.clients.stopwatch import Stopwatch
+from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache, Stopwatch
+from fedgrid.engine.federation.clients.messages import Pool, TrainReport, TrainTask
 from fedgrid.engine.federation.errors import FinalError
-from fedgrid.engine.federation.round.cache import OtherBits, RoundCache, cache_means_of_old_partition
-from fedgrid.engine.federation.round.contract_errors import in_round
-from fedgrid.engine.federation.round.federation import Federation
+from fedgrid.engine.federation.round.federation import Federation, in_round
 from fedgrid.engine.federation.round.model_tests import run_tests
 from fedgrid.engine.federation.round.plan import Plan, plan_round
 from fedgrid.engine.federation.round.record import (
@@ -73,7 +70,7 @@ def _run(
             # What other runs find in the cache is without this run's noise.
             without_noise = _updates(federation, plan, work, reports, noisy=False)
             aggregate = getattr(federation.algorithm.settings, "aggregate", MEAN)
-            cache_means_of_old_partition(plan.orders, plan.state, state, without_noise, aggregate)
+            _cache_means_of_old_partition(plan.orders, plan.state, state, without_noise, aggregate)
     rows = client_rows(federation, plan, reports, state, diagnostics, tests)
     timing = timing_row(federation.run_id, plan, work, watch)
     record = RoundRecord(row, rows, timing, warnings_of(plan.round_index + 1, reports, diagnostics))
@@ -88,7 +85,6 @@ def _work(
     cache: RoundCache | None,
     watch: Stopwatch,
 ) -> ClientRound:
-    """Return the round's work at the clients that are reached."""
     evaluate = federation.evaluates(plan.round_index)
     on_server = evaluate and federation.evaluation.local_server
     untrained = on_server and plan.round_index == 0
@@ -107,11 +103,7 @@ def _updates(
     *,
     noisy: bool = True,
 ) -> Updates:
-    """Return the view of the usable updates, with the noise that the server adds to their means.
-
-    Raises:
-        FinalError: clients replied, and none has a usable update.
-    """
+    """Return the view of the usable updates, with the noise that the server adds to their means."""
     usable = [report for report in reports if report.usable]
     if reports and not usable:
         clients = ", ".join(str(report.client) for report in reports)
@@ -154,3 +146,20 @@ def _step(federation: Federation, plan: Plan, updates: Updates) -> tuple[State, 
             distances_KK = federation.algorithm.distances(updates)
             diagnostics = replace(diagnostics, silhouette=silhouette(distances_KK, groups))
     return state, diagnostics
+
+
+def _cache_means_of_old_partition(
+    orders: Sequence[Order], before: State, after: State, updates: Updates, aggregate: Aggregator
+) -> None:
+    """Compute the means, or other aggregates, that runs need which keep the old partition.
+
+    Only this run has the updates. Clusters that start from one model count as one: other runs have not parted
+    their clients yet.
+    """
+    labels_K = before.labels_K
+    if not all(order.candidates == (int(labels_K[order.client]),) for order in orders):
+        return
+    places = {id(model): place for place, model in enumerate(before.models)}
+    old = updates.groups(np.array([places[id(before.models[label])] for label in labels_K]))
+    if sorted(old.values()) != sorted(updates.groups(after.labels_K).values()):
+        aggregate.of(updates, list(old.values()))

@@ -1,10 +1,12 @@
 """Which clients are present, sampled and dropped in a round: pure functions of the run's seed."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import floor
 
+from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.engine.federation.seeds import generator
 
@@ -73,3 +75,19 @@ class Participation:
             return False
         rng = generator(self.seed, "dropout", client=client, round_index=round_index)
         return bool(rng.random() < self.dropout)
+
+
+def encoder_clients(settings: EncoderSettings, seed: int, present: Sequence[int], index: int) -> list[int]:
+    """Return the clients of a federated round of the encoder, ascending; rounds count from 0.
+
+    `present` are the clients that are there in round 1.
+    """
+    count = max(1, round(settings.participation * len(present)))
+    rng = generator(seed, "encoder clients", round_index=index)
+    return sorted(rng.permutation(present)[:count].tolist())
+
+
+def updates_sent(settings: EncoderSettings, seed: int, present: Sequence[int]) -> Mapping[int, int]:
+    """Return how many updates of the encoder each client has sent, of those that have sent any."""
+    rounds = range(settings.federated)
+    return Counter(client for index in rounds for client in encoder_clients(settings, seed, present, index))

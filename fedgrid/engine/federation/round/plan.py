@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.checks import checked_orders, frozen
-from fedgrid.engine.federation.round.meeting import Meeting
+from fedgrid.algorithms.contract.orders import Payload
+from fedgrid.algorithms.updates.source import read_only
+from fedgrid.engine.federation.clients.messages import Described, TrainReport
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.uplink.ledger import Ledger, ledger_of
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import State
     from fedgrid.algorithms.contract.orders import Order
-    from fedgrid.engine.federation.clients.pool import Pool
+    from fedgrid.engine.federation.clients.messages import Pool
+    from fedgrid.engine.federation.encoders.encoder import Encoder
     from fedgrid.engine.federation.round.federation import Federation
     from fedgrid.engine.federation.round.participation import Attendance
     from fedgrid.engine.federation.round.run_state import RunState
@@ -49,6 +53,54 @@ class Plan:
         return bool(self.ordered) and not self.orders
 
 
+@dataclass(frozen=True)
+class Meeting:
+    """The messages of one round and what they cost; by default there are none."""
+
+    messages: Mapping[int, Payload] = field(default_factory=dict)
+    """By client."""
+    again: frozenset[int] = frozenset()
+    """The clients that had sent one before."""
+    up: int = 0
+    """Bytes of the messages."""
+    encoder: tuple[int, int] = (0, 0)
+    """Bytes of the encoder, down and up: its federated training in round 1, its way to each newcomer."""
+    durations: tuple[float, ...] = ()
+    """Seconds of each message."""
+
+    @classmethod
+    def of(
+        cls,
+        speakers: Sequence[int],
+        described: Sequence[Described],
+        newcomers: Collection[int],
+        encoder: Encoder | None,
+        round_index: int,
+    ) -> Meeting:
+        """Return what the speakers have said, in their order; `round_index` counts from 0."""
+        messages = {client: said.payload for client, said in zip(speakers, described, strict=True)}
+        read_only(array for payload in messages.values() for array in payload.values())
+        of_encoder = (0, 0)
+        if encoder is not None:
+            down, up = (encoder.bytes_down, encoder.bytes_up) if round_index == 0 else (0, 0)
+            of_encoder = down + encoder.num_bytes * len(newcomers), up
+        return cls(
+            messages,
+            frozenset(messages).difference(newcomers),
+            sum(array.nbytes for payload in messages.values() for array in payload.values()),
+            of_encoder,
+            tuple(said.seconds for said in described),
+        )
+
+    def seconds(self, trained: Sequence[TrainReport]) -> dict[str, float | None]:
+        """Return mean seconds of a message, and of an epoch of the clients that were trained here."""
+        epochs = [report.epoch_seconds for report in trained]
+        return {
+            "message_seconds": fmean(self.durations) if self.durations else None,
+            "epoch_seconds": fmean(epochs) if epochs else None,
+        }
+
+
 def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
     """Return the plan of the next round; clients of `pool` send their messages.
 
@@ -59,14 +111,17 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
     round_index = run_state.rounds_done
     attendance = federation.participation.attendance(round_index)
     ledger = ledger_of(federation.accountant, run_state.spent_K, len(federation.truth_K), round_index)
-    state = _revealed(federation, frozen(run_state.state), round_index)
+    state = _reveal(federation, frozen(run_state.state), round_index)
     state, meeting = _meet(federation, state, attendance, ledger, pool, round_index)
     ledger.charge(meeting.messages, meeting.again)
-    ordered = _ordered(federation, state, attendance, round_index)
+    algorithm, presence = federation.algorithm, attendance.presence
+    rng = generator(federation.seed, "orders", round_index=round_index)
+    orders = algorithm.orders(state, round_index, presence, rng)
+    ordered = checked_orders(algorithm, orders, len(state.models), presence)
     return Plan(round_index, attendance, state, meeting, ordered, ledger.affordable(ordered), ledger)
 
 
-def _revealed(federation: Federation, state: State, round_index: int) -> State:
+def _reveal(federation: Federation, state: State, round_index: int) -> State:
     """Return the state of an algorithm that is told the hidden groups, once clients have moved."""
     if not federation.changes.begins(round_index):
         return state
@@ -77,12 +132,7 @@ def _revealed(federation: Federation, state: State, round_index: int) -> State:
 
 
 def _meet(
-    federation: Federation,
-    state: State,
-    attendance: Attendance,
-    ledger: Ledger,
-    pool: Pool,
-    round_index: int,
+    federation: Federation, state: State, attendance: Attendance, ledger: Ledger, pool: Pool, round_index: int
 ) -> tuple[State, Meeting]:
     """Return the state that has heard the messages of newcomers, or of all that are met again."""
     algorithm, message = federation.algorithm, federation.algorithm.message()
@@ -97,13 +147,3 @@ def _meet(
     hear = algorithm.meet_again if again else algorithm.meet
     state = hear(state, meeting.messages, federation.layout, rng)
     return federation.checked(hear.__name__, state), meeting
-
-
-def _ordered(
-    federation: Federation, state: State, attendance: Attendance, round_index: int
-) -> Sequence[Order]:
-    """Return the algorithm's orders, by client."""
-    algorithm, presence = federation.algorithm, attendance.presence
-    rng = generator(federation.seed, "orders", round_index=round_index)
-    orders = algorithm.orders(state, round_index, presence, rng)
-    return checked_orders(algorithm, orders, len(state.models), presence)

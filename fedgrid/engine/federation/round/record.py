@@ -1,12 +1,21 @@
-"""What a round leaves in the records: its row, its clients' rows, its times, its warnings."""
+"""What a round leaves in the records: its row, its clients' rows, its times, its warnings.
+
+`fedgrid.record_columns` declares the columns of these numbers. The rest follows: the curve of
+`tracking.scoring.scores`, the MLflow metric, and the row of the reference's page of scores.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from fedgrid.algorithms.clustering.measures import temperature
+from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.process import own_peak, total_megabytes
 from fedgrid.engine.federation.partition.scenarios import CENTRALISED
 from fedgrid.engine.federation.record_names import (
@@ -18,15 +27,12 @@ from fedgrid.engine.federation.record_names import (
     SCORES,
     TESTS,
 )
-from fedgrid.engine.federation.round import metrics
 from fedgrid.engine.federation.training.confusion import scores
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Diagnostics, State
-    from fedgrid.algorithms.updates.updates import Updates
-    from fedgrid.engine.federation.clients.client_round import ClientRound
+    from fedgrid.engine.federation.clients.client_round import ClientRound, Stopwatch
     from fedgrid.engine.federation.clients.messages import TrainReport
-    from fedgrid.engine.federation.clients.stopwatch import Stopwatch
     from fedgrid.engine.federation.round.federation import Federation
     from fedgrid.engine.federation.round.model_tests import ModelTests
     from fedgrid.engine.federation.round.plan import Plan
@@ -54,19 +60,20 @@ def round_row(
 ) -> dict[str, Any]:
     """Return the row of `rounds.parquet`; `state` is that after the round."""
     bytes_down, bytes_up = _traffic(federation, plan, reports)
-    outcome = metrics.RoundOutcome(
-        updates,
-        plan.state,
-        state,
-        diagnostics,
-        bytes_down,
-        bytes_up,
-        excluded=len(_excluded(reports)),
-    )
+    excluded = len(_excluded(reports))
     row: dict[str, Any] = {
         "round": plan.round_index + 1,
-        **metrics.values(outcome, metrics.ROUND_NUMBERS),
-        **metrics.own_values(diagnostics.metrics, federation.numbers),
+        "temperature": temperature(updates.cosine_distances_KK) if updates.clients else None,
+        "clusters": len(set(state.labels_K.tolist())),
+        "clustered": diagnostics.clustered,
+        "bytes_down": bytes_down,
+        "bytes_up": bytes_up,
+        "excluded": excluded,
+        "warnings": excluded + len(diagnostics.warnings),
+        "mean_norm": diagnostics.mean_norm,
+        "max_norm": diagnostics.max_norm,
+        "silhouette": diagnostics.silhouette,
+        **_own_values(diagnostics.metrics, federation.numbers),
         **plan.ledger.of_round(),
     }
     if COUNTS in federation.columns:
@@ -74,8 +81,41 @@ def round_row(
     if MESSAGE in federation.columns:
         row |= dict(zip(MESSAGE_BYTES, (plan.meeting.up, sum(plan.meeting.encoder)), strict=True))
     if CENTRALISED in federation.columns:
-        row |= metrics.values(outcome, metrics.CENTRALISED_NUMBERS)
+        row |= _centralised(updates, plan.state, state)
     return row
+
+
+def _centralised(updates: Updates, before: State, after: State) -> dict[str, float]:
+    """Return the numbers of the split with one client; `grids.epsilons.rules` says what they are for.
+
+    Norms of the only client's update are as Sattler's test takes them of a mean.
+    """
+    [update], layout = updates.vectors(), updates.layout
+    norms = {over: Updates({0: update}, layout, similarity_over=over) for over in ("parameters", "state")}
+    sizes = [
+        float(np.abs(model[: layout.num_parameters]).sum(dtype=np.float64))
+        for model in (*before.models, *after.models)
+    ]
+    return {
+        "update_l2": norms["parameters"].mean_norm,
+        "update_l2_state": norms["state"].mean_norm,
+        "weights_l1_change": sizes[1] - sizes[0],
+    }
+
+
+def _own_values(returned: Mapping[str, float], declared: Collection[str]) -> dict[str, float | None]:
+    """Return the numbers that an algorithm's entry declares, None for one that is missing or not finite.
+
+    Raises:
+        ValueError: the algorithm returned one that its entry does not declare.
+    """
+    if unknown := [name for name in returned if name not in declared]:
+        raise ValueError(
+            f"Diagnostics.metrics has '{unknown[0]}', which the numbers of the algorithm's AlgorithmEntry do "
+            f"not declare; declared: {', '.join(declared) or 'none'}"
+        )
+    numbers = {name: float(returned.get(name, nan)) for name in declared}
+    return {name: value if isfinite(value) else None for name, value in numbers.items()}
 
 
 def client_rows(
@@ -181,7 +221,6 @@ def _parts(plan: Plan, reports: Sequence[TrainReport]) -> dict[int, str]:
 
 
 def _traffic(federation: Federation, plan: Plan, reports: Sequence[TrainReport]) -> tuple[int, int]:
-    """Return the bytes of a round, down and up, with those of newcomers' messages."""
     by_client = {
         order.client: federation.algorithm.traffic(order, federation.layout) for order in plan.orders
     }

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fedgrid.algorithms.contract.base import State
-from fedgrid.engine.federation.clients.messages import Memory
+from fedgrid.engine.federation.clients.messages import Memories
 from fedgrid.engine.federation.uplink.accountant import Spent
 
 
@@ -14,16 +14,14 @@ class RunState:
 
     rounds_done: int
     state: State
-    memories: Mapping[int, Memory] = field(default_factory=dict)
+    memories: Memories = field(default_factory=dict)
     """Client -> what it remembers: the optimizer's state if training keeps it, a local rule's arrays."""
     memory_rounds: Mapping[int, int] = field(default_factory=dict)
     """Client -> the round, counted from 1, that last changed its memory."""
     spent_K: Spent | None = None
     """What the clients of a run with noise have spent of their privacy; None without noise."""
 
-    def after_round(
-        self, state: State, memories: Mapping[int, Memory], spent_K: Spent | None = None
-    ) -> "RunState":
+    def after_round(self, state: State, memories: Memories, spent_K: Spent | None = None) -> "RunState":
         """Return the state after one more round, in which `memories` changed."""
         number = self.rounds_done + 1
         return RunState(

@@ -3,17 +3,76 @@
 A block of several batches is gathered at a time, because each call takes time, but never more memory than a
 batch or `BLOCK` take: an epoch of 1,000 colour images of 224 x 224 pixels is 602 MB as float32.
 
-Shapes: N images, C channels, H x W pixels, B images of a batch.
+Images may be cropped and flipped, by a fresh draw for each image and epoch. A crop takes the image's size out
+of the image padded by `PAD` pixels of its own reflection; a flip mirrors it left to right, with probability
+one half. As in FLIS (Morafah et al. 2022) and the usual recipe for CIFAR. Both are drawn whatever the
+setting, so that `[crop]` takes the same crops as `[crop, flip]`.
+
+Shapes: N images, C channels, H x W pixels, B images of a batch or an epoch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fedgrid.engine.federation.training.augmentation import Moves, gather
 from fedgrid.engine.federation.training.evaluation import to_inputs
+from fedgrid.engine.federation.training.settings import PAD, Augment
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What is drawn for the images of an epoch."""
+
+    offsets_B2: Tensor
+    """Int64, rows and columns from -PAD to PAD: the pixel that comes to the upper left corner, as seen from
+    there."""
+    flips_B: Tensor
+    """Int64, 1 where an image is mirrored left to right."""
+
+    def part(self, where: slice) -> "Moves":
+        """Return those of some of the images."""
+        return Moves(self.offsets_B2[where], self.flips_B[where])
+
+
+def draw_moves(
+    num_images: int, augment: Sequence[Augment], rng: np.random.Generator, device: torch.device
+) -> Moves | None:
+    """Return an offset and a flip for each image, on a device. Without `augment` nothing is drawn: None."""
+    if not augment:
+        return None
+    offsets_B2 = rng.integers(-PAD, PAD + 1, (num_images, 2)) * ("crop" in augment)
+    flips_B = rng.integers(0, 2, num_images) * ("flip" in augment)
+    return Moves(*(torch.from_numpy(drawn).to(device, non_blocking=True) for drawn in (offsets_B2, flips_B)))
+
+
+def gather(pixels: Tensor, order: Tensor, moves: Moves | None) -> Tensor:
+    """Return images in an order, each shown from an offset on and then flipped; a crop of 0 changes nothing.
+
+    `pixels` are uint8, shape (N, H, W, C), `order` positions of images, int64, shape (B,), on the same
+    device.
+    """
+    if moves is None:
+        return pixels.index_select(0, order)
+    offsets_B2, flips_B = moves.offsets_B2, moves.flips_B
+    _, height, width, channels = pixels.shape
+    rows_BH = _reflect(torch.arange(height, device=order.device) + offsets_B2[:, :1], height)
+    columns_W = torch.arange(width, device=order.device)
+    columns_BW = torch.where(flips_B[:, None] == 1, columns_W.flip(0), columns_W)
+    columns_BW = _reflect(columns_BW + offsets_B2[:, 1:], width)
+    where = ((order[:, None] * height + rows_BH) * width)[:, :, None] + columns_BW[:, None, :]
+    shown = pixels.view(-1, channels).index_select(0, where.flatten())
+    return shown.view(len(order), height, width, channels)
+
+
+def _reflect(positions: Tensor, size: int) -> Tensor:
+    """Return positions up to `size - 1` beyond either end, mirrored at the first and the last pixel."""
+    last = size - 1
+    return last - (last - positions.abs()).abs()
+
 
 BLOCK = 4 << 20
 """Bytes of a block that has more than one batch."""
@@ -24,10 +83,7 @@ FLOAT = 4
 def blocks(num_images: int, batch_size: int, batch_bytes: int) -> Iterator[slice]:
     """Yield the images of each block: whole batches, but for the last one.
 
-    Args:
-        num_images: of the epoch.
-        batch_size: B.
-        batch_bytes: what a batch takes as it is gathered.
+    `batch_bytes` is what a batch takes as it is gathered.
     """
     size = batch_size * max(1, BLOCK // batch_bytes)
     return (slice(begin, begin + size) for begin in range(0, num_images, size))
@@ -36,11 +92,7 @@ def blocks(num_images: int, batch_size: int, batch_bytes: int) -> Iterator[slice
 def batches(pixels: Tensor, order: Tensor, moves: Moves | None, batch_size: int) -> Iterator[Tensor]:
     """Yield the inputs of each batch, float32 in [0, 1], shape (B, C, H, W), channels last.
 
-    Args:
-        pixels: uint8, shape (N, H, W, C).
-        order: the images of the epoch, as positions, int64, on the same device.
-        moves: how they are moved.
-        batch_size: B; the last batch may have fewer.
+    Arguments are as of `gather`, for a whole epoch; the last batch may have fewer than `batch_size` images.
     """
     for block in blocks(len(order), batch_size, FLOAT * batch_size * prod(pixels.shape[1:])):
         images = gather(pixels, order[block], moves and moves.part(block))

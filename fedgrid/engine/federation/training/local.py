@@ -22,8 +22,7 @@ from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.training import augmentation
-from fedgrid.engine.federation.training.batches import batches
+from fedgrid.engine.federation.training.batches import batches, draw_moves
 from fedgrid.engine.federation.training.evaluation import predict, set_mode, to_inputs
 from fedgrid.engine.federation.training.masked_norm import MaskedNorm
 from fedgrid.engine.federation.training.optimizers import OPTIMIZERS
@@ -95,7 +94,7 @@ def train(
     smallest = smallest_batch(flat.module, training.batch_size)
     moves, own = rng.spawn(2)
     with seeded(flat.weights.device, own):
-        flat.write(_with_own_entries(start, rule, memory))
+        flat.write(_restore_own_entries(start, rule, memory))
         local = Local(flat, training, memory, payload, reference)
         begins = range(0, len(labels) - smallest + 1, training.batch_size)
         local.plan(len(begins), max_steps)
@@ -109,7 +108,7 @@ def train(
         for epoch_index in range(local.num_epochs):
             local.epoch_index = epoch_index
             order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device, non_blocking=True)
-            moved = augmentation.drawn(len(order), training.augment, moves, order.device)
+            moved = draw_moves(len(order), training.augment, moves, order.device)
             epoch_labels, size = labels.index_select(0, order), training.batch_size
             for begin, inputs in zip(begins, batches(pixels, order, moved, size), strict=False):
                 if len(logits) == local.num_steps:
@@ -119,7 +118,7 @@ def train(
         finished = steps.finish(local, len(logits))
         local.check_start(rule)
     model = flat.read()
-    losses, accuracies = _running(logits, targets, training.local_epochs if max_steps is None else 1)
+    losses, accuracies = _running_means(logits, targets, training.local_epochs if max_steps is None else 1)
     return LocalResult(
         model=model,
         losses=losses,
@@ -226,11 +225,11 @@ class Local:
 
     def optimizer_memory(self) -> Memory:
         """Return the optimizer's state, if it is kept and there is any."""
-        kept = self._optimizer.memory() if self._training.keep_optimizer_state else None
-        return {} if kept is None else {OPTIMIZER: kept}
+        memory = self._optimizer.memory() if self._training.keep_optimizer_state else None
+        return {} if memory is None else {OPTIMIZER: memory}
 
 
-def _with_own_entries(start: Vector, rule: LocalRule, memory: Memory) -> Vector:
+def _restore_own_entries(start: Vector, rule: LocalRule, memory: Memory) -> Vector:
     """Return the model with the client's own entries in their place, once it has any."""
     if PERSONAL not in memory or not rule.personal:
         return start
@@ -261,7 +260,7 @@ def smallest_batch(module: nn.Module, batch_size: int) -> int:
     return 2
 
 
-def _running(
+def _running_means(
     logits: list[Tensor], labels: list[Tensor], num_epochs: int
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean cross-entropy and accuracy of each epoch from all batches, read back in one go."""

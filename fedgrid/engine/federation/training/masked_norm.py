@@ -52,7 +52,7 @@ class MaskedNorm(nn.Module):
             running_C += share * (value_C - running_C)
 
 
-def with_masked_norms(module: nn.Module) -> nn.Module:
+def mask_norms(module: nn.Module) -> nn.Module:
     """Return the module with each BatchNorm replaced; names and order of all tensors stay the same."""
     for name, layer in list(module.named_modules()):
         if isinstance(layer, _BatchNorm):

@@ -15,24 +15,23 @@ def seeded(device: torch.device, rng: np.random.Generator) -> Iterator[None]:
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
         generators.append(torch.cuda.default_generators[index])
-    before = [each.get_state() for each in generators]
+    before = [source.get_state() for source in generators]
     seed = int(rng.integers(2**63))
     try:
-        for each in generators:
-            each.manual_seed(seed)
+        for source in generators:
+            source.manual_seed(seed)
         yield
     finally:
-        for each, state in zip(generators, before, strict=True):
-            each.set_state(state)
+        for source, state in zip(generators, before, strict=True):
+            source.set_state(state)
 
 
 @torch.no_grad()
 def draws(module: nn.Module, shape: tuple[int, int, int]) -> bool:
     """Return whether a module on the CPU draws random numbers as it trains, after trying it.
 
-    Args:
-        module: left in training mode; its buffers may change.
-        shape: (channels, height, width) of an image.
+    `shape` is (channels, height, width) of an image. The module is left in training mode; its buffers may
+    change.
     """
     with seeded(torch.device("cpu"), np.random.default_rng(0)):
         before = torch.default_generator.get_state()

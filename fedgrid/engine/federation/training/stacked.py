@@ -23,13 +23,12 @@ from torch.func import functional_call, vmap
 from torch.nn import functional
 
 from fedgrid.algorithms.updates.source import Vector
-from fedgrid.engine.federation.training import augmentation
-from fedgrid.engine.federation.training.batches import blocks
+from fedgrid.engine.federation.training.batches import Moves, blocks, draw_moves, gather
 from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.federation.training.local import NOTHING, OPTIMIZER, LocalResult, Memory, smallest_batch
-from fedgrid.engine.federation.training.masked_norm import MaskedNorm, with_masked_norms
+from fedgrid.engine.federation.training.masked_norm import MaskedNorm, mask_norms
+from fedgrid.engine.federation.training.optimizers import STACKED_OPTIMIZERS, StackedOptimizer
 from fedgrid.engine.federation.training.settings import LocalTraining
-from fedgrid.engine.federation.training.stacked_optimizers import STACKED_OPTIMIZERS, StackedOptimizer
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Stack:
 
     def __init__(self, module: nn.Module, num_slots: int) -> None:
         """Make room for `num_slots` models of the module's kind; the module itself is given away."""
-        self.module = with_masked_norms(module).train()
+        self.module = mask_norms(module).train()
         self._norms = [layer for layer in self.module.modules() if isinstance(layer, MaskedNorm)]
         named, buffers = dict(module.named_parameters()), dict(module.named_buffers())
         sizes = [tensor.numel() for tensor in named.values()]
@@ -152,8 +151,8 @@ def train_together(
             )
             targets.append(labels[:, batch])
     states_SP = stack.read()
-    losses_SE, accuracies_SE = _running(logits, targets, used_S, training)
-    kept = optimizer.memory() if training.keep_optimizer_state else None
+    losses_SE, accuracies_SE = _running_means(logits, targets, used_S, training)
+    optimizer_memory = optimizer.memory() if training.keep_optimizer_state else None
     return {
         slot: LocalResult(
             model=states_SP[slot].copy(),
@@ -161,7 +160,7 @@ def train_together(
             accuracies=tuple(accuracies_SE[slot]),
             steps=training.local_epochs * -(-used[slot] // size),
             outputs=NOTHING,
-            memory=NOTHING if kept is None else {OPTIMIZER: kept[slot].copy()},
+            memory=NOTHING if optimizer_memory is None else {OPTIMIZER: optimizer_memory[slot].copy()},
         )
         for slot in members
     }
@@ -179,7 +178,7 @@ class _Order:
 
     places: Tensor
     """Int64, shape (images,)."""
-    moves: augmentation.Moves | None
+    moves: Moves | None
 
     def part(self, where: slice) -> "_Order":
         return _Order(self.places[where], self.moves and self.moves.part(where))
@@ -192,12 +191,11 @@ def _orders(
     training: LocalTraining,
     device: torch.device,
 ) -> dict[int, _Order]:
-    """Return each client's order of an epoch, by slot, without what is left out of it."""
     orders = {}
     for slot, member in members.items():
         count = len(member.labels)
         places = torch.from_numpy(member.rng.permutation(count)).to(device, non_blocking=True)
-        drawn = augmentation.drawn(count, training.augment, moves[slot], device)
+        drawn = draw_moves(count, training.augment, moves[slot], device)
         orders[slot] = _Order(places, drawn).part(slice(used[slot]))
     return orders
 
@@ -223,7 +221,7 @@ def _batches(
         images = torch.zeros(stack.num_slots, count, *shape, dtype=torch.uint8, device=stack.weights.device)
         for slot, order in orders.items():
             due = order.part(block)
-            images[slot, : len(due.places)] = augmentation.gather(pixels[slot], due.places, due.moves)
+            images[slot, : len(due.places)] = gather(pixels[slot], due.places, due.moves)
         for batch in torch.split(images, size, dim=1):
             yield batch.contiguous()
 
@@ -253,7 +251,7 @@ def _step(
     return logits.detach()
 
 
-def _running(
+def _running_means(
     logits: Sequence[Tensor], labels: Sequence[Tensor], used_S: Tensor, training: LocalTraining
 ) -> tuple[list[list[float]], list[list[float]]]:
     """Return mean cross-entropy and accuracy of each slot's epochs, shapes (S, E), read back in one go."""
@@ -263,14 +261,14 @@ def _running(
         return nothing, nothing
     # By epoch and slot, an epoch's batches in a row: (E, S, T B).
     outputs, targets = (
-        torch.stack(list(each)).view(num_epochs, -1, *each[0].shape).transpose(1, 2).flatten(2, 3)
-        for each in (logits, labels)
+        torch.stack(list(batches)).view(num_epochs, -1, *batches[0].shape).transpose(1, 2).flatten(2, 3)
+        for batches in (logits, labels)
     )
     losses = functional.cross_entropy(outputs.flatten(0, 2).double(), targets.flatten(), reduction="none")
     hits = outputs.argmax(dim=3) == targets
     counted = torch.arange(targets.shape[2], device=used_S.device) < used_S[:, None]
     sums = [
-        torch.where(counted, each.view_as(targets).double(), 0).sum(2) / used_S for each in (losses, hits)
+        torch.where(counted, values.view_as(targets).double(), 0).sum(2) / used_S for values in (losses, hits)
     ]
     means = torch.stack(sums).transpose(1, 2).tolist()
     return means[0], means[1]

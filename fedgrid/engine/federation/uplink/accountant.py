@@ -21,9 +21,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.algorithms.contract.orders import Message, Order, Payload
-from fedgrid.engine.federation.uplink.privacy import CentralNoise, Privacy, is_private
+from fedgrid.engine.federation.uplink.privacy import CentralNoise, Privacy
 from fedgrid.engine.federation.uplink.replies import covered
 from fedgrid.engine.federation.uplink.steps import UplinkStep, clip_of, noise_of
 
@@ -57,30 +56,12 @@ class Accountant:
     encoder_updates: Mapping[int, int] = field(default_factory=dict)
     """How many updates of its encoder each client has sent before the first round."""
 
-    @classmethod
-    def of(
-        cls,
-        privacy: Privacy,
-        uplink: Sequence[UplinkStep],
-        algorithm: Algorithm,
-        seed: int,
-        encoder_updates: Mapping[int, int] | None = None,
-    ) -> "Accountant":
-        """Return a run's accountant."""
-        sends, message = algorithm.traits.sends_updates, algorithm.message()
-        return cls(privacy, uplink, seed, sends, message, encoder_updates or {})
-
     def central_noise(self, round_index: int) -> CentralNoise | None:
         """Return the noise of a round's means, None if the server adds none."""
         clip = clip_of(self.uplink)
         if not self.privacy.central_noise or clip is None:
             return None
         return CentralNoise(self.privacy.central_noise, clip, self.seed, round_index)
-
-    @property
-    def is_private(self) -> bool:
-        """Whether there is noise anywhere, so that epsilons are recorded."""
-        return is_private(self.uplink, self.privacy)
 
     @property
     def scale(self) -> float:
@@ -90,15 +71,10 @@ class Accountant:
     def charges(
         self, messages: Mapping[int, Payload], round_index: int, again: Collection[int] = ()
     ) -> dict[int, float]:
-        """Return, by client, the squared distance of what it has sent before a round trains.
+        """Return, by client, the squared distance of what it has sent before a round (from 0) trains.
 
         That is its message, unless the server is trusted, and before the first round its updates of the
-        encoder, of which all clients get the mean.
-
-        Args:
-            messages: what each client says.
-            round_index: from 0.
-            again: the clients that had sent one before.
+        encoder, of which all clients get the mean. The clients of `again` had sent a message before.
         """
         squares: dict[int, float] = {}
         if self.message is not None and not self.privacy.central_noise:

@@ -18,12 +18,9 @@ Places = NDArray[np.int64]
 
 
 def quantise(values_N: Vector, bits: int, rng: np.random.Generator) -> bytes:
-    """Return values as `bits` bits each, behind the least and greatest value of each bucket.
+    """Return values as `bits` bits each, 1 to 8, behind the least and greatest value of each bucket.
 
-    Args:
-        values_N: float32, finite, at least one.
-        bits: 1 to 8.
-        rng: decides which way each value is rounded.
+    Values are float32, finite, at least one; `rng` decides which way each is rounded.
     """
     starts = np.arange(0, len(values_N), BUCKET)
     low_B, high_B = np.minimum.reduceat(values_N, starts), np.maximum.reduceat(values_N, starts)
@@ -77,7 +74,6 @@ def _as_bitmap(count: int, size: int) -> bool:
 
 
 def _width(size: int) -> int:
-    """Return the bits of the number of an entry."""
     return max(1, (size - 1).bit_length())
 
 

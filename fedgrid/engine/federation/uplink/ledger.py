@@ -18,7 +18,7 @@ from fedgrid.algorithms.contract.orders import Order, Payload
 from fedgrid.engine.federation.errors import FinalError
 from fedgrid.engine.federation.record_names import CLUSTER_EPSILON, EPSILON
 from fedgrid.engine.federation.uplink.accountant import Accountant, Spent, epsilon, tells_choice
-from fedgrid.engine.federation.uplink.privacy import CentralNoise
+from fedgrid.engine.federation.uplink.privacy import CentralNoise, is_private
 
 
 class Ledger:
@@ -61,15 +61,8 @@ class Ledger:
 
 
 def ledger_of(accountant: Accountant, spent_K: Spent | None, num_clients: int, round_index: int) -> Ledger:
-    """Return the ledger of a round.
-
-    Args:
-        accountant: the run's.
-        spent_K: what was spent before the round; None before the first.
-        num_clients: K.
-        round_index: from 0.
-    """
-    if not accountant.is_private:
+    """Return the ledger of a round, from 0; `spent_K` is what was spent before it, None before the first."""
+    if not is_private(accountant.uplink, accountant.privacy):
         return Ledger()
     return PrivacyLedger(accountant, spent_K, num_clients, round_index)
 

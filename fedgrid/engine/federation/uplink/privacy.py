@@ -83,7 +83,6 @@ def problem(
 
 @lru_cache(maxsize=1)
 def _first_buffer(model: str, shape: tuple[int, int, int], num_classes: int) -> str | None:
-    """Return the name of a buffer of a model, None if it has none."""
     import torch  # Only here, so that runs without noise are configured without it.
 
     with torch.device("meta"):

@@ -81,11 +81,7 @@ def covered(rule: LocalRule, uplink: Sequence[UplinkStep]) -> tuple[str, ...]:
 
 
 def _is_sendable(array: NDArray[Any], name: str, uplink: Sequence[UplinkStep]) -> bool:
-    """Return whether an array can take the steps: only float32 can.
-
-    Raises:
-        ValueError: another one, which noise would not cover.
-    """
+    """Return whether an array can take the steps: only float32 can."""
     if array.dtype == np.float32:
         return True
     if any(isinstance(step, Noise) for step in uplink):

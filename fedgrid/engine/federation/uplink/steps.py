@@ -102,19 +102,19 @@ class TopK(UplinkStep):
     def apply(self, sent: Sent, num_parameters: int, rng: np.random.Generator) -> Sent:
         """Return the largest entries, of equal ones the first, and the rest as the residual."""
         count = ceil(self.topk * num_parameters)
-        wanted = sent.update[:num_parameters]
+        due = sent.update[:num_parameters]
         if sent.residual is not None:
-            wanted = wanted + sent.residual
-        if count == num_parameters or not np.isfinite(wanted).all():
+            due = due + sent.residual
+        if count == num_parameters or not np.isfinite(due).all():
             return sent
-        data = pack_places(largest(wanted, count), num_parameters)
+        data = pack_places(largest(due, count), num_parameters)
         places = unpack_places(data, num_parameters, count)
         update = sent.update.copy()
         update[:num_parameters] = 0
-        update[places] = wanted[places]
+        update[places] = due[places]
         buffers = update[num_parameters:]
-        num_bytes = len(data) + wanted[places].nbytes + buffers.nbytes
-        residual = wanted - update[:num_parameters]
+        num_bytes = len(data) + due[places].nbytes + buffers.nbytes
+        residual = due - update[:num_parameters]
         return replace(sent, update=update, num_bytes=num_bytes, places=places, residual=residual)
 
 
@@ -152,8 +152,8 @@ def parse_step(given: object) -> object:
     if isinstance(given, UplinkStep):
         return given
     if not isinstance(given, Mapping) or len(given) != 1 or next(iter(given)) not in STEPS:
-        known = ", ".join(STEPS)
-        raise ValueError(f"{given!r} is not a step; expected one key of {known}, as in {{clip: 1.0}}")
+        keys = ", ".join(STEPS)
+        raise ValueError(f"{given!r} is not a step; expected one key of {keys}, as in {{clip: 1.0}}")
     return STEPS[next(iter(given))].model_validate(given)
 
 

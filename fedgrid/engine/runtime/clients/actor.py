@@ -5,7 +5,6 @@ of them import it at the same time.
 """
 
 import gc
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,18 +20,18 @@ from fedgrid.engine.federation.clients.messages import (
     Described,
     EvaluateReport,
     EvaluateTask,
-    Memory,
+    Machine,
+    Memories,
     Setup,
     TrainTask,
 )
-from fedgrid.engine.federation.clients.pool import Machine
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import FinalError, RunError
 from fedgrid.engine.runtime.clients.gpu_errors import may_pass, raised
 from fedgrid.engine.runtime.clients.machine import this_machine
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.source import PluginSource
+from fedgrid.engine.runtime.plugins.plugin import PluginSource
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.clients.worker import ClientWorker
@@ -58,11 +57,6 @@ def death_of(error: RayActorError) -> str:
     raise FinalError(f"a client actor did not start: {cause}")
 
 
-def device_of(gpu_share: float) -> str:
-    """Return what a client actor with this share of a GPU trains on."""
-    return "cuda" if gpu_share else "cpu"
-
-
 @ray.remote(max_restarts=0)
 class Client:
     """Hosts one federated client, or several that take turns. Keeps no state that a round depends on."""
@@ -79,7 +73,7 @@ class Client:
         self._hosting = ClientWorker
         self._worker: ClientWorker | None = None
         self._title = title
-        self._device = device_of(gpu_share)
+        self._device = "cuda" if gpu_share else "cpu"
         if gpu_share:
             import torch
 
@@ -91,10 +85,6 @@ class Client:
 
     def __repr__(self) -> str:
         return self._title
-
-    def pid(self) -> int:
-        """Return the actor's process id."""
-        return os.getpid()
 
     def machine(self) -> Machine:
         """Return what training here depends on."""
@@ -133,7 +123,7 @@ class Client:
         self,
         tasks: Sequence[TrainTask],
         payloads: Sequence[Mapping[str, int]],
-        memories: Mapping[int, Memory],
+        memories: Memories,
         num_models: int,
         *arrays: Vector,
     ) -> tuple[Any, ...]:
@@ -149,16 +139,16 @@ class Client:
             for task, places in zip(tasks, payloads, strict=True)
         ]
         replies = self._prepared().train(tasks, arrays[:num_models], memories)
-        kept = {reply.report.client: reply.memory for reply in replies if reply.memory}
+        remembered = {reply.report.client: reply.memory for reply in replies if reply.memory}
         sent = [
             np.asarray(array)
             for task, reply in zip(tasks, replies, strict=True)
             for array in (reply.update, *(reply.outputs[name] for name in task.order.outputs))
         ]
-        return [reply.report for reply in replies], kept, *sent
+        return [reply.report for reply in replies], remembered, *sent
 
     def evaluate(
-        self, tasks: Sequence[EvaluateTask], memories: Mapping[int, Memory], *models: Vector
+        self, tasks: Sequence[EvaluateTask], memories: Memories, *models: Vector
     ) -> list[EvaluateReport]:
         """Test the models at this actor's clients."""
         return self._prepared().evaluate(tasks, models, memories)

@@ -17,8 +17,8 @@ def telling(error: BaseException) -> str:
 
 def raised(traceback: str) -> str:
     """Return the telling line of a traceback's text, which is its last error."""
-    found = RAISED.findall(traceback)
-    kind, said = found[-1] if found else ("", traceback.strip().splitlines()[-1])
+    errors = RAISED.findall(traceback)
+    kind, said = errors[-1] if errors else ("", traceback.strip().splitlines()[-1])
     return f"{kind}: {said}".removeprefix(": ").partition(". ")[0].rstrip(".")
 
 
@@ -31,7 +31,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error is, or was caused by, a GPU's memory that has run out."""
     import torch
 
-    return any(isinstance(each, torch.OutOfMemoryError) for each in causes(error))
+    return any(isinstance(cause, torch.OutOfMemoryError) for cause in causes(error))
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.orders import Message
-from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.messages import (
     Described,
     EvaluateReport,
     EvaluateTask,
-    Memory,
+    Machine,
+    Memories,
+    Models,
+    Pool,
     Reply,
     Setup,
     TrainTask,
 )
-from fedgrid.engine.federation.clients.pool import Machine, Pool
 from fedgrid.engine.runtime.clients.machine import this_machine
 
 if TYPE_CHECKING:
@@ -24,7 +26,31 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.encoders.encoder import Encoder
 
 
-class InProcessPool:
+class _Passing(ABC):
+    """Passes tasks on to the place where the clients are."""
+
+    @abstractmethod
+    def _place(self) -> Pool | ClientWorker:
+        """Return that place, which is prepared."""
+
+    def describe(
+        self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
+    ) -> list[Described]:
+        """Return what each of `clients` says about its training images, or about their codes."""
+        return self._place().describe(clients, message, encoder)
+
+    def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
+        """Train the clients of `tasks`, each from one of `models`."""
+        return self._place().train(tasks, models, memories)
+
+    def evaluate(
+        self, tasks: Sequence[EvaluateTask], models: Models, memories: Memories
+    ) -> list[EvaluateReport]:
+        """Test `models` at the clients of `tasks`."""
+        return self._place().evaluate(tasks, models, memories)
+
+
+class InProcessPool(_Passing):
     """All clients in this process, one after the other: for tests, debuggers and profilers."""
 
     def __init__(self, device: str = "cpu") -> None:
@@ -44,32 +70,12 @@ class InProcessPool:
         self._worker = None
         self._worker = ClientWorker(setup, self.device)
 
-    @property
-    def worker(self) -> ClientWorker:
-        """The worker of all clients."""
+    def _place(self) -> ClientWorker:
         assert self._worker is not None, "prepare() comes first"
         return self._worker
 
-    def describe(
-        self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
-    ) -> list[Described]:
-        """Return what each of `clients` says about its training images, or about their codes."""
-        return self.worker.describe(clients, message, encoder)
 
-    def train(
-        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
-    ) -> list[Reply]:
-        """Train the clients of `tasks`, each from one of `models`."""
-        return self.worker.train(tasks, models, memories)
-
-    def evaluate(
-        self, tasks: Sequence[EvaluateTask], models: Sequence[Vector], memories: Mapping[int, Memory]
-    ) -> list[EvaluateReport]:
-        """Test `models` at the clients of `tasks`."""
-        return self.worker.evaluate(tasks, models, memories)
-
-
-class LazyPool:
+class LazyPool(_Passing):
     """Prepares a pool at the first task: a run that finds all of its rounds in the round cache needs none."""
 
     def __init__(self, pool: Pool) -> None:
@@ -84,25 +90,7 @@ class LazyPool:
         """Note what the clients need."""
         self._setup = setup
 
-    def describe(
-        self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
-    ) -> list[Described]:
-        """Return what each of `clients` says about its training images, or about their codes."""
-        return self._prepared().describe(clients, message, encoder)
-
-    def train(
-        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
-    ) -> list[Reply]:
-        """Train the clients of `tasks`, each from one of `models`."""
-        return self._prepared().train(tasks, models, memories)
-
-    def evaluate(
-        self, tasks: Sequence[EvaluateTask], models: Sequence[Vector], memories: Mapping[int, Memory]
-    ) -> list[EvaluateReport]:
-        """Test `models` at the clients of `tasks`."""
-        return self._prepared().evaluate(tasks, models, memories)
-
-    def _prepared(self) -> Pool:
+    def _place(self) -> Pool:
         if self._setup is not None:
             self._pool.prepare(self._setup)
             self._setup = None

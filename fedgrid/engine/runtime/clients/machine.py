@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fedgrid.engine.federation.clients.pool import Machine
+from fedgrid.engine.federation.clients.messages import Machine
 
 DRIVER = Path("/proc/driver/nvidia/version")
 CPUINFO = Path("/proc/cpuinfo")
@@ -50,7 +50,6 @@ def this_machine(device: str) -> Machine:
 
 
 def _processor() -> str:
-    """Return what a processor's last bits depend on, as in `GenuineIntel 6, AVX512, SkylakeX`."""
     import torch
     from threadpoolctl import threadpool_info
 
@@ -62,7 +61,6 @@ def _processor() -> str:
 
 
 def _maker(file: Path = CPUINFO) -> str:
-    """Return a processor's maker and family, as Linux tells them; else what Python knows."""
     try:
         about = dict(re.findall(r"^(vendor_id|cpu family)\s*: (.*)$", file.read_text(), re.MULTILINE))
     except OSError:
@@ -75,18 +73,18 @@ def _kernels() -> str:
     import torch
 
     # Older versions of torch do not tell.
-    found: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
-    has = sorted(name for name, is_here in found.items() if is_here and KERNELS.search(name))
-    return (", ".join(has) or EMULATED) if found else UNKNOWN
+    capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    has = sorted(name for name, is_here in capabilities.items() if is_here and KERNELS.search(name))
+    return (", ".join(has) or EMULATED) if capabilities else UNKNOWN
 
 
-def that_matter(machines: Sequence[Machine], precision: str) -> list[Machine]:
+def relevant_machines(machines: Sequence[Machine], precision: str) -> list[Machine]:
     """Return the machines by what a run of this precision depends on; alike ones count once."""
-    kept = [
+    relevant = [
         {name: value for name, value in machine.items() if precision == BFLOAT16 or name != BFLOAT16}
         for machine in machines
     ]
-    return [machine for place, machine in enumerate(kept) if machine not in kept[:place]]
+    return [machine for place, machine in enumerate(relevant) if machine not in relevant[:place]]
 
 
 def slow_precision(machines: Sequence[Machine], precision: str) -> str | None:
@@ -102,7 +100,7 @@ def slow_precision(machines: Sequence[Machine], precision: str) -> str | None:
 def driver(file: Path = DRIVER) -> str:
     """Return the version of NVIDIA's driver, `unknown` where the kernel does not tell."""
     try:
-        found = re.search(r"\s(\d+(?:\.\d+)+)\s", file.read_text())
+        number = re.search(r"\s(\d+(?:\.\d+)+)\s", file.read_text())
     except OSError:
         return UNKNOWN
-    return found[1] if found else UNKNOWN
+    return number[1] if number else UNKNOWN

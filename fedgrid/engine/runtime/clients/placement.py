@@ -128,8 +128,8 @@ def plan(
         ConfigError: a run can never fit; with the request, the resources, and a setting that would fit.
     """
     if stacked > 1:
-        each = request.clients_per_actor
-        in_stacks = replace(request, clients_per_actor=each and -(-each // stacked))
+        per_actor = request.clients_per_actor
+        in_stacks = replace(request, clients_per_actor=per_actor and -(-per_actor // stacked))
         return plan(-(-num_clients // stacked), nodes, in_stacks, num_runs)
     gpus = _gpus_per_client(nodes, request)
     _check(num_clients, nodes, gpus, request)
@@ -188,13 +188,13 @@ def _fastest(num_clients: int, num_runs: int, runs_at_once: Callable[[int], int]
 
 def _even_counts(num_clients: int) -> list[int]:
     """Return the useful numbers of actors: with one less, the busiest actor would have more clients."""
-    return sorted({-(-num_clients // each) for each in range(1, num_clients + 1)})
+    return sorted({-(-num_clients // per_actor) for per_actor in range(1, num_clients + 1)})
 
 
 def _with_largest_gpu_share(placement: Placement, runs: int, nodes: Sequence[Node]) -> Placement:
     """Give each actor the largest share with which `runs` fit: Ray fills a GPU before it takes the next."""
     most = UNITS // _units(placement.gpus_per_actor)
-    shares = (replace(placement, gpus_per_actor=UNITS // each / UNITS) for each in range(1, most + 1))
+    shares = (replace(placement, gpus_per_actor=UNITS // actors / UNITS) for actors in range(1, most + 1))
     return next((share for share in shares if at_once(share, nodes) >= runs), placement)
 
 
@@ -226,7 +226,6 @@ def _fit(runs: int, placement: Placement, nodes: Sequence[Node]) -> bool:
 
 
 def _actors_on(node: Node, placement: Placement) -> int:
-    """Return how many actors fit on a node without servers."""
     most = _units(node.cpus) // _units(placement.cpus_per_actor)
     if placement.gpus_per_actor:
         most = min(most, int(node.gpus) * (UNITS // _units(placement.gpus_per_actor)))
@@ -264,13 +263,13 @@ def _check(num_clients: int, nodes: Sequence[Node], gpus: float, request: Reques
             f"--gpus-per-actor {gpus:g}, but no node with a GPU has a CPU to spare; "
             "--gpus-per-actor 0 would fit"
         )
-    wanted = request.cpus_per_client
-    if wanted is not None and not 1 <= _units(wanted if isfinite(wanted) else 0) <= _units(most):
+    share = request.cpus_per_client
+    if share is not None and not 1 <= _units(share if isfinite(share) else 0) <= _units(most):
         where = "the cluster" if len(nodes) == 1 else f"the largest of {_counted(len(able), 'node')}"
         where += " with a GPU" if gpus and len(nodes) > 1 else ""
         server = f", the server takes {SERVER_CPUS:g}" if most < largest else ""
         raise ConfigError(
-            f"--cpus-per-actor {wanted:g}: expected more than 0, at most {most:g} "
+            f"--cpus-per-actor {share:g}: expected more than 0, at most {most:g} "
             f"({where} has {_counted(largest, 'CPU')}{server})"
         )
 

@@ -24,19 +24,20 @@ from fedgrid.engine.federation.clients.messages import (
     Described,
     EvaluateReport,
     EvaluateTask,
-    Memory,
+    Machine,
+    Memories,
+    Models,
     Reply,
     Setup,
     TrainTask,
 )
-from fedgrid.engine.federation.clients.pool import Machine
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.actor import Client, death_of
-from fedgrid.engine.runtime.clients.deadlines import Deadlines
-from fedgrid.engine.runtime.clients.machine import BFLOAT16, that_matter
+from fedgrid.engine.runtime.clients.machine import BFLOAT16, relevant_machines
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.storage.clock import Deadlines
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.encoders.encoder import Encoder
@@ -75,20 +76,16 @@ class RayPool:
         self._machines: dict[int, Machine] = {}
         self._shared: dict[int, tuple[Vector, Ref]] = {}
 
-    def pids(self) -> list[int]:
-        """Return the process ids of the actors."""
-        return list(ray.get([actor.pid.remote() for actor in self._actors], timeout=START_TIMEOUT))
-
     def machines(self) -> list[Machine]:
         """Return the machines of the actors; alike ones count once."""
         asked = [index for index in range(len(self._actors)) if index not in self._machines]
-        found = self._each(
+        answers = self._each(
             dict.fromkeys(asked),
             lambda index: [self._actors[index].machine.remote()],
             "machine",
             "before round 1",
         )
-        self._machines |= {index: machine for index, [machine] in found.items()}
+        self._machines |= {index: machine for index, [machine] in answers.items()}
         alike = {tuple(sorted(machine.items())) for machine in self._machines.values()}
         return [dict(items) for items in sorted(alike)]
 
@@ -121,9 +118,7 @@ class RayPool:
         }
         return [described[client] for client in clients]
 
-    def train(
-        self, tasks: Sequence[TrainTask], models: Sequence[Vector], memories: Mapping[int, Memory]
-    ) -> list[Reply]:
+    def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
         """Train every task's client in its actor; arrays come back as views of the object store."""
         shares = self._by_actor(tasks, lambda task: task.client)
         arrays = {id(array): array for task in tasks for array in task.order.payload.values()}
@@ -136,12 +131,12 @@ class RayPool:
                 {name: places[id(array)] for name, array in task.order.payload.items()} for task in mine
             ]
             bare = [replace(task, order=replace(task.order, payload={})) for task in mine]
-            kept = {task.client: memories[task.client] for task in mine if task.client in memories}
+            remembered = {task.client: memories[task.client] for task in mine if task.client in memories}
             num_sent = sum(1 + len(task.order.outputs) for task in mine)
             name = self._task("train", f"{when}, {_clients(task.client for task in mine)}")
             num_returns = 1 if are_small else 2 + num_sent
             train = self._actors[index].train.options(num_returns=num_returns, name=name)
-            sent = train.remote(bare, payloads, kept, len(models), *refs)
+            sent = train.remote(bare, payloads, remembered, len(models), *refs)
             return [sent] if are_small else list(sent)
 
         replies = {}
@@ -149,16 +144,16 @@ class RayPool:
         are_small = models[0].nbytes <= SMALL
         results = self._each(shares, submit, "train", when)
         for index, objects in results.items():
-            reports, kept, *sent = objects[0] if are_small else objects
+            reports, remembered, *sent = objects[0] if are_small else objects
             remaining = iter(sent)
             for task, report in zip(shares[index], reports, strict=True):
                 update = next(remaining)
                 outputs = {name: next(remaining) for name in task.order.outputs}
-                replies[task.client] = Reply(report, update, outputs, kept.get(task.client, {}))
+                replies[task.client] = Reply(report, update, outputs, remembered.get(task.client, {}))
         return [replies[task.client] for task in tasks]
 
     def evaluate(
-        self, tasks: Sequence[EvaluateTask], models: Sequence[Vector], memories: Mapping[int, Memory]
+        self, tasks: Sequence[EvaluateTask], models: Models, memories: Memories
     ) -> list[EvaluateReport]:
         """Test the models at every task's client, in its actor."""
         shares = self._by_actor(tasks, lambda task: task.client)
@@ -166,10 +161,10 @@ class RayPool:
 
         def submit(index: int) -> list[Ref]:
             adapting = [task.client for task in shares[index] if task.adaptation is not None]
-            kept = {client: memories[client] for client in adapting if client in memories}
+            remembered = {client: memories[client] for client in adapting if client in memories}
             name = self._task("evaluate", _clients(task.client for task in shares[index]))
             evaluate = self._actors[index].evaluate.options(name=name)
-            return [evaluate.remote(shares[index], kept, *refs)]
+            return [evaluate.remote(shares[index], remembered, *refs)]
 
         results = self._each(shares, submit, "evaluate", "testing the served models").values()
         by_client = {report.client: report for [reports] in results for report in reports}
@@ -233,7 +228,7 @@ class RayPool:
         before = self._machines[index]
         precision = BFLOAT16 if self._setup is None else self._setup.training.precision
         self._machines[index] = machine
-        if len(that_matter([before, machine], precision)) > 1:
+        if len(relevant_machines([before, machine], precision)) > 1:
             was, now = (sorted(one.items() - other.items()) for one, other in permutations((before, machine)))
             raise RunError(
                 f"{hosted}, {when}: its actor died, and its replacement is on another kind of machine "
@@ -257,13 +252,12 @@ class RayPool:
         return [self._actors[index].prepare.remote(self._setup, self._plugins, *self._images, *data)]
 
     def _by_actor(self, items: Sequence[T], client_of: Callable[[T], int]) -> dict[int, list[T]]:
-        """Return actor -> the items of its clients."""
         shares: dict[int, list[T]] = {}
         for item in items:
             shares.setdefault(self._home[client_of(item)], []).append(item)
         return shares
 
-    def _share(self, arrays: Sequence[Vector]) -> list[Ref]:
+    def _share(self, arrays: Models) -> list[Ref]:
         """Put every distinct array into the object store once, and keep it there while it is in use."""
         self._shared = {id(array): self._shared.get(id(array)) or (array, ray.put(array)) for array in arrays}
         return [self._shared[id(array)][1] for array in arrays]

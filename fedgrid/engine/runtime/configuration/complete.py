@@ -7,18 +7,19 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedgrid.algorithms.contract.base import Conditions
-from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, nameless
-from fedgrid.algorithms.written import name_and_settings, written
+from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings
+from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
+from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_and_settings, nameless, written
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.data.names import is_name
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.models.registry import MODELS, check_size
-from fedgrid.engine.federation.partition.majority import with_class_numbers
+from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
-from fedgrid.engine.runtime.configuration.encoder_checks import check_encoder
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
-from fedgrid.engine.runtime.data.datasets import find, named_by_content
+from fedgrid.engine.runtime.data.datasets import find, name_by_content
 from fedgrid.engine.runtime.plugins import active
 
 INNER = inner_keys(RunConfig)
@@ -43,36 +44,31 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)
     try:
-        config = RunConfig(**_with_defaults(values, dataset, data_dir))
+        config = RunConfig(**_fill_defaults(values, dataset, data_dir))
     except ValidationError as error:
         raise explain(error, RunConfig) from error
     _check(config, dataset, data_dir)
     return config
 
 
-def _with_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) -> dict[str, Any]:
-    """Return values with the defaults of what they name."""
-    algorithm = named_by_content(_algorithm(values["algorithm"]), data_dir)
+def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) -> dict[str, Any]:
+    algorithm = name_by_content(_algorithm(values["algorithm"]), data_dir)
     model = str(values.get("model", dataset.model))
     if model not in MODELS:
         raise unknown("model", model, MODELS)
+    if not isinstance(training := values.get("training", {}), Mapping):
+        raise ConfigError(
+            f"training = {training!r}: expected keys such as rounds, batch_size, learning_rate", ("training",)
+        )
     return {
         **values,
         "dataset": dataset.name,
-        "training": _training(values.get("training", {}), dataset),
+        "training": {**dataset.training.model_dump(), **training},
         "model": model,
         "algorithm": algorithm,
-        "split": _split(values["split"], dataset),
+        "split": _split(values["split"], dataset, is_stored=is_name(str(values["dataset"]))),
         PLUGINS: active.plugin_digests(algorithm, model),
     }
-
-
-def _training(given: object, dataset: Dataset) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise ConfigError(
-            f"training = {given!r}: expected keys such as rounds, batch_size, learning_rate", ("training",)
-        )
-    return {**dataset.training.model_dump(), **given}
 
 
 def _algorithm(given: object) -> dict[str, Any]:
@@ -91,23 +87,20 @@ def _algorithm(given: object) -> dict[str, Any]:
     return {"name": name, **written(name, settings)}
 
 
-def _split(given: object, dataset: Dataset) -> object:
+def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
+    """Return the section with its defaults; a stored one has numbers of classes, no names."""
     split = {"kind": given} if isinstance(given, str) else given
     if not isinstance(split, Mapping):
         return given
     kind = kind_of(str(split.get("kind", DEFAULTS["split"])))
     sizes = split.get("sizes")
     counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
-    return with_class_numbers({**kind.DEFAULTS, **counted, **split}, dataset.name, dataset.class_names)
+    complete = {**kind.DEFAULTS, **counted, **split}
+    return complete if is_stored else number_classes(complete, dataset.name, dataset.class_names)
 
 
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
-    """Check what parts of a configuration say of one another.
-
-    Raises:
-        ConfigError: the images do not fit the model, the algorithm's settings the federation, its encoder
-            the images, or the noise the rest.
-    """
+    """Check what parts of a configuration say of one another."""
     check_size(config.model, dataset.shape)
     config.training.check_size(dataset.shape)
     name, settings = name_and_settings(config.algorithm)
@@ -122,8 +115,46 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     if config.training.stacked > 1 and not algorithm.traits.trains_plainly:
         raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
     if (message := algorithm.message()) is not None:
-        check_encoder(message.encoder, config.dataset, conditions.has_reference_images, data_dir)
+        _check_encoder(message.encoder, config.dataset, conditions.has_reference_images, data_dir)
     of_model = config.model, dataset.shape, dataset.num_classes
     problem = privacy.problem(config.uplink, config.privacy, algorithm, *of_model)
     if problem is not None:
         raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
+
+
+def _check_encoder(
+    settings: EncoderSettings | None, dataset: str, has_reference_images: bool, data_dir: Path
+) -> None:
+    """Check that the encoder that a run names fits its images."""
+    if settings is None:
+        return
+    if settings.noise and kind_of_encoder(settings, find(dataset, data_dir).shape) == "convolutional":
+        raise ConfigError(
+            f"encoder.noise = {settings.noise:g}: the convolutional encoder has BatchNorm buffers, which no "
+            "clip bounds and no noise covers; take encoder.name = dense",
+            ("algorithm", "encoder", "noise"),
+        )
+    if settings.public is None:
+        return
+    where, key = f"encoder.public = {settings.public}", ("algorithm", "encoder", "public")
+    if settings.public == REFERENCE:
+        if not has_reference_images:
+            raise ConfigError(f"{where}: the server has none; set split.reference_images", key)
+        return
+    own, public = find(dataset, data_dir), find(settings.public, data_dir)
+    if public.name == own.name:
+        raise ConfigError(
+            f"{where}: that is the clients' own data set; take another one, or {REFERENCE} for the server's "
+            "reference images",
+            key,
+        )
+    kind = kind_of_encoder(settings, own.shape)
+    matters = slice(0, 1) if kind == "convolutional" else slice(None)
+    if public.shape[matters] != own.shape[matters]:
+        sizes = ["x".join(map(str, shape)) for shape in (public.shape, own.shape)]
+        needs = "as many channels" if kind == "convolutional" else "the same shape"
+        raise ConfigError(
+            f"{where}: its images are {sizes[0]}, those of {dataset} are {sizes[1]}, and a {kind} encoder "
+            f"needs {needs}; take another public set, or encoder.federated",
+            key,
+        )

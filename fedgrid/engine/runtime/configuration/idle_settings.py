@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fedgrid.algorithms.contract.first_round import first_rounds
+from fedgrid.algorithms.contract.section import first_rounds
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError
 
@@ -19,11 +19,11 @@ def idle_settings(config: RunConfig) -> dict[str, str]:
     name, rounds = config.algorithm["name"], config.training.rounds
     if name not in ALGORITHMS:
         return {}
-    found = first_rounds(type(ALGORITHMS[name].settings), config.algorithm)
+    first_of = first_rounds(type(ALGORITHMS[name].settings), config.algorithm)
     return {
         key: f"algorithm {name}: {key} {config.algorithm[key]} acts from round {first} on, "
         f"and the last round is {rounds}"
-        for key, first in found.items()
+        for key, first in first_of.items()
         if first > rounds
     }
 

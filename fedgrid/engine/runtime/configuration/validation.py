@@ -28,8 +28,8 @@ def explain(error: ValidationError, model: Model) -> ConfigError:
             message = f"{place}: {problem}" if place else problem
         case "model_type":
             section = _find(model, location)
-            known = f" of {', '.join(_keys(section))}" if section is not None else ""
-            message = f"{place} = {finding['input']!r}: expected KEY: VALUE with keys{known}"
+            keys = f" of {', '.join(_keys(section))}" if section is not None else ""
+            message = f"{place} = {finding['input']!r}: expected KEY: VALUE with keys{keys}"
         case "tuple_type" | "list_type":
             message = f"{place} = {finding['input']!r}: expected a list, as in [{finding['input']!r}]"
         case _:
@@ -68,12 +68,12 @@ def inner_keys(model: Model) -> dict[str, str]:
 
     Of two keys of one name it is that of the first section.
     """
-    found: dict[str, str] = {}
+    places: dict[str, str] = {}
     for key in _keys(model):
         section = _find(model, (key,))
         for inner in _keys(section) if section is not None else ():
-            found.setdefault(inner, f"{key}.{inner}")
-    return found
+            places.setdefault(inner, f"{key}.{inner}")
+    return places
 
 
 def _first(error: ValidationError) -> ErrorDetails:

@@ -1,26 +1,37 @@
-"""How a run finds and loads its images: a data set of the registry, or the user's own."""
+"""How a run finds and loads its images, a data set of the registry or the user's own; and their digest.
+
+The digest covers all images as they are loaded, so it is the same for every copy, wherever it lies. Loading
+takes minutes for large image folders: it is remembered until a file changes.
+"""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
+from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fedgrid.engine.federation.data import downloads, image_folders, names, npz_files
+import numpy as np
+
+from fedgrid.engine.federation.data import image_folders, names, npz_files, readers
 from fedgrid.engine.federation.data.dataset import Dataset, Sizes, check_images
 from fedgrid.engine.federation.data.images import Pair
+from fedgrid.engine.federation.data.names import Size, mark, place_and_size
 from fedgrid.engine.federation.data.registry import DATASETS, MNIST_TRAINING
-from fedgrid.engine.federation.data.resizing import Size, mark, place_and_size
 from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.storage.user_paths import absolute, cache
+from fedgrid.engine.runtime.storage import user_files
+from fedgrid.engine.runtime.storage.user_files import absolute, cache
 
 OWN_FORMATS = {
     "folder": (image_folders, "image folder: train/<class>/* and test/<class>/*, or <group>/<class>/*"),
     "npz": (npz_files, "npz file with MedMNIST's keys"),
 }
 """Formats of the user's own images: `folder:PATH`, `folder:PATH#WIDTHxHEIGHT` and `npz:PATH`."""
+READER = 2
+"""Version of how files become images: digests of what another one has read are not recalled."""
 SHIPPED = "@"
 """Begins the PATH of images that `fedgrid submit` has sent with a job: its name says what is in them."""
 SHIPPED_FOLDER = Path(__file__).parents[4] / "images"
@@ -36,7 +47,7 @@ def find(name: str, data_dir: Path) -> Dataset:
         ConfigError, DataError: the name is unknown, PATH cannot be read.
     """
     if name in DATASETS:
-        return _measured(DATASETS[name], data_dir)
+        return _measure(DATASETS[name], data_dir)
     kind, _, given_path = name.partition(":")
     if kind not in OWN_FORMATS or not given_path:
         raise unknown("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
@@ -74,14 +85,14 @@ def find(name: str, data_dir: Path) -> Dataset:
     )
 
 
-def named_by_content(value: Any, data_dir: Path) -> Any:
+def name_by_content(value: Any, data_dir: Path) -> Any:
     """Return a value with the user's own images in it, such as an encoder's public set, named by content.
 
     Raises:
         ConfigError, DataError: as `find`.
     """
     if isinstance(value, Mapping):
-        return {key: named_by_content(inner, data_dir) for key, inner in value.items()}
+        return {key: name_by_content(inner, data_dir) for key, inner in value.items()}
     is_own = isinstance(value, str) and value.partition(":")[0] in OWN_FORMATS and ":" in value
     return find(value, data_dir).name if is_own else value
 
@@ -103,7 +114,7 @@ def load(name: str, data_dir: Path, download: bool = True) -> Pair:
             "or set FEDGRID_DATA or --data-dir to its folder"
         )
     if missing and dataset.fetch:
-        downloads.download(dataset.title, dataset.fetch, dataset.files, data_dir)
+        readers.download(dataset.title, dataset.fetch, dataset.files, data_dir)
     pool, server = dataset.read(data_dir / dataset.location)
     if len(pool) != dataset.pool_size:
         raise DataError(
@@ -135,7 +146,7 @@ def default_data_dir() -> Path:
     return cache(instead="FEDGRID_DATA") / "data"
 
 
-def _measured(dataset: Dataset, data_dir: Path) -> Dataset:
+def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
     """Return a data set with the sizes of its file, if these vary and the file is here."""
     if dataset.facts is None or _missing(dataset, data_dir):
         return dataset
@@ -155,7 +166,6 @@ def _sizes(facts: Callable[[Path], Sizes], path: Path, stamp: tuple[int, int]) -
 
 
 def _place_and_size(name: str) -> tuple[Path, Size | None]:
-    """Return where the user's own images are, and the size to which they are scaled."""
     given, size = place_and_size(names.without_digest(name).partition(":")[2])
     if names.is_name(name):
         return own_images.place(name), size
@@ -166,3 +176,62 @@ def _place_and_size(name: str) -> tuple[Path, Size | None]:
 
 def _missing(dataset: Dataset, data_dir: Path) -> list[str]:
     return [name for name in dataset.files if not (data_dir / name).is_file()]
+
+
+def digest_of(pair: Pair) -> str:
+    """Return the digest of a data set's images, classes and, if it has them, groups."""
+    digest = sha256()
+    arrays = (array for part in pair for array in (part.images, part.labels, part.groups))
+    for array in (array for array in arrays if array is not None):
+        digest.update(f"{array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def load_known(name: str, data_dir: Path) -> tuple[Pair, str]:
+    """Load a data set; return it with its digest, which is remembered.
+
+    Raises:
+        ConfigError, DataError: as `datasets.load`.
+    """
+    before = fingerprint(find(name, data_dir), data_dir)
+    pair = load(name, data_dir)
+    digest = digest_of(pair)
+    dataset = find(name, data_dir)
+    if before == fingerprint(dataset, data_dir):
+        user_files.remember_digest(_key(dataset, data_dir), before, digest)
+    return pair, digest
+
+
+def digest_of_dataset(name: str, data_dir: Path) -> str:
+    """Return the digest of a data set; loads it only if its files have changed since that was last done.
+
+    Raises:
+        ConfigError, DataError: as `datasets.load`.
+    """
+    dataset = find(name, data_dir)
+    digest = user_files.recall_digest(_key(dataset, data_dir), fingerprint(dataset, data_dir))
+    return digest or load_known(name, data_dir)[1]
+
+
+def fingerprint(dataset: Dataset, data_dir: Path) -> str:
+    """Return a digest of names, sizes, times and inodes of a data set's files; their content is not read."""
+    if not (dataset.files or dataset.location):
+        return version("scikit-learn")
+    return user_files.fingerprint(_files(dataset, data_dir))
+
+
+def _files(dataset: Dataset, data_dir: Path) -> Iterator[Path]:
+    place = data_dir / dataset.location
+    if dataset.files:
+        yield from (data_dir / name for name in dataset.files)
+    elif not place.is_dir():
+        yield place
+    else:
+        for folder, names, files in os.walk(place):
+            names.sort()
+            yield from (Path(folder, name) for name in sorted(files))
+
+
+def _key(dataset: Dataset, data_dir: Path) -> str:
+    return f"{dataset.name} {(data_dir / dataset.location).absolute()} {READER}"

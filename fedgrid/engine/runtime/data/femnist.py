@@ -23,12 +23,17 @@ from PIL import Image
 from fedgrid.engine.federation.data.images import Images
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.storage.atomic import disk_errors, replacing
+from fedgrid.regular_files import LARGEST_TABLE, open_file, read_file
 
 SIDE, NUM_CLASSES = 28, 62
 TEST_EVERY = 10
 """Images of a writer for one in the server's test set."""
 WRITER, LABEL = ("writer", "writer_id"), ("label", "character")
 """Names that the columns of a Parquet file may have."""
+LARGEST_JSON = 1 << 30
+"""Bytes of one of LEAF's files; those of FEMNIST have a hundred million."""
+BATCH = 256
+"""Rows of a Parquet file that are in memory at a time."""
 EXPECTED = "expected a folder with LEAF's *.json or train/*.json and test/*.json, or *.parquet"
 
 Part = tuple[str, Images, list[int]]
@@ -58,7 +63,11 @@ def convert(source: Path, target: Path) -> Converted:
         DataError: the source is not of these formats, or too small for a test set of all classes.
         StorageError: the target cannot be written.
     """
-    arrays = _split(_by_writer(source), source)
+    by_writer: dict[str, list[Part]] = defaultdict(list)
+    for path in _files(source):
+        for part in _of_parquet(path) if path.suffix == ".parquet" else _of_leaf(path):
+            by_writer[part[0]].append(part)
+    arrays = _split(by_writer, source)
     with disk_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as (temporary,), temporary.open("wb") as file:
@@ -67,21 +76,8 @@ def convert(source: Path, target: Path) -> Converted:
     return Converted(len(np.unique(arrays["train_group"])), pool, test)
 
 
-def _by_writer(source: Path) -> dict[str, list[Part]]:
-    """Return what each writer has written, in the order of the files' names."""
-    found: dict[str, list[Part]] = defaultdict(list)
-    for file in _files(source):
-        for part in _of_parquet(file) if file.suffix == ".parquet" else _of_leaf(file):
-            found[part[0]].append(part)
-    return found
-
-
 def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of the npz file; writers are numbered in the order of their names.
-
-    Raises:
-        DataError: a class has no image in the pool or the test set.
-    """
+    """Return the arrays of the npz file; writers are numbered in the order of their names."""
     arrays: dict[str, list[NDArray[Any]]] = defaultdict(list)
     for number, writer in enumerate(sorted(by_writer)):
         images = np.concatenate([part[1] for part in by_writer[writer]])
@@ -103,49 +99,51 @@ def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[
 
 
 def _files(source: Path) -> list[Path]:
-    """Return the files to read, of one kind.
-
-    Raises:
-        DataError: there are none.
-    """
-    if source.is_file():
-        found = [source]
+    """Return the files to read, of one kind."""
+    if not source.is_dir():
+        files = [source]
     else:
         patterns = (("*.json",), ("train/*.json", "test/*.json"), ("*.parquet",))
-        each = ([path for pattern in group for path in sorted(source.glob(pattern))] for group in patterns)
-        found = next(filter(None, each), [])
-    if not found or any(file.suffix not in (".json", ".parquet") for file in found):
+        kinds = ([path for pattern in kind for path in sorted(source.glob(pattern))] for kind in patterns)
+        # Finder writes a file `._NAME` beside each on some disks.
+        visible = ([path for path in paths if not path.name.startswith(".")] for paths in kinds)
+        files = next(filter(None, visible), [])
+    if not files or any(file.suffix not in (".json", ".parquet") for file in files):
         raise DataError(f"{source} has no images of FEMNIST; {EXPECTED}")
-    return found
+    return [file.resolve() for file in files]
 
 
 def _of_leaf(file: Path) -> Iterator[Part]:
     """Yield the writers of one of LEAF's files: `user_data`, by user 784 numbers from 0 to 1 an image."""
     try:
-        users = json.loads(file.read_bytes())["user_data"]
+        users = json.loads(read_file(file, LARGEST_JSON))["user_data"]
         for writer, data in users.items():
             values = np.array(data["x"], np.float64).reshape(-1, SIDE, SIDE)
             if not ((values >= 0) & (values <= 1)).all():
                 raise ValueError("a pixel outside 0 to 1")
             yield _checked(writer, np.rint(255 * values).astype(np.uint8), data["y"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{file} is not one of LEAF's files for FEMNIST: {_cause(error)}") from error
 
 
 def _of_parquet(file: Path) -> Iterator[Part]:
-    """Yield the images of a Parquet file, one by one."""
     # Imported here because only this command needs it.
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from fedgrid.parquet_files import check_fits
+
     # A damaged PNG is a SyntaxError for PIL.
     damage = (OSError, ValueError, KeyError, TypeError, SyntaxError, pa.ArrowException)
     try:
-        table = pq.ParquetFile(file)
-        names = [_column(table.schema_arrow.names, each) for each in (WRITER, LABEL, ("image",))]
-        for batch in table.iter_batches(columns=names):
-            for writer, label, image in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
-                yield _checked(str(writer), _image(image)[None], [label])
+        with open_file(file, LARGEST_TABLE) as data:
+            table = pq.ParquetFile(data, page_checksum_verification=True)
+            columns = [_column(table.schema_arrow.names, names) for names in (WRITER, LABEL, ("image",))]
+            check_fits(table, len(columns))
+            for batch in table.iter_batches(BATCH, columns=columns):
+                rows = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+                for writer, label, image in rows:
+                    yield _checked(str(writer), _image(image)[None], [label])
     except (*damage, Image.DecompressionBombError) as error:
         raise DataError(f"{file} is not a Parquet file of FEMNIST: {_cause(error)}") from error
 

@@ -4,17 +4,24 @@ Their place stands beside the configuration, in `images.json`. A process knows t
 it has named itself, and those that it was given with `know`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import file_digest, sha256
 from pathlib import Path
 
-from fedgrid.engine.federation.data.images import check_is_file
+from fedgrid.engine.federation.data.images import Images
+from fedgrid.engine.federation.data.readers import check_is_file
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
-from fedgrid.engine.runtime.storage.remembered import fingerprint, recall_digest, remember_digest
+from fedgrid.engine.runtime.storage.user_files import fingerprint, recall_digest, remember_digest
 
 PLACES = "images.json"
 """File beside configurations, with the places of the images that they name."""
+
+LOOKED_AT = 500
+"""Images that are compared with one another."""
+EQUAL_SHARE = 0.9
+"""From which share on equal images are told."""
 
 Places = Mapping[str, str]
 """Name, as in a run's configuration -> absolute path."""
@@ -26,18 +33,15 @@ _known: dict[str, Path] = {}
 def name(kind: str, place: Path, size: str, files: Sequence[Path]) -> str:
     """Return what a run calls the images at a place, and know where they are from now on.
 
-    Args:
-        kind: `folder` or `npz`.
-        place: of the folder or file, absolute.
-        size: to which a folder is scaled, as in `#64x64`; empty if it is not.
-        files: those of the folder that are images, or the file itself.
+    `kind` is `folder` or `npz`, `place` an absolute path, `size` that to which a folder is scaled, as in
+    `#64x64`, `files` those of the folder that are images, or the file itself.
 
     Raises:
         DataError: one of them cannot be read.
     """
-    found = f"{kind}:{place.name}{size}@{digest_of(place, files)}"
-    _known[found] = place
-    return found
+    dataset = f"{kind}:{place.name}{size}@{digest_of(place, files)}"
+    _known[dataset] = place
+    return dataset
 
 
 def place(dataset: str) -> Path:
@@ -54,6 +58,24 @@ def place(dataset: str) -> Path:
     return _known[dataset]
 
 
+def content_notes(dataset: str, images: Images) -> list[str]:
+    """Return in one line each what images look like that were read or saved in a wrong way.
+
+    Shape (N, channels, height, width); of many, some hundred spread over all are looked at.
+    """
+    notes = []
+    looked_at = images[:: max(1, len(images) // LOOKED_AT)]
+    [(_, count)] = Counter(image.tobytes() for image in looked_at).most_common(1)
+    if count > 1 and count >= EQUAL_SHARE * len(looked_at):
+        share = count / len(looked_at)
+        notes.append(f"{share:.0%} of the images of {dataset} are the same image: were they read as meant?")
+    if (brightest := int(images.max())) <= 1:
+        notes.append(
+            f"the brightest pixel of {dataset} is {brightest}, and white is 255: save the images as 0 to 255"
+        )
+    return notes
+
+
 def know(places: Places) -> None:
     """Let runs find images whose places came from elsewhere: another process, or a file beside them."""
     for dataset, path in places.items():
@@ -65,10 +87,10 @@ def places(datasets: Iterable[str]) -> Places:
     return {dataset: str(_known[dataset]) for dataset in sorted(set(datasets)) if dataset in _known}
 
 
-def sealed(datasets: Iterable[str]) -> str:
+def seal_places(datasets: Iterable[str]) -> str:
     """Return the content of `images.json` beside runs with these data sets, empty if it needs none."""
-    found = places(datasets)
-    return seal({"images": found}) if found else ""
+    images = places(datasets)
+    return seal({"images": images}) if images else ""
 
 
 def know_from(folder: Path) -> None:
@@ -78,12 +100,12 @@ def know_from(folder: Path) -> None:
         DamagedFile: the file is not what was written.
     """
     if (folder / PLACES).exists():
-        found = unseal(folder / PLACES).get("images")
-        if not isinstance(found, dict) or not all(
-            isinstance(text, str) for text in (*found, *found.values())
+        images = unseal(folder / PLACES).get("images")
+        if not isinstance(images, dict) or not all(
+            isinstance(text, str) for text in (*images, *images.values())
         ):
             raise DamagedFile(folder / PLACES, "it does not list images")
-        know(found)
+        know(images)
 
 
 def digest_of(place: Path, files: Sequence[Path]) -> str:
@@ -93,14 +115,14 @@ def digest_of(place: Path, files: Sequence[Path]) -> str:
         DataError: one of them cannot be read.
     """
     key, now = f"content of {place}", fingerprint(files)
-    known = recall_digest(key, now)
-    if known is None:
+    content = recall_digest(key, now)
+    if content is None:
         digest = sha256()
         for file in sorted(files):
             digest.update(f"{file.relative_to(place).as_posix()} {_content(file)}\n".encode())
-        known = digest.hexdigest()[:12]
-        remember_digest(key, now, known)
-    return known
+        content = digest.hexdigest()[:12]
+        remember_digest(key, now, content)
+    return content
 
 
 def _content(file: Path) -> str:

@@ -69,7 +69,8 @@ class Sources:
         modules = filter(None, map(self._module, self.closure(names)))
         contents = {module.path: module.code for module in modules}
         for folder in {path.parent for path in contents}:
-            contents |= {path: path.read_text(encoding="utf-8") for path in _data_in(folder)}
+            data = (path for path in folder.iterdir() if path.is_file() and path.suffix != ".py")
+            contents |= {path: path.read_text(encoding="utf-8") for path in data}
         digest = sha256()
         for path in sorted(contents):
             digest.update(f"{path.relative_to(self._folder).as_posix()}\n{contents[path]}\n".encode())
@@ -119,14 +120,8 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
 
 
 def _is_text(node: ast.stmt) -> bool:
-    """Return whether a statement is nothing but a text."""
     return (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
     )
-
-
-def _data_in(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder that are no modules."""
-    return (path for path in folder.iterdir() if path.is_file() and path.suffix != ".py")

@@ -1,22 +1,37 @@
-"""Checksums of files, and Parquet files whose metadata say the format and which columns were written."""
+"""What shows that files are as they were written: checksums, the metadata of Parquet files, and `done.json`.
 
+The mark of a finished run, `done.json`, lists the checksums of the run's files. The metadata of a Parquet
+file say its format and which columns were written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
 from hashlib import file_digest, sha256
 from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
 from fedgrid.engine.runtime.storage.format import (
     METADATA,
     DamagedFile,
     NewerFormat,
+    UnreadableFile,
     check_format,
     read_errors,
+    seal,
+    unseal,
 )
 from fedgrid.parquet_files import read_parquet
 from fedgrid.regular_files import LARGEST_STATE, LARGEST_TABLE, open_file, read_file
+
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
 
 COLUMNS = "fedgrid_columns"
 """Checksum of the columns' names: Parquet's own checksums do not cover them."""
@@ -44,9 +59,9 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         DamagedFile: it is not what was written.
     """
 
-    def written(found: pa.Schema) -> list[str]:
-        _check_schema(path, found, schema)
-        return list(found.names)
+    def written(stored: pa.Schema) -> list[str]:
+        _check_schema(path, stored, schema)
+        return list(stored.names)
 
     with read_errors(path), open_file(path, LARGEST_TABLE) as data:
         table = read_parquet(data, written)
@@ -57,16 +72,18 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     return table.select(schema.names).cast(schema)
 
 
-def _check_schema(path: Path, found: pa.Schema, schema: pa.Schema) -> None:
-    about = found.metadata or {}
+def _check_schema(path: Path, stored: pa.Schema, schema: pa.Schema) -> None:
+    about = stored.metadata or {}
     version = about.get(METADATA.encode())
     check_format(None if version is None else version.decode("ascii", "replace"), path)
-    if about.get(COLUMNS.encode()) != _digest(found.names).encode():
+    if about.get(COLUMNS.encode()) != _digest(stored.names).encode():
         raise DamagedFile(path, "its columns differ from those written")
-    unknown = [name for name in found.names if name not in schema.names]
+    unknown = [name for name in stored.names if name not in schema.names]
     if unknown:
         raise NewerFormat(path, f"column {unknown[0]}")
-    if len(set(found.names)) < len(found) or any(schema.field(each.name).type != each.type for each in found):
+    if len(set(stored.names)) < len(stored) or any(
+        schema.field(column.name).type != column.type for column in stored
+    ):
         raise DamagedFile(path, "its columns have other types than those written")
 
 
@@ -98,3 +115,88 @@ def read_checksums(path: Path) -> dict[str, str]:
 
 def _digest(names: list[str]) -> str:
     return sha256("\n".join(names).encode()).hexdigest()
+
+
+DONE, CONFIG = "done.json", "config.json"
+ROUNDS, CLIENTS, TIMES = "rounds.parquet", "clients.parquet", "timings.parquet"
+LISTED = (CONFIG, MADE_WITH, ROUNDS, CLIENTS)
+"""Files that it lists, if they are there: those with the same bytes whenever the run is repeated."""
+TIMES_CHECKSUM = "timings.sha256"
+"""The checksum of a finished run's times, in the format of sha256sum. It is no part of the mark, which
+has the same bytes whenever the run is repeated."""
+
+OF_ROUNDS = (ROUNDS, CLIENTS, TIMES, TIMES_CHECKSUM, MADE_WITH)
+"""Files that a run which starts over writes anew."""
+
+
+def mark_of(folder: Path, config: RunConfig) -> str:
+    """Return the text of the mark of a run whose files lie in `folder`."""
+    names = [name for name in LISTED if (folder / name).exists()]
+    files = {name: checksum(folder / name) for name in names}
+    return seal({"run_id": config.run_id, "rounds": config.training.rounds, "files": files}, indent=2)
+
+
+def times_mark_of(folder: Path) -> str:
+    """Return the text of the checksum of the times in `folder`."""
+    return f"{checksum(folder / TIMES)}  {TIMES}\n"
+
+
+def checksums(folder: Path, config: RunConfig) -> dict[str, str]:
+    """Return file -> checksum as the mark has them, and the checksum of the times.
+
+    Raises:
+        FileNotFoundError: there is no mark.
+        NewerFormat: a newer fedgrid wrote it.
+        DamagedFile: it is not this run's mark as it was written.
+    """
+    mark = unseal(folder / DONE)
+    listed = mark.get("files")
+    named = {"run_id": config.run_id, "rounds": config.training.rounds, "files": listed}
+    if mark != named or not isinstance(listed, dict):
+        raise DamagedFile(folder / DONE, "it belongs to another run")
+    return listed | _of_times(folder)
+
+
+def check(path: Path, listed: Mapping[str, str]) -> None:
+    """Check a file, if the mark lists it.
+
+    Raises:
+        DamagedFile: it is missing, cannot be read, or has other bytes.
+    """
+    try:
+        same = path.name not in listed or checksum(path) == listed[path.name]
+    except FileNotFoundError as error:
+        raise DamagedFile(path, "it is missing") from error
+    if not same:
+        raise DamagedFile(path, "its bytes differ from those of the finished run")
+
+
+def damage(folder: Path, config: RunConfig, *, everything: bool) -> str | None:
+    """Return in one line what is wrong with a finished run's files, None if nothing is.
+
+    Unless `everything` must be there, those files are checked that are.
+
+    Raises:
+        NewerFormat: a newer fedgrid wrote them.
+    """
+    try:
+        listed = checksums(folder, config)
+        for name in listed:
+            if everything or (folder / name).exists():
+                check(folder / name, listed)
+    except (DamagedFile, UnreadableFile) as error:
+        return str(error)
+    return None
+
+
+def _of_times(folder: Path) -> dict[str, str]:
+    path = folder / TIMES_CHECKSUM
+    try:
+        listed = read_checksums(path)
+    except FileNotFoundError:
+        if (folder / TIMES).exists():
+            raise DamagedFile(path, "it is missing") from None
+        return {}
+    if list(listed) != [TIMES]:
+        raise DamagedFile(path, f"it does not name {TIMES}")
+    return listed

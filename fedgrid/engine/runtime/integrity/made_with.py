@@ -46,10 +46,8 @@ Parts = tuple[Part, ...]
 def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str, str]] = ({},)) -> MadeWith:
     """Return the images, code, versions and machine that a round computed here would have.
 
-    Args:
-        algorithm: the run's.
-        images: digest of its data set.
-        machines: those that train, each kind once; without them only what this process knows.
+    `images` is the digest of the run's data set. `machines` are those that train, each kind once; without
+    them only what this process knows.
     """
     names = sorted({name for machine in machines for name in machine})
     of_machines = {
@@ -66,12 +64,8 @@ def changes(
 ) -> tuple[Parts, list[str]]:
     """Return the parts of a run that goes on with `now`, and what to note in its log.
 
-    Args:
-        run: its name, for messages.
-        before: the parts so far; empty if they are not known.
-        now: what the next round is made with.
-        rounds_done: the number of rounds that are made.
-        accept: whether changes other than of the images are accepted.
+    `before` are the parts of the rounds so far, empty if they are not known. With `accept`, changes other
+    than of the images are accepted.
 
     Raises:
         DataError: the images have changed.
@@ -87,8 +81,8 @@ def changes(
         check_images(run, before[-1].made_with, now)
     if not accept:
         raise ConfigError(f"{what}: {ACCEPT}")
-    kept = tuple(part for part in before if part.from_round <= rounds_done)
-    return (*kept, Part(rounds_done + 1, now)), [f"{what}: accepted"]
+    earlier = tuple(part for part in before if part.from_round <= rounds_done)
+    return (*earlier, Part(rounds_done + 1, now)), [f"{what}: accepted"]
 
 
 def check_images(run: str, before: MadeWith, now: MadeWith) -> None:
@@ -116,7 +110,7 @@ def differing(before: MadeWith, now: MadeWith) -> list[str]:
     ]
 
 
-def sealed(parts: Parts) -> str:
+def seal_parts(parts: Parts) -> str:
     """Return the text of `made_with.json`."""
     return seal({"parts": [{"from_round": part.from_round, **part.made_with} for part in parts]}, indent=2)
 
@@ -151,13 +145,13 @@ def _is_part(value: object) -> bool:
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of Python, without its last number, and of `PACKAGES`, those that are here."""
-    found = {PYTHON: ".".join(python_version_tuple()[:2])}
+    numbers = {PYTHON: ".".join(python_version_tuple()[:2])}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            numbers[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "none"
-    return found
+            numbers[name] = "none"
+    return numbers
 
 
 @cache

@@ -14,7 +14,6 @@ deleted, that one is whole.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.integrity import done_mark
+from fedgrid.engine.runtime.integrity import files
 from fedgrid.engine.runtime.integrity.files import read_table, stamped
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
 from fedgrid.engine.runtime.storage.format import DamagedFile
@@ -38,16 +37,6 @@ SEGMENT = re.compile(r"(rounds|clients|timings)-(\d{6,})\.parquet")
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 """Table -> the rows of a round."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """What is on disk."""
-
-    last_round: int
-    """The last round that all tables have, without a gap before it."""
-    damaged: Mapping[str, str]
-    """Name of a damaged file -> what is wrong with it, in one line."""
 
 
 class RecordFiles:
@@ -65,8 +54,12 @@ class RecordFiles:
         self._newest_start = dict.fromkeys(self._schemas, start)
         self._newest = {name: schema.empty_table() for name, schema in self._schemas.items()}
 
-    def look(self, listed: Mapping[str, str]) -> Found:
-        """Return what is on disk; files that `listed` has are compared with its checksums.
+    def look(self, listed: Mapping[str, str]) -> tuple[int, dict[str, str]]:
+        """Look at what is on disk; files that `listed` has are compared with its checksums.
+
+        Returns:
+            The last round that all tables have, without a gap before it; and by the name of a damaged file
+            what is wrong with it, in one line.
 
         Raises:
             UnreadableFile: a file cannot be read at present.
@@ -78,8 +71,8 @@ class RecordFiles:
             for start in _starts(self._folder, table):
                 path = self._folder / name_of(table, start)
                 try:
-                    done_mark.check(path, listed)
-                    rows = _after(_read(path, schema), last[table])
+                    files.check(path, listed)
+                    rows = _rows_after(_read(path, schema), last[table])
                 except (FileNotFoundError, DamagedFile) as error:
                     if isinstance(error, DamagedFile):
                         damaged[path.name] = str(error)
@@ -89,7 +82,7 @@ class RecordFiles:
                 if len(rows):
                     last[table] = _last_round(rows)
                     self._starts[table].append(start)
-        return Found(min(last.values()), damaged)
+        return min(last.values()), damaged
 
     def go_on_after(self, number: int) -> list[str]:
         """Load the newest files up to a round that `look` has found.
@@ -152,8 +145,8 @@ def name_of(table: str, start: int = 1) -> str:
 
 def segments(folder: Path) -> list[str]:
     """Return the names of all segments in a run's folder, the latest rounds first."""
-    found = (match for path in folder.glob("*-*.parquet") if (match := SEGMENT.fullmatch(path.name)))
-    return [match[0] for match in sorted(found, key=lambda match: (-int(match[2]), match[1]))]
+    matches = (match for path in folder.glob("*-*.parquet") if (match := SEGMENT.fullmatch(path.name)))
+    return [match[0] for match in sorted(matches, key=lambda match: (-int(match[2]), match[1]))]
 
 
 def read_records(folder: Path, table: str, schema: pa.Schema) -> pa.Table:
@@ -167,11 +160,11 @@ def read_records(folder: Path, table: str, schema: pa.Schema) -> pa.Table:
     for start in _starts(folder, table)[1:]:
         with suppress(FileNotFoundError):  # It has been joined.
             later[start] = _read(folder / name_of(table, start), schema)
-    found = [_read(folder / name_of(table), schema)]
+    tables = [_read(folder / name_of(table), schema)]
     for start, rows in later.items():
-        if start <= (last := _last_round(found[-1])) + 1 and len(new := _after(rows, last)):
-            found.append(new)
-    return pa.concat_tables(found)
+        if start <= (last := _last_round(tables[-1])) + 1 and len(new := _rows_after(rows, last)):
+            tables.append(new)
+    return pa.concat_tables(tables)
 
 
 def _read(path: Path, schema: pa.Schema) -> pa.Table:
@@ -198,15 +191,15 @@ def write_joined(folder: Path, target: Path, schemas: Mapping[str, pa.Schema]) -
 
 def _starts(folder: Path, table: str) -> list[int]:
     """Return the first rounds of a table's files, ascending, whether or not there is one of round 1."""
-    found = (SEGMENT.fullmatch(path.name) for path in folder.glob(f"{table}-*.parquet"))
-    return [1, *sorted(int(match[2]) for match in found if match)]
+    matches = (SEGMENT.fullmatch(path.name) for path in folder.glob(f"{table}-*.parquet"))
+    return [1, *sorted(int(match[2]) for match in matches if match)]
 
 
 def _tables(folder: Path, table: str, schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the records by file: all of a run with thousands of clients would take gigabytes."""
     last = 0
     for start in _starts(folder, table):
-        rows = _after(_read(folder / name_of(table, start), schema), last)
+        rows = _rows_after(_read(folder / name_of(table, start), schema), last)
         if len(rows):
             last = _last_round(rows)
             yield rows
@@ -231,14 +224,14 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         missing = GROUP_ROWS - sum(map(len, waiting))
         while len(table) >= missing:
             waiting.append(table.slice(0, missing))
-            yield _in_one_piece(waiting)
+            yield _join(waiting)
             table, missing = table.slice(missing), GROUP_ROWS
         waiting.append(table)
     if sum(map(len, waiting)):
-        yield _in_one_piece(waiting)
+        yield _join(waiting)
 
 
-def _in_one_piece(tables: list[pa.Table]) -> pa.Table:
+def _join(tables: list[pa.Table]) -> pa.Table:
     """Return the rows of all tables, and empty the list; column by column: memory has no column twice."""
     parts = pa.concat_tables(tables)
     schema = parts.schema
@@ -250,7 +243,7 @@ def _in_one_piece(tables: list[pa.Table]) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _after(table: pa.Table, number: int) -> pa.Table:
+def _rows_after(table: pa.Table, number: int) -> pa.Table:
     return table.filter(pc.field("round") > number) if number else table
 
 

@@ -1,21 +1,28 @@
-"""The drivers of a storage: each has a file `drivers/<token>.json`, which its servers look for too."""
+"""The drivers of a storage: each has a file `drivers/<token>.json`, which its servers look for too.
+
+It says what the driver changes, needs and deletes. Two drivers can use a storage at the same time unless one
+changes or deletes what the other changes, or deletes what the other needs.
+"""
 
 import os
 import re
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from platform import node
+from typing import Any, Self
 
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.format import FORMAT
-from fedgrid.engine.runtime.leases.claims import Claims
 from fedgrid.engine.runtime.leases.held_file import Holder, Observer, holder_of
 from fedgrid.engine.runtime.storage.atomic import share_with_group
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, Patience
 from fedgrid.engine.runtime.storage.format import VERSION
 from fedgrid.engine.runtime.storage.storage import Storage
 
+GRID = "grid "
+"""Start of the key of a grid's name; a run's key is its id."""
 FOLDER = "drivers"
 EXPIRES_AFTER = 60.0
 """Seconds without a renewal."""
@@ -23,6 +30,54 @@ OF_DRIVER = re.compile(rf"{FOLDER}/([0-9a-f]{{16}})\.json", re.ASCII)
 SETTLED, CLAIMS = "settled", "claims"
 LATE = 10.0
 """Seconds after which a network file system has shown a new file everywhere."""
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Keys of things in a storage, each with the words for it in a message."""
+
+    changes: Mapping[str, str] = field(default_factory=dict)
+    """For one driver alone, such as the grid's own folder and each run that is not finished."""
+    needs: Mapping[str, str] = field(default_factory=dict)
+    """What must stay, such as the grid's finished runs."""
+    deletes: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_json(cls, keys: Any) -> Self:
+        """Return the claims of another driver, whose words are not known.
+
+        Raises:
+            ValueError: this is not what `as_json` returns.
+        """
+        try:
+            kinds = [{str(key): str(key) for key in keys[kind]} for kind in ("changes", "needs", "deletes")]
+        except (KeyError, TypeError) as error:
+            raise ValueError("no claims") from error
+        return cls(*kinds)
+
+    def as_json(self) -> dict[str, list[str]]:
+        """Return the keys of each kind."""
+        return {"changes": [*self.changes], "needs": [*self.needs], "deletes": [*self.deletes]}
+
+    def and_grid(self, *names: str) -> "Claims":
+        """Return these claims and those on grids of such names."""
+        grids = {f"{GRID}{name}": f"the grid {name}" for name in names}
+        return Claims({**grids, **self.changes}, self.needs, self.deletes)
+
+    def clash(self, other: "Claims") -> str | None:
+        """Return what the other driver does that these claims exclude, None if both can go on."""
+        everything = {**other.changes, **other.needs, **other.deletes}
+        for verb, mine, theirs in (
+            ("works on", self.changes, other.changes),
+            ("deletes", {**self.changes, **self.needs}, other.deletes),
+            ("needs", self.deletes, everything),
+        ):
+            if common := [words for key, words in mine.items() if key in theirs]:
+                return f"{verb} {common[0]}" + (f" and {len(common) - 1} more" if len(common) > 1 else "")
+        return None
+
+
+NONE = Claims()
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ RENEWED = "renewed"
 """Key of a file's content: the reading of its machine's monotonic clock at the last renewal, as text."""
 
 
-def stamped(content: Mapping[str, Any], clock: Clock) -> str:
+def stamp_text(content: Mapping[str, Any], clock: Clock) -> str:
     """Return the text of a file with `RENEWED`; the time in it is always as long."""
     return json.dumps({**content, RENEWED: f"{clock.now():020.6f}"}) + "\n"
 
@@ -38,13 +38,8 @@ def renew_stamp(file: TextIO, clock: Clock) -> None:
         OSError, ValueError: it cannot be read or written, or is damaged.
     """
     file.seek(0)
-    os.pwrite(file.fileno(), stamped(read_holder(file.read()), clock).encode(), 0)
+    os.pwrite(file.fileno(), stamp_text(read_holder(file.read()), clock).encode(), 0)
     os.fsync(file.fileno())
-
-
-def new_token() -> str:
-    """Return 16 random hexadecimal digits."""
-    return token_hex(8)
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ class HeldFile:
         Without a `token` it gets a random one.
         """
         self.path = path
-        self.token = token or new_token()
+        self.token = token or token_hex(8)
         self._renew_every = renew_every
         self._stopped = Event()
         self._thread: Thread | None = None
@@ -155,10 +150,8 @@ class Observer:
     def is_gone(self, path: Path, holder: Mapping[str, object], content: object) -> bool | None:
         """Return whether a file's holder is gone; None if that needs a later look.
 
-        Args:
-            holder: what the file says about it, empty if that is damaged. With `RENEWED`, a holder on this
-                machine is judged at once.
-            content: whatever changes with each renewal.
+        `holder` is what the file says about it, empty if that is damaged; with `RENEWED`, one on this machine
+        is judged at once. `content` is whatever changes with each renewal.
         """
         if has_ended(holder):
             return True
@@ -231,12 +224,12 @@ def read_holder(text: str) -> dict[str, Any]:
         ValueError: it is damaged, or not completely written yet.
     """
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ValueError("not a JSON object")
-    return found
+    return content
 
 
 def _seconds(text: object) -> float | None:

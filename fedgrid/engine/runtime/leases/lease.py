@@ -14,18 +14,20 @@ it then, and so does every driver that renews its own.
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from secrets import token_hex
 from threading import Event, Lock
 from types import TracebackType
 from typing import Self, TextIO
 
 from fedgrid.engine.federation.errors import ConfigError, DeniedError, FedgridError, RunError
 from fedgrid.engine.federation.format import FORMAT
-from fedgrid.engine.runtime.leases.claims import NONE, Claims
 from fedgrid.engine.runtime.leases.driver import (
     CLAIMS,
     EXPIRES_AFTER,
     FOLDER,
+    NONE,
     SETTLED,
+    Claims,
     Driver,
     files,
     name_of,
@@ -33,9 +35,8 @@ from fedgrid.engine.runtime.leases.driver import (
 from fedgrid.engine.runtime.leases.held_file import (
     HeldFile,
     Observer,
-    new_token,
     renew_stamp,
-    stamped,
+    stamp_text,
 )
 from fedgrid.engine.runtime.leases.processes import user_name
 from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group, write_text
@@ -63,12 +64,9 @@ class Lease:
         notify: Callable[[str], None] = lambda _: None,
         clock: Clock = CLOCK,
     ) -> None:
-        """Prepare a lease for the grid `what`; nothing is written yet.
+        """Prepare a lease for the grid `what` and further claims; nothing is written yet.
 
-        Args:
-            claims: what it is for, beside the grid of that name.
-            notify: gets a line if taking the lease takes up to a minute, as the last holder may be alive.
-            clock: measures that minute.
+        `notify` gets a line if taking the lease takes up to a minute, as the last holder may be alive.
         """
         self.lost = Event()
         """Set once another driver has taken the storage over: this one must stop."""
@@ -78,7 +76,7 @@ class Lease:
         self._notify = notify
         self._clock = clock
         self._since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        self.token = new_token()
+        self.token = token_hex(8)
         """What the name of its file contains: other machines of the grid look for it."""
         self._name = name_of(self.token)
         self._file = HeldFile(storage.root / self._name, RENEW_EVERY, self.token)
@@ -98,19 +96,16 @@ class Lease:
                 share_with_group(root)
                 root.mkdir(parents=True, exist_ok=True)
                 (root / FOLDER).mkdir(exist_ok=True)
-                self._take()
+                try:
+                    while not self._try_to_settle():
+                        pass
+                except BaseException:
+                    self._withdraw()
+                    raise
         except DeniedError as error:
             raise ConfigError(f"--storage {error}") from error
         self._file.start_renewing(self.renew)
         return self
-
-    def _take(self) -> None:
-        try:
-            while not self._settled():
-                pass
-        except BaseException:
-            self._withdraw()
-            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -186,7 +181,7 @@ class Lease:
     def _write(self, *, settled: bool) -> None:
         about = {"user": user_name(), "what": self._what, "since": self._since, VERSION: FORMAT}
         claims = {SETTLED: settled, CLAIMS: self._claims.as_json()}
-        content = stamped({**self._file.holder(), **about, **claims}, self._clock)
+        content = stamp_text({**self._file.holder(), **about, **claims}, self._clock)
         with self._writing:
             write_text(self._file.path, content)
             self._storage.push(self._name)
@@ -197,7 +192,7 @@ class Lease:
             if self._file.delete():
                 self._storage.remove(self._name)
 
-    def _settled(self) -> bool:
+    def _try_to_settle(self) -> bool:
         """Try to take the lease; return False if that must be tried again."""
         begun = self._clock.now()
         self._write(settled=False)
@@ -213,14 +208,7 @@ class Lease:
         return [driver for driver in files(self._storage) if driver.name != self._name]
 
     def _is_free(self, *, settled: bool = False) -> bool:
-        """Return whether no other driver has claimed the same; if that cannot be said yet, pause.
-
-        Args:
-            settled: whether this driver has settled before.
-
-        Raises:
-            ConfigError: one has.
-        """
+        """Return whether no other driver has claimed the same; if that cannot be said yet, pause."""
         for other in self._files():
             clash = self._clash(other)
             if clash is None:

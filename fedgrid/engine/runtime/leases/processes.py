@@ -23,21 +23,21 @@ def identity() -> dict[str, Any]:
     return {"host": node(), "machine": machine(), "pid": os.getpid(), "started": start_time(os.getpid())}
 
 
-def has_ended(found: Mapping[str, object]) -> bool | None:
+def has_ended(process: Mapping[str, object]) -> bool | None:
     """Return whether a process has ended, from its `identity`; None if that cannot be known here.
 
     It cannot if the process ran on another machine or in another process namespace, or before a restart, or
     if the identity is incomplete.
     """
-    pid, started = found.get("pid"), found.get("started")
-    if not is_here(found):
+    pid, started = process.get("pid"), process.get("started")
+    if not is_here(process):
         return None
     return is_gone(pid, started) if isinstance(pid, int) and isinstance(started, str) else None
 
 
-def is_here(found: Mapping[str, object]) -> bool:
+def is_here(process: Mapping[str, object]) -> bool:
     """Return whether an `identity` is of this machine, since its last start, and of this namespace."""
-    return (found.get("host"), found.get("machine")) == (node(), machine())
+    return (process.get("host"), process.get("machine")) == (node(), machine())
 
 
 def machine() -> str:

@@ -28,12 +28,12 @@ def claim(storage: Storage) -> str:
     """
     storage.refresh(NAME)
     is_new = not (storage.root / NAME).exists()
-    found = id_of(storage.root)
+    storage_id = id_of(storage.root)
     if is_new:
         storage.push(NAME)
         storage.refresh(NAME)
-        found = id_of(storage.root)
-    return found
+        storage_id = id_of(storage.root)
+    return storage_id
 
 
 def id_of(root: Path) -> str:

@@ -6,6 +6,10 @@ the registries: in the driver, in the run's server and in its client actors.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +18,20 @@ from fedgrid.algorithms.clustering.clusterers import CLUSTERERS
 from fedgrid.algorithms.registry import ALGORITHMS, ARENA
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.registry import MODELS
-from fedgrid.engine.runtime.plugins.installed import installed
-from fedgrid.engine.runtime.plugins.plugin import Plugin, default_name, load, names_within
-from fedgrid.engine.runtime.plugins.source import PluginSource, read_source
+from fedgrid.engine.runtime.plugins.plugin import (
+    KINDS,
+    Plugin,
+    PluginSource,
+    check_plugin,
+    load,
+    names_within,
+    read_source,
+)
 
 ANALYSES: dict[str, Any] = dict.fromkeys(("attack", "epsilons", "explain"))
 """By name: those of plugins, and those of the package, which have commands of their own."""
 TRACKERS: dict[str, Any] = {}
-"""By name: those of plugins. `grids.trackers.registry` has those of the package."""
+"""By name: those of plugins. `grids.following.registry` has those of the package."""
 _REGISTRIES: dict[str, dict[str, Any]] = {
     "algorithm": ALGORITHMS,
     "clusterer": CLUSTERERS,
@@ -34,6 +44,10 @@ BUILT_IN = {(kind, name) for kind, registry in _REGISTRIES.items() for name in r
     ("algorithm", ARENA)
 }
 """What comes with the package, as kind and name; and what stands for several in a file."""
+
+GROUP, OF_PACKAGES = "fedgrid.", ("ALGORITHMS", "CLUSTERERS", "MODELS", "ANALYSES", "TRACKERS")
+"""Installed packages name what they add under the entry points `fedgrid.algorithms` and so on: an entry (of
+clusterers, a class), or a list of them."""
 
 _sources: dict[str, PluginSource] = {}
 """By digest: what this process could load."""
@@ -51,7 +65,7 @@ def use(files: Iterable[Path | str] = ()) -> None:
     """
     _register(())
     for plugin in installed():
-        _register((*_active, _checked(_plugin(plugin.source.digest))))
+        _register((*_active, _check(_plugin(plugin.source.digest))))
     for file in files:
         add(file)
 
@@ -67,7 +81,7 @@ def add(file: Path | str) -> None:
         _sources[source.digest] = source
         # The same bytes may have been loaded under another name, which messages would show.
         _loaded[source.digest] = replace(_plugin(source.digest), source=source)
-        _register((*_active, _checked(_loaded[source.digest])))
+        _register((*_active, _check(_loaded[source.digest])))
 
 
 def know(sources: Iterable[PluginSource]) -> None:
@@ -84,9 +98,9 @@ def activate(digests: Sequence[str]) -> None:
     """
     if set(digests) <= _digests(_active):
         return
-    wanted = [_plugin(digest) for digest in digests]
-    names = {name for plugin in wanted for name in plugin.names}
-    _register((*(plugin for plugin in _active if names.isdisjoint(plugin.names)), *wanted))
+    plugins = [_plugin(digest) for digest in digests]
+    names = {name for plugin in plugins for name in plugin.names}
+    _register((*(plugin for plugin in _active if names.isdisjoint(plugin.names)), *plugins))
 
 
 def files() -> list[PluginSource]:
@@ -111,15 +125,15 @@ def digest_of_analysis(analysis: Any) -> str | None:
 
     Not by its name: a run's plugin may have one of the same name, such as an earlier edit of that file.
     """
-    return next(
-        (digest for digest, plugin in _loaded.items() if any(each is analysis for each in plugin.analyses)),
-        None,
-    )
+    for digest, plugin in _loaded.items():
+        if any(item is analysis for item in plugin.lists["ANALYSES"]):
+            return digest
+    return None
 
 
 def digests_of_tracker(tracker: type) -> list[str]:
     """Return the digest of the plugin that lists a tracker; none if it is of the package."""
-    return [plugin.source.digest for plugin in _active if tracker in plugin.trackers]
+    return [plugin.source.digest for plugin in _active if tracker in plugin.lists["TRACKERS"]]
 
 
 def sources(digests: Iterable[str]) -> tuple[PluginSource, ...]:
@@ -130,21 +144,17 @@ def sources(digests: Iterable[str]) -> tuple[PluginSource, ...]:
 def titles(digest: str) -> dict[str, str]:
     """Return what tables call the algorithms of a plugin: name -> title; empty if it is not loaded."""
     plugin = _loaded.get(digest)
-    return {entry.name: entry.title for entry in plugin.algorithms} if plugin else {}
+    return {entry.name: entry.title for entry in plugin.lists["ALGORITHMS"]} if plugin else {}
 
 
 def references(digest: str) -> list[str]:
     """Return the names of a plugin's algorithms that are references; empty if it is not loaded."""
     plugin = _loaded.get(digest)
-    return [entry.name for entry in plugin.algorithms if entry.is_reference] if plugin else []
+    return [entry.name for entry in plugin.lists["ALGORITHMS"] if entry.is_reference] if plugin else []
 
 
 def _plugin(digest: str) -> Plugin:
-    """Return a plugin, loaded now if it was not.
-
-    Raises:
-        ConfigError: if its source is not known here, or it cannot be loaded.
-    """
+    """Return a plugin, loaded now if it was not."""
     for plugin in installed():
         _loaded.setdefault(plugin.source.digest, plugin)
         _sources.setdefault(plugin.source.digest, plugin.source)
@@ -164,7 +174,7 @@ def _plugin(digest: str) -> Plugin:
     return _loaded[digest]
 
 
-def _checked(plugin: Plugin) -> Plugin:
+def _check(plugin: Plugin) -> Plugin:
     """Return a plugin that adds something to runs, and shares no name with the package or another plugin."""
     if not plugin.names:
         raise ConfigError(
@@ -182,19 +192,73 @@ def _checked(plugin: Plugin) -> Plugin:
 
 
 def _register(plugins: Sequence[Plugin]) -> None:
-    """Make these the plugins in the registries, and no others."""
     for plugin in _active:
         for kind, name in plugin.names:
             _REGISTRIES[kind].pop(name, None)
     _active[:] = plugins
     for plugin in _active:
-        ALGORITHMS.update({entry.name: entry for entry in plugin.algorithms})
-        CLUSTERERS.update({default_name(clusterer): clusterer for clusterer in plugin.clusterers})
-        AGGREGATORS.update({default_name(aggregator): aggregator for aggregator in plugin.aggregators})
-        MODELS.update({entry.name: entry for entry in plugin.models})
-        ANALYSES.update({analysis.name: analysis for analysis in plugin.analyses})
-        TRACKERS.update({tracker.name: tracker for tracker in plugin.trackers})
+        for kind, name, item in plugin.added():
+            _REGISTRIES[kind][name] = item
 
 
 def _digests(plugins: Iterable[Plugin]) -> set[str]:
     return {plugin.source.digest for plugin in plugins}
+
+
+@cache
+def installed() -> tuple[Plugin, ...]:
+    """Return a plugin a package, by the packages' names.
+
+    They are imported once a process, and so is their digest taken once: it belongs to the code in memory.
+
+    Raises:
+        ConfigError: if one of them cannot be imported, or names something else.
+    """
+    packages: dict[tuple[str, str], list[EntryPoint]] = {}
+    for key in OF_PACKAGES:
+        for point in entry_points(group=f"{GROUP}{key.lower()}"):
+            assert point.dist is not None, "an entry point is of a distribution"
+            packages.setdefault((point.dist.name, point.dist.version), []).append(point)
+    return tuple(_plugin_of_package(*package, points) for package, points in sorted(packages.items()))
+
+
+def _plugin_of_package(name: str, version: str, points: Sequence[EntryPoint]) -> Plugin:
+    roots = sorted({point.module.partition(".")[0] for point in points})
+    source = PluginSource(f"{name} {version}", _digest_of_package(name, version, roots), None)
+    lists: dict[str, list[Any]] = {key: [] for key in KINDS}
+    for point in points:
+        try:
+            named = point.load()
+        except Exception as error:
+            # Whatever code of others raises.
+            raise ConfigError(
+                f"plugin {source.name}: its entry point {point.name} = {point.value} cannot be loaded: "
+                f"{type(error).__name__}: {error}; repair or uninstall the package"
+            ) from error
+        key = point.group.removeprefix(GROUP).upper()
+        lists[key].extend(named if isinstance(named, list | tuple) else [named])
+    return check_plugin(source, lists)
+
+
+def _digest_of_package(name: str, version: str, roots: Sequence[str]) -> str:
+    """Return a digest of a package's name, version and all Python files of its top-level modules."""
+    digest = sha256(f"{name} {version}\n".encode())
+    for root in roots:
+        for folder, file in _modules(root):
+            digest.update(f"{file.relative_to(folder).as_posix()}\n".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _modules(root: str) -> list[tuple[Path, Path]]:
+    """Return the Python files of a top-level module, each with the folder that its name is relative to."""
+    try:
+        spec = find_spec(root)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
+        return []
+    if spec.submodule_search_locations is None:
+        file = Path(spec.origin or root)
+        return [(file.parent, file)] if file.is_file() else []
+    folders = [Path(folder) for folder in spec.submodule_search_locations]
+    return [(folder.parent, file) for folder in folders for file in sorted(folder.rglob("*.py"))]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedgrid.algorithms.registry import ALGORITHMS, create
-from fedgrid.algorithms.written import name_and_settings
-from fedgrid.engine.federation.configuration.columns import columns_of
+from fedgrid.algorithms.registry import ALGORITHMS, create, name_and_settings
 from fedgrid.engine.runtime.plugins import active
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ def own_columns(config: RunConfig) -> frozenset[str]:
     """Return the columns of a run that not all records have; none of a plugin's that is not loaded."""
     name, settings = name_and_settings(config.algorithm)
     traits = create(name, settings).traits if name in ALGORITHMS else None
-    return columns_of(config, traits) | set(own_numbers(config))
+    return config.columns(traits) | set(own_numbers(config))
 
 
 def own_numbers(config: RunConfig) -> tuple[str, ...]:

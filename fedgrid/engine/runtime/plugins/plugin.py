@@ -3,8 +3,11 @@
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from operator import attrgetter
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,20 +18,44 @@ from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError
 from fedgrid.engine.federation.models.registry import ModelEntry
-from fedgrid.engine.runtime.plugins.source import PluginSource
 from fedgrid.record_columns import EVERY_COLUMN
 
-LISTS = (
-    "ALGORITHMS",
-    "CLUSTERERS",
-    "MODELS",
-    "ANALYSES",
-    "TRACKERS",
-    "FIGURES",
-    "TABLES",
-    "AGGREGATORS",
-)
-"""The names in a plugin's file under which it lists what it adds."""
+
+@dataclass(frozen=True)
+class PluginSource:
+    """A plugin as it travels between processes: plain data, nothing that has to be unpickled by name."""
+
+    name: str
+    """For messages: the file as the user named it, or `package 1.2`."""
+    digest: str
+    """64 hexadecimal digits: SHA-256 of a file's bytes; of a package's name, version and modules."""
+    code: bytes | None
+    """A file's bytes. None: an installed package, which every machine imports from its own disk."""
+
+
+def read_source(path: Path) -> PluginSource:
+    """Return the source of a plugin's file; nothing of it is executed.
+
+    Raises:
+        ConfigError: if it cannot be read.
+    """
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"plugin {path} is not a file")
+    try:
+        code = path.read_bytes()
+        code.decode()
+    except OSError as error:
+        raise ConfigError(f"plugin {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"plugin {path} is not a Python file in UTF-8") from error
+    return PluginSource(str(path), digest_of(code), code)
+
+
+def digest_of(code: bytes) -> str:
+    """Return the digest of a plugin's file."""
+    return sha256(code).hexdigest()
+
+
 PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 NUMBER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 RECORDED = frozenset(column.name for columns in EVERY_COLUMN.values() for column in columns)
@@ -39,10 +66,13 @@ TITLE_LENGTH = 60
 def _is_algorithm(entry: object) -> bool:
     return (
         isinstance(entry, AlgorithmEntry)
-        and isinstance(entry.algorithm, type)
-        and issubclass(entry.algorithm, Algorithm)
+        and _is_class(entry.algorithm, Algorithm)
         and isinstance(entry.settings, Settings)
     )
+
+
+def _is_class(item: object, base: type) -> bool:
+    return isinstance(item, type) and issubclass(item, base)
 
 
 def _is_analysis(item: object) -> bool:
@@ -59,17 +89,47 @@ def _is_function(item: object) -> bool:
     return callable(item) and hasattr(item, "__name__")
 
 
-EXPECTED: tuple[tuple[Callable[[Any], bool], str], ...] = (
-    (_is_algorithm, "AlgorithmEntry with an algorithm and its settings"),
-    (lambda item: isinstance(item, type) and issubclass(item, Clusterer), "classes derived from Clusterer"),
-    (lambda item: isinstance(item, ModelEntry) and callable(item.build), "ModelEntry with a build function"),
-    (_is_analysis, "instances of classes derived from Analysis, with a name"),
-    (_is_tracker, "classes derived from Tracker, with a name"),
-    (_is_function, "functions of a study"),
-    (_is_function, "functions of a study"),
-    (lambda item: isinstance(item, type) and issubclass(item, Aggregator), "classes derived from Aggregator"),
-)
-"""Of each of `LISTS`, whether an item fits there, and what fits."""
+def default_name(section: type[Section]) -> str:
+    """Return the name of a clusterer or an aggregator: the default of its field `name`, empty without one."""
+    name = section.model_fields["name"].default
+    return name if isinstance(name, str) else ""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a plugin can list under one name. Of analyses and trackers this package knows the names only."""
+
+    fits: Callable[[Any], bool]
+    expected: str
+    """What fits, for messages."""
+    registry: str = ""
+    """The registry that it joins; empty: functions of a study, for its report."""
+    name_of: Callable[[Any], str] = attrgetter("name")
+    """Its name there."""
+
+
+KINDS: Mapping[str, Kind] = {
+    "ALGORITHMS": Kind(_is_algorithm, "AlgorithmEntry with an algorithm and its settings", "algorithm"),
+    "CLUSTERERS": Kind(
+        lambda item: _is_class(item, Clusterer), "classes derived from Clusterer", "clusterer", default_name
+    ),
+    "MODELS": Kind(
+        lambda item: isinstance(item, ModelEntry) and callable(item.build),
+        "ModelEntry with a build function",
+        "model",
+    ),
+    "ANALYSES": Kind(_is_analysis, "instances of classes derived from Analysis, with a name", "analysis"),
+    "TRACKERS": Kind(_is_tracker, "classes derived from Tracker, with a name", "tracker"),
+    "FIGURES": Kind(_is_function, "functions of a study"),
+    "TABLES": Kind(_is_function, "functions of a study"),
+    "AGGREGATORS": Kind(
+        lambda item: _is_class(item, Aggregator),
+        "classes derived from Aggregator",
+        "aggregator",
+        default_name,
+    ),
+}
+"""By the names in a plugin's file under which it lists what it adds."""
 
 
 @dataclass(frozen=True)
@@ -77,30 +137,19 @@ class Plugin:
     """A loaded plugin: its source, and what it adds to the registries."""
 
     source: PluginSource
-    algorithms: tuple[AlgorithmEntry, ...] = ()
-    clusterers: tuple[type[Clusterer], ...] = ()
-    models: tuple[ModelEntry, ...] = ()
-    analyses: tuple[Any, ...] = ()
-    """Instances of `fedgrid.Analysis`, of which this package knows the name only."""
-    trackers: tuple[Any, ...] = ()
-    """Classes derived from `fedgrid.Tracker`, likewise."""
-    figures: tuple[Callable[..., Any], ...] = ()
-    """Functions of a study for its report."""
-    tables: tuple[Callable[..., Any], ...] = ()
-    """Likewise."""
-    aggregators: tuple[type[Aggregator], ...] = ()
+    lists: Mapping[str, Sequence[Any]]
+    """A list for each of `KINDS`."""
+
+    def added(self) -> Iterator[tuple[str, str, Any]]:
+        """Yield registry, name and item of everything that it adds to one."""
+        for key, kind in KINDS.items():
+            if kind.registry:
+                yield from ((kind.registry, kind.name_of(item), item) for item in self.lists[key])
 
     @property
     def names(self) -> tuple[tuple[str, str], ...]:
-        """Kind and name of everything that it adds, as in `("algorithm", "long-short")`."""
-        return (
-            *(("algorithm", entry.name) for entry in self.algorithms),
-            *(("clusterer", default_name(clusterer)) for clusterer in self.clusterers),
-            *(("aggregator", default_name(aggregator)) for aggregator in self.aggregators),
-            *(("model", entry.name) for entry in self.models),
-            *(("analysis", analysis.name) for analysis in self.analyses),
-            *(("tracker", tracker.name) for tracker in self.trackers),
-        )
+        """Registry and name of everything that it adds, as in `("algorithm", "long-short")`."""
+        return tuple((registry, name) for registry, name, _ in self.added())
 
 
 def load(source: PluginSource) -> Plugin:
@@ -124,43 +173,34 @@ def load(source: PluginSource) -> Plugin:
             cause = f"{type(error).__name__}: {error}"
             raise ConfigError(f"plugin {source.name}{_line(error, source.name)}: {cause}") from error
     module = sys.modules[name]
-    return of_listed(source, *(_listed(module, each, source) for each in LISTS))
+    return check_plugin(source, {key: _read_list(module, key, source) for key in KINDS})
 
 
-def of_listed(
-    source: PluginSource,
-    algorithms: list[Any],
-    clusterers: list[Any],
-    models: list[Any],
-    analyses: list[Any],
-    trackers: list[Any],
-    figures: Sequence[Any] = (),
-    tables: Sequence[Any] = (),
-    aggregators: Sequence[Any] = (),
-) -> Plugin:
+def check_plugin(source: PluginSource, lists: Mapping[str, Sequence[Any]]) -> Plugin:
     """Return a plugin of what a file or a package lists.
 
     Raises:
         ConfigError: if it lists nothing, something else than entries and clusterers, or an impossible name.
     """
-    lists = algorithms, clusterers, models, analyses, trackers, figures, tables, aggregators
-    for name, items, (fits, expected) in zip(LISTS, lists, EXPECTED, strict=True):
-        for item in items:
-            if not fits(item):
-                raise ConfigError(f"plugin {source.name}: {name} has {item!r}; expected {expected}")
-    plugin = Plugin(source, *map(tuple, lists))
-    if not any(lists):
+    for key, kind in KINDS.items():
+        for item in lists[key]:
+            if not kind.fits(item):
+                raise ConfigError(f"plugin {source.name}: {key} has {item!r}; expected {kind.expected}")
+    plugin = Plugin(source, lists)
+    if not any(lists.values()):
         raise ConfigError(
-            f"plugin {source.name} lists nothing; define at least one of {', '.join(LISTS)} = [...]"
+            f"plugin {source.name} lists nothing; define at least one of {', '.join(KINDS)} = [...]"
         )
-    for kind, name in plugin.names:
+    for registry, name in plugin.names:
         if not PLAIN_NAME.fullmatch(name):
             raise ConfigError(
-                f"plugin {source.name}: {kind} {name!r}: expected small letters, digits, - and _ in its "
+                f"plugin {source.name}: {registry} {name!r}: expected small letters, digits, - and _ in its "
                 "name, 64 of them at most"
             )
-    for entry in plugin.algorithms:
-        if not _is_title(entry.title):
+    for entry in lists["ALGORITHMS"]:
+        title = entry.title
+        is_title = isinstance(title, str) and 0 < len(title.strip()) <= TITLE_LENGTH and title.isprintable()
+        if not is_title:
             raise ConfigError(
                 f"plugin {source.name}: algorithm {entry.name!r} has the title {entry.title!r}; "
                 f"expected 1 to {TITLE_LENGTH} printable characters on one line"
@@ -174,16 +214,6 @@ def of_listed(
     return plugin
 
 
-def _is_title(title: object) -> bool:
-    return isinstance(title, str) and 0 < len(title.strip()) <= TITLE_LENGTH and title.isprintable()
-
-
-def default_name(section: type[Section]) -> str:
-    """Return the name of a clusterer or an aggregator: the default of its field `name`, empty without one."""
-    name = section.model_fields["name"].default
-    return name if isinstance(name, str) else ""
-
-
 def names_within(settings: object) -> Iterator[str]:
     """Yield the names in an algorithm's settings where a clusterer or an aggregator can stand."""
     if isinstance(settings, dict):
@@ -193,7 +223,7 @@ def names_within(settings: object) -> Iterator[str]:
             yield from names_within(value)
 
 
-def _listed(module: ModuleType, name: str, source: PluginSource) -> list[Any]:
+def _read_list(module: ModuleType, name: str, source: PluginSource) -> list[Any]:
     given = getattr(module, name, [])
     if not isinstance(given, list | tuple):
         raise ConfigError(f"plugin {source.name}: {name} is of type {type(given).__name__}; expected a list")
@@ -201,7 +231,6 @@ def _listed(module: ModuleType, name: str, source: PluginSource) -> list[Any]:
 
 
 def _line(error: BaseException, name: str) -> str:
-    """Return the line of the plugin's file that an error comes from, as `, line 12`; empty if unknown."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]

@@ -19,9 +19,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute
-from fedgrid.engine.federation.clients.client_round import ClientRound
-from fedgrid.engine.federation.clients.messages import EvaluateReport, Memory, TrainReport, TrainTask
-from fedgrid.engine.federation.round.cache import OtherBits
+from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits
+from fedgrid.engine.federation.clients.messages import (
+    EvaluateReport,
+    Memories,
+    Memory,
+    Models,
+    TrainReport,
+    TrainTask,
+)
 from fedgrid.engine.runtime.round_cache.entry import CacheEntry
 from fedgrid.engine.runtime.round_cache.key import digest, of_task
 from fedgrid.engine.runtime.round_cache.packing import (
@@ -35,10 +41,9 @@ from fedgrid.engine.runtime.round_cache.packing import (
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import Served
-    from fedgrid.algorithms.updates.source import Vector
-    from fedgrid.engine.federation.clients.pool import Pool
-    from fedgrid.engine.federation.clients.stopwatch import Stopwatch
-    from fedgrid.engine.runtime.round_cache.session_cache import SessionCache
+    from fedgrid.engine.federation.clients.client_round import Stopwatch
+    from fedgrid.engine.federation.clients.messages import Pool
+    from fedgrid.engine.runtime.round_cache.key import SessionCache
 
 FIRST_PAUSE, LAST_PAUSE = 0.01, 1.0
 """Seconds between two lookups while another run holds the round's lock; doubled each time."""
@@ -57,8 +62,8 @@ class CachedRound(ClientRound):
     def __init__(
         self,
         tasks: Sequence[TrainTask],
-        models: Sequence[Vector],
-        memories: Mapping[int, Memory],
+        models: Models,
+        memories: Memories,
         pool: Pool,
         round_index: int,
         watch: Stopwatch,
@@ -140,9 +145,7 @@ class CachedRound(ClientRound):
         memories = self.cached({name: [client] for name, client in names.items()}, gather)
         return dict(zip(remembering, memories, strict=True))
 
-    def test(
-        self, served: Served, memories: Mapping[int, Memory], testing: Collection[int]
-    ) -> list[EvaluateReport]:
+    def test(self, served: Served, memories: Memories, testing: Collection[int]) -> list[EvaluateReport]:
         """Return each client's report of served models, as `ClientRound.test` does."""
         adapting = memories if served.adaptation else {}
         choosing = sorted(served.choosing & set(testing))
@@ -162,15 +165,15 @@ class CachedRound(ClientRound):
         )
         return unpack_tests(packed, len(served.model_K))
 
-    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Return cached arrays; compute the missing ones under the round's lock."""
-        self._clients |= wanted
-        missing = self._look_up(wanted)
+        self._clients |= clients_of
+        missing = self._look_up(clients_of)
         if missing and not self._lock.held:
             missing = self._lock_or_wait(missing)
         if missing:
-            self._compute({name: wanted[name] for name in missing}, compute)
-        return [self._arrays[name] for name in wanted]
+            self._compute({name: clients_of[name] for name in missing}, compute)
+        return [self._arrays[name] for name in clients_of]
 
     def _look_up(self, names: Iterable[str]) -> list[str]:
         """Read the entries of `names`; return the misses."""
@@ -193,11 +196,11 @@ class CachedRound(ClientRound):
                     missing = self._look_up(missing)
         return self._look_up(missing)
 
-    def _compute(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> None:
+    def _compute(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> None:
         before = self._watch.own
-        computed = compute(list(wanted))
-        seconds = (self._watch.own - before) / len(wanted)
-        for (name, clients), arrays in zip(wanted.items(), computed, strict=True):
+        computed = compute(list(clients_of))
+        seconds = (self._watch.own - before) / len(clients_of)
+        for (name, clients), arrays in zip(clients_of.items(), computed, strict=True):
             training = self._training_cost * len(clients) / max(1, self.num_reached)
             self._arrays[name] = arrays
             self._new[f"{self._name}-{name}"] = CacheEntry(
@@ -266,9 +269,14 @@ class CachedRound(ClientRound):
 
     def _cost_of_training(self) -> float:
         """Return the seconds that training all clients takes, by those that were trained here."""
-        if self.trained:
-            return _busiest(self.trained) * self.num_reached / len(self.trained)
-        return sum(entry.cost for entry in self._hits.values())
+        if not self.trained:
+            return sum(entry.cost for entry in self._hits.values())
+        seconds: dict[str, float] = {}
+        for report in self.trained:
+            process = report.peak_memory.process
+            seconds[process] = seconds.get(process, 0.0) + report.seconds
+        # Of the process that trained longest; starting it is not part of the round.
+        return max(seconds.values()) * self.num_reached / len(self.trained)
 
     def _task_keys(self) -> dict[int, str]:
         """Return, by client, the digest of its training; note those of its models."""
@@ -287,12 +295,3 @@ class CachedRound(ClientRound):
     def _numbered(self, key: str) -> str:
         """Return the first parts of the names of a round's entries."""
         return f"{self._round_index + 1:06d}-{key[:24]}"
-
-
-def _busiest(reports: Sequence[TrainReport]) -> float:
-    """Return the seconds of the process that trained longest; starting it is not part of the round."""
-    seconds: dict[str, float] = {}
-    for report in reports:
-        process = report.peak_memory.process
-        seconds[process] = seconds.get(process, 0.0) + report.seconds
-    return max(seconds.values())

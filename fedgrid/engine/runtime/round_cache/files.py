@@ -14,9 +14,8 @@ from secrets import token_hex
 from shutil import disk_usage
 
 from fedgrid.engine.federation.errors import FedgridError
-from fedgrid.engine.runtime.round_cache.entry import CacheEntry, decode, encode
+from fedgrid.engine.runtime.round_cache.entry import CacheEntry, StorageSpeed, decode, encode
 from fedgrid.engine.runtime.round_cache.lock import RoundLock
-from fedgrid.engine.runtime.round_cache.speed import StorageSpeed
 from fedgrid.engine.runtime.storage.atomic import PARTIAL, disk_errors, is_full
 from fedgrid.engine.runtime.storage.clock import Patience
 from fedgrid.engine.runtime.storage.sealed_arrays import Damaged, about_arrays

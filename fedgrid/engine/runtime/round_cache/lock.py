@@ -44,8 +44,8 @@ class RoundLock:
             return True
         path = self._file.path
         try:
-            if (found := current_holder(path)) is not None:
-                if not self._observer.is_gone(path, found.found, (found.text, path.stat().st_mtime)):
+            if (holder := current_holder(path)) is not None:
+                if not self._observer.is_gone(path, holder.found, (holder.text, path.stat().st_mtime)):
                     return False
                 path.unlink()
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -126,8 +126,8 @@ def _of_kind(arrays: Arrays, prefix: str) -> Arrays:
 
 def _pack(test: str, counts: Sequence[Counts]) -> dict[str, np.ndarray]:
     return {
-        f"{test}_confusion_LL": np.array([each.confusion for each in counts], np.int32),
-        f"{test}_loss_sum": np.array([each.loss_sum for each in counts]),
+        f"{test}_confusion_LL": np.array([count.confusion for count in counts], np.int32),
+        f"{test}_loss_sum": np.array([count.loss_sum for count in counts]),
     }
 
 

@@ -31,10 +31,10 @@ from fedgrid.engine.runtime.storage.format import (
 
 KEEP = 2
 """Number of stored states. If the newest is damaged, the run continues from the one before."""
-
-
 NAME = re.compile(r"state-(\d+|client-\d+-\d+)\.safetensors")
 """What a checkpoint's checksums may name."""
+MEMORY = re.compile(r"state-client-(\d+)-(\d+)\.safetensors")
+"""Those of them with a client's memory: the client, and the round that last changed it."""
 
 
 def names(rounds_done: int) -> tuple[str, str]:
@@ -49,10 +49,10 @@ def save(folder: Path, run_state: RunState, tables: Mapping[str, pa.Table]) -> l
     """
     memories = {_memory_name(client, number): client for client, number in run_state.memory_rounds.items()}
     # Files that a stored state names are there: `RunFolder` drops the states after the one it loads.
-    known = {
+    stored = {
         name: line for number in stored_rounds(folder) for name, line in _checksums(folder, number).items()
     }
-    new = [name for name in memories if name not in known]
+    new = [name for name in memories if name not in stored]
     state_name, checksum_name = names(run_state.rounds_done)
     written = [*tables, *new, state_name, checksum_name]
     with replacing(*(folder / name for name in written)) as temporaries:
@@ -63,7 +63,7 @@ def save(folder: Path, run_state: RunState, tables: Mapping[str, pa.Table]) -> l
             _save(_contiguous(run_state.memories[memories[name]]), paths[name])
         _save(_tensors(run_state), paths[state_name])
         checksums = {name: checksum(paths[name]) for name in (state_name, *new)}
-        lines = {name: checksums.get(name) or known[name] for name in (state_name, *sorted(memories))}
+        lines = {name: checksums.get(name) or stored[name] for name in (state_name, *sorted(memories))}
         paths[checksum_name].write_text("".join(f"{digest}  {name}\n" for name, digest in lines.items()))
     flush(folder)
     return written
@@ -91,10 +91,12 @@ def load(folder: Path, rounds_done: int) -> RunState | None:
         if any(checksum(folder / name) != digest for name, digest in checksums.items()):
             return None
         tensors = dict(sorted(_load(folder / state_name).items()))
-        memory_rounds = dict(_memory_place(name) for name in checksums if name != state_name)
-        memories = {
-            client: _load(folder / _memory_name(client, number)) for client, number in memory_rounds.items()
-        }
+        memories, memory_rounds = {}, {}
+        for name in checksums:
+            if memory := MEMORY.fullmatch(name):
+                client = int(memory[1])
+                memory_rounds[client] = int(memory[2])
+                memories[client] = _load(folder / name)
     except (FileNotFoundError, DamagedFile):
         return None
     state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
@@ -107,8 +109,8 @@ def drop(folder: Path, until: int) -> list[str]:
     Returns their names; some of the files may be gone already, or left by a crash of an earlier call.
     """
     old = [number for number in stored_rounds(folder) if number <= until]
-    found = [path.name for path in folder.glob("state-*.safetensors") if NAME.fullmatch(path.name)]
-    left = [name for name in found if int(name.removesuffix(".safetensors").rpartition("-")[2]) <= until]
+    states = [path.name for path in folder.glob("state-*.safetensors") if NAME.fullmatch(path.name)]
+    left = [name for name in states if int(name.removesuffix(".safetensors").rpartition("-")[2]) <= until]
     needed = _needed(folder, old)
     gone = dict.fromkeys(name for name in (*files_of(folder, old), *sorted(left)) if name not in needed)
     # The checksums first: without them what is left is no state.
@@ -126,7 +128,6 @@ def files_of(folder: Path, rounds: Iterable[int]) -> list[str]:
 
 
 def _needed(folder: Path, going: Sequence[int]) -> set[str]:
-    """Return the files that states need, except those of rounds that are `going`."""
     staying = set(stored_rounds(folder)).difference(going)
     return {name for number in staying for name in _checksums(folder, number)}
 
@@ -144,12 +145,6 @@ def _load(path: Path) -> dict[str, np.ndarray]:
 
 def _memory_name(client: int, number: int) -> str:
     return f"state-client-{client:06d}-{number:06d}.safetensors"
-
-
-def _memory_place(name: str) -> tuple[int, int]:
-    """Return the client and the round of a memory's file."""
-    client, number = name.removeprefix("state-client-").removesuffix(".safetensors").split("-")
-    return int(client), int(number)
 
 
 def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:

@@ -5,14 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.engine.federation.before_training.deal import deal, deal_again
-from fedgrid.engine.federation.before_training.setup import setup_of
+from fedgrid.engine.federation.before_training.setup import deal, deal_again, setup_of
 from fedgrid.engine.federation.clients.messages import Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.dealing.split import ClientSplit
-from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.engine.runtime.data.identity import load_known
+from fedgrid.engine.runtime.data.datasets import find, load_known
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
 

@@ -8,25 +8,22 @@ Shapes: K clients, P entries of a state vector, of which W are parameters.
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from fedgrid.algorithms.contract.base import Labels
-from fedgrid.algorithms.updates.layout import Layout
-from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.source import Layout, Vector
 from fedgrid.engine.federation.clients.messages import Setup, TrainTask
 from fedgrid.engine.federation.clients.process import fixed_numerics
+from fedgrid.engine.federation.clients.stacks import module_of
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import HeldImages
 from fedgrid.engine.federation.encoders.encoder import Encoder
-from fedgrid.engine.federation.models.initialisation import blank
-from fedgrid.engine.federation.models.normalisation import Normalised
 from fedgrid.engine.federation.round.federation import Federation, fresh_models
 from fedgrid.engine.federation.round.plan import plan_round
 from fedgrid.engine.federation.round.run_state import RunState
@@ -88,10 +85,8 @@ class Observed:
 
     def module(self) -> nn.Module:
         """Return a module of the run's model that maps images of [0, 1] to logits, on the CPU, in float32."""
-        module = blank(self.setup.model, self.setup.shape, self.setup.num_classes)
-        if (by := self.setup.normalised_by) is not None:
-            module = Normalised(module, by.means, by.deviations, "cpu")
-        return module.to(torch.float32)
+        training = self.setup.training.model_copy(update={"precision": "float32"})
+        return module_of(replace(self.setup, training=training), "cpu")
 
     def messages(self, encoder: Encoder | None) -> dict[int, Mapping[str, NDArray[Any]]]:
         """Return what each client has said about its data before its first round; nothing if none has."""
@@ -101,7 +96,7 @@ class Observed:
         pool = InProcessPool()
         pool.prepare(self.setup)
         described = pool.describe(range(self.config.clients), message, encoder)
-        return {client: each.payload for client, each in enumerate(described)}
+        return {client: message_of.payload for client, message_of in enumerate(described)}
 
 
 def observe(
@@ -111,15 +106,10 @@ def observe(
     data_dir: Path,
     encoder: Encoder | None = None,
 ) -> Observed:
-    """Return what the server of a run has seen in one of its rounds.
+    """Return what the server of a run has seen in one of its rounds, between two states.
 
-    Args:
-        config: the run.
-        before: its state before the round; None if that is the first round, or not known: then nobody knows
-            what was sent either.
-        after: its state after the round.
-        data_dir: the folder of the images.
-        encoder: what its clients' messages are made with, if they are.
+    `before` is None if the round is the first one, or if that state is not known: then nobody knows what was
+    sent either. `encoder` is what its clients' messages are made with, if they are.
 
     Raises:
         DataError: the images are missing.
@@ -131,14 +121,13 @@ def observe(
         before = federation.begin(fresh_models(setup))
     sent = {}
     if federation.algorithm.traits.sends_updates and before is not None:
-        sent = _sent(federation, setup, before)
+        sent = _train_again(federation, setup, before)
     served = federation.algorithm.served(after.state)
     labels_K, at = after.state.labels_K, after.rounds_done - 1
     return Observed(config, setup, federation.layout, labels_K, served.models, served.model_K, sent, at)
 
 
-def _sent(federation: Federation, setup: Setup, before: RunState) -> dict[int, SentUpdate]:
-    """Train the clients of the round again; return by client what they sent."""
+def _train_again(federation: Federation, setup: Setup, before: RunState) -> dict[int, SentUpdate]:
     pool = InProcessPool()
     pool.prepare(setup)
     plan = plan_round(federation, before, pool)

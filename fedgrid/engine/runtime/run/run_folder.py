@@ -13,13 +13,13 @@ from functools import cached_property
 from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import ConfigError, FinalError
+from fedgrid.engine.federation.errors import ConfigError, FedgridError, FinalError, in_plugin
 from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.integrity import done_mark
-from fedgrid.engine.runtime.integrity.done_mark import CONFIG, DONE, OF_ROUNDS, TIMES, TIMES_CHECKSUM
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, sealed
+from fedgrid.engine.runtime.integrity import files
+from fedgrid.engine.runtime.integrity.files import CONFIG, DONE, OF_ROUNDS, TIMES, TIMES_CHECKSUM
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, seal_parts
 from fedgrid.engine.runtime.integrity.record_files import RecordFiles, segments
 from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.engine.runtime.run import checkpoint
@@ -107,13 +107,13 @@ class RunFolder:
         with disk_errors(self.path):
             self._storage.pull(self.path.name, skip=(ASIDE,))
             self.check_config()
-            listed = self._listed()
+            listed = self._read_mark()
             run_state = self._newest(listed)
             self.path.mkdir(parents=True, exist_ok=True)
             delete_partial(self.path)
             if not (self.path / CONFIG).exists():
                 self._mark(CONFIG, self._config_text())
-            if images := own_images.sealed(self.config.own_images):
+            if images := own_images.seal_places(self.config.own_images):
                 self._mark(own_images.PLACES, images)
             self._unmark(FAILED)
             if run_state is None or run_state.rounds_done < self.config.training.rounds:
@@ -125,10 +125,7 @@ class RunFolder:
     def note_made_with(self, now: MadeWith, rounds_done: int, *, accept: bool = False) -> None:
         """Note what the rounds to come are made with; to be called after `open`.
 
-        Args:
-            now: the images, the code and the machines of this session.
-            rounds_done: the number of rounds that are made.
-            accept: whether other code, versions or machines than before are accepted, and noted.
+        With `accept`, other code, versions or machines than before are accepted, and noted.
 
         Raises:
             DataError: the rounds so far were made with other images.
@@ -145,7 +142,7 @@ class RunFolder:
             parts, notes = changes(self.config.name, before, now, rounds_done, accept=accept)
             self.log(*(f"warning: {note}" for note in notes))
             if parts != before:
-                self._mark(MADE_WITH, sealed(parts))
+                self._mark(MADE_WITH, seal_parts(parts))
 
     def save(self, record: RoundRecord, run_state: RunState) -> None:
         """Store one more round: its records first, then the state, which makes the round valid.
@@ -158,7 +155,8 @@ class RunFolder:
         self._records.add(run_state.rounds_done, rows)
         with disk_errors(self.path):
             if run_state.rounds_done > self.rounds_done:
-                self._write(run_state)
+                self._push(*checkpoint.save(self.path, run_state, self._records.newest()))
+                self._drop_before(run_state)
             self.log(*(f"warning: {warning}" for warning in record.warnings))
 
     def finish(self) -> None:
@@ -168,8 +166,8 @@ class RunFolder:
             self._push(*joined)
             self._delete(gone)
             if (self.path / TIMES).exists():
-                self._mark(TIMES_CHECKSUM, done_mark.times_mark_of(self.path))
-            self._mark(DONE, done_mark.mark_of(self.path, self.config))
+                self._mark(TIMES_CHECKSUM, files.times_mark_of(self.path))
+            self._mark(DONE, files.mark_of(self.path, self.config))
             self._unmark(FAILED)
             self.log("finished")
 
@@ -199,7 +197,7 @@ class RunFolder:
             NewerFormat: a newer fedgrid wrote them.
         """
         # At a URI the mirror has only what was asked for.
-        return done_mark.damage(self.path, self.config, everything=self._storage.uri is None)
+        return files.damage(self.path, self.config, everything=self._storage.uri is None)
 
     def log(self, *messages: str) -> None:
         """Append lines with the current time (UTC) to `log.txt`."""
@@ -214,39 +212,35 @@ class RunFolder:
 
     def _newest(self, listed: Mapping[str, str]) -> RunState | None:
         stored = checkpoint.stored_rounds(self.path)
-        found = self._records.look(listed)
+        last_round, damaged = self._records.look(listed)
         is_any_undamaged = False
         for number in stored:
             run_state = checkpoint.load(self.path, number)
             is_any_undamaged = is_any_undamaged or run_state is not None
-            if run_state is not None and number <= found.last_round:
+            if run_state is not None and number <= last_round:
                 later = [other for other in stored if other > number]
-                self._set_aside([*checkpoint.files_of(self.path, later), *found.damaged])
+                self._set_aside([*checkpoint.files_of(self.path, later), *damaged])
                 self._delete(self._records.go_on_after(number))
                 return run_state
         if stored and not is_any_undamaged:
             names = ", ".join(checkpoint.names(number)[0] for number in stored)
             raise FinalError(f"every state in {self.path} is damaged ({names}); move it away to start again")
-        if stored or found.damaged:
-            why = "; ".join(found.damaged.values()) or f"the records end before round {stored[-1]}"
+        if stored or damaged:
+            why = "; ".join(damaged.values()) or f"the records end before round {stored[-1]}"
             self.log(f"warning: {why}: all rounds are run again")
             self._set_aside([*checkpoint.files_of(self.path, stored), *OF_ROUNDS, *segments(self.path)])
         self._delete(segments(self.path))
         self._records.begin(1)
         return None
 
-    def _listed(self) -> dict[str, str]:
+    def _read_mark(self) -> dict[str, str]:
         """Return the checksums of a finished run's files, empty of another run; sets a damaged mark aside."""
         try:
-            return done_mark.checksums(self.path, self.config) if self.is_done else {}
+            return files.checksums(self.path, self.config) if self.is_done else {}
         except DamagedFile as error:
             self.log(f"warning: {error}")
             self._set_aside([DONE, TIMES_CHECKSUM])
             return {}
-
-    def _write(self, run_state: RunState) -> None:
-        self._push(*checkpoint.save(self.path, run_state, self._records.newest()))
-        self._drop_before(run_state)
 
     def _drop_before(self, run_state: RunState) -> None:
         """Delete the states that are too old to be kept; a killed process may have left one."""
@@ -279,9 +273,16 @@ class RunFolder:
 
 
 def _is(path: Path, data: bytes) -> bool:
-    """Return whether a file has these bytes; a link, or what is no file, has not."""
     try:
         with read_errors(path):
             return read_file(path) == data
     except (FileNotFoundError, DamagedFile):
         return False
+
+
+def in_one_line(error: Exception) -> str:
+    """Return in one line why a run stopped; for an unexpected error it refers to the traceback in the log."""
+    cause = redacted(" ".join(str(error).split()))
+    if isinstance(error, FedgridError):
+        return cause
+    return f"{in_plugin(error)}{type(error).__name__}: {cause}; see log.txt in its folder"

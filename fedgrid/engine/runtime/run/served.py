@@ -3,15 +3,14 @@
 A model is loaded, and adapted, as for the client's own test, so that accuracies are those of the records.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 from torch import Tensor, nn
 
-from fedgrid.algorithms.updates.source import Vector
-from fedgrid.engine.federation.clients.messages import EvaluateTask, Memory
+from fedgrid.engine.federation.clients.messages import EvaluateTask, Memories, Models
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.round.run_state import RunState
@@ -20,15 +19,15 @@ from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.run.prepare import held_in, prepare
 
 
-class TestedModels(ClientWorker):
+class ServingWorker(ClientWorker):
     """The clients of a run, and the modules that they test."""
 
     def module(
-        self, task: EvaluateTask, models: Sequence[Vector], memory: Mapping[str, np.ndarray] | None = None
+        self, task: EvaluateTask, models: Models, memory: Mapping[str, np.ndarray] | None = None
     ) -> nn.Module:
         """Return the module with the weights with which a client is tested, in `eval` mode."""
         with self.numerics():
-            task = self._placed(task, models, {})
+            task = self._choose_model(task, models, {})
             assert task.own is not None, "every client is served a model"
             if task.adaptation is None:
                 self._flat.write(models[task.own])
@@ -39,7 +38,7 @@ class TestedModels(ClientWorker):
 
     def numerics(self) -> AbstractContextManager[None]:
         """Return a context within which numbers have the bits of the run."""
-        return self._fixed()
+        return self._fix_numerics()
 
     @property
     def layer_prefix(self) -> str:
@@ -72,9 +71,9 @@ class ServedModels:
         self.splits = held_in(config, data_dir, self.round_index)
         self.num_server_images = len(setup.server_set)
         self.shape = setup.shape
-        self.worker = TestedModels(setup, device)
+        self.worker = ServingWorker(setup, device)
         self._served = algorithm_of(config).served(after.state)
-        self._memories: Mapping[int, Memory] = after.memories
+        self._memories: Memories = after.memories
 
     def module(self, client: int) -> nn.Module:
         """Return the module with which a client is tested, in `eval` mode; the next call changes it."""

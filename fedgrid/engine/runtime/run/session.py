@@ -13,13 +13,14 @@ from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.federation.round.federation import Federation, fresh_models
 from fedgrid.engine.federation.round.next_round import next_round
 from fedgrid.engine.runtime.clients.local_pool import LazyPool
-from fedgrid.engine.runtime.clients.machine import slow_precision, that_matter
-from fedgrid.engine.runtime.encoders.pretraining import ENCODER, Pretraining, pretraining_of
+from fedgrid.engine.runtime.clients.machine import relevant_machines, slow_precision
 from fedgrid.engine.runtime.integrity.made_with import made_with
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of, own_numbers
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
-from fedgrid.engine.runtime.round_cache.session_cache import SessionCache, open_cache
+from fedgrid.engine.runtime.round_cache.files import CacheFiles
+from fedgrid.engine.runtime.round_cache.key import SessionCache, of_setup
 from fedgrid.engine.runtime.run.prepare import images_of, prepare
+from fedgrid.engine.runtime.run.pretraining import ENCODER, Pretraining, pretraining_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.atomic import DiskFull
 
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from fedgrid.engine.federation.clients.messages import Setup
-    from fedgrid.engine.federation.clients.pool import Machine, Pool
+    from fedgrid.engine.federation.clients.messages import Machine, Pool, Setup
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.federation.round.record import RoundRecord
     from fedgrid.engine.federation.round.run_state import RunState
@@ -155,11 +155,7 @@ class Session:
         machines: Sequence[Machine],
         rounds_done: int,
     ) -> Pretraining | None:
-        """Note what the next rounds are made with; return the training of the run's encoder, if it has one.
-
-        Raises:
-            ConfigError: the rounds so far were made with something else, and that is not accepted.
-        """
+        """Note what the next rounds are made with; return the training of the run's encoder, None without."""
         algorithm = algorithm_of(config)
         (_, official), images = images_of(config.dataset, self._data_dir)
         pretraining = pretraining_of(config, algorithm, setup, machines, official, self._data_dir)
@@ -171,7 +167,7 @@ class Session:
 
     def _machines(self, config: RunConfig) -> Sequence[Machine]:
         """Return the machines that the clients train on: one kind, unless several are accepted."""
-        machines = that_matter(self._pool.machines(), config.training.precision)
+        machines = relevant_machines(self._pool.machines(), config.training.precision)
         if len(machines) > 1 and not self._accept:
             kinds = " and ".join(", ".join(machine.values()) for machine in machines)
             raise ConfigError(
@@ -187,7 +183,9 @@ class Session:
         # On several kinds of machines a round depends on which client is where: nothing is shared.
         if self._cache is None or len(machines) > 1:
             return None
-        return open_cache(config, storage, self._cache, setup, machines[0], self._writer)
+        files = CacheFiles(storage, config.shared_prefix, config.run_id, self._cache)
+        files.free_disk()
+        return SessionCache(files, of_setup(setup, machines[0]), self._writer)
 
     def round_write(self) -> Future[None] | None:
         """Return the write of the last round of `next_round`, None if it is on disk."""

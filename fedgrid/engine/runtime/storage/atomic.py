@@ -62,8 +62,8 @@ def share_with_group(folder: Path) -> None:
 
     Of a folder that is still to be created, the one that it will lie in says so.
     """
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    mode = there.stat().st_mode
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    mode = existing.stat().st_mode
     if mode & S_ISGID and mode & S_IWGRP:
         os.umask(os.umask(0o022) & ~(mode & S_IRWXG))
 
@@ -101,16 +101,16 @@ def set_aside(folder: Path, names: Iterable[str]) -> list[tuple[str, str]]:
 
     Returns pairs of the old and the new name, relative to `folder`.
     """
-    there = [name for name in names if (folder / name).exists()]
-    if not there:
+    existing = [name for name in names if (folder / name).exists()]
+    if not existing:
         return []
     numbers = (path.name.removeprefix(ASIDE) for path in folder.glob(f"{ASIDE}*"))
     taken = [int(number) for number in numbers if number.isdecimal()]
     place = f"{ASIDE}{max(taken, default=0) + 1}"
     (folder / place).mkdir()
-    for name in there:
+    for name in existing:
         (folder / name).replace(folder / place / name)
-    return [(name, f"{place}/{name}") for name in there]
+    return [(name, f"{place}/{name}") for name in existing]
 
 
 def delete_abandoned(root: Path, *folders: str) -> None:
@@ -121,7 +121,7 @@ def delete_abandoned(root: Path, *folders: str) -> None:
     with TemporaryFile(dir=root) as new:
         now = os.fstat(new.fileno()).st_mtime
     paths = (root / folder for folder in folders)
-    for leftover in [found for path in paths for pattern in LEFTOVERS for found in path.rglob(pattern)]:
+    for leftover in [file for path in paths for pattern in LEFTOVERS for file in path.rglob(pattern)]:
         with suppress(OSError):  # It may have been renamed just now.
             if leftover.stat().st_mtime < now - ABANDONED_AFTER:
                 leftover.unlink()
@@ -158,6 +158,6 @@ def disk_errors(folder: Path) -> Iterator[None]:
 
 def _reason(error: Exception) -> tuple[int | None, str]:
     # A SafetensorError has the error number in its text only.
-    found = re.search(r"os error (\d+)", str(error))
-    number = int(found[1]) if found else getattr(error, "errno", None)
+    code = re.search(r"os error (\d+)", str(error))
+    number = int(code[1]) if code else getattr(error, "errno", None)
     return number, os.strerror(number) if number else str(error).splitlines()[0]

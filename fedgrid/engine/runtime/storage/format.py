@@ -24,10 +24,10 @@ VERSION, CHECKSUM = "format", "sha256"
 class NewerFormat(ConfigError):
     """A file was written by a newer fedgrid."""
 
-    def __init__(self, path: Path, found: object) -> None:
+    def __init__(self, path: Path, version: object) -> None:
         super().__init__(
-            f"{path} was written by a newer fedgrid ({found}; this one reads up to format {FORMAT}): update "
-            "fedgrid, or name another --storage; nothing was changed"
+            f"{path} was written by a newer fedgrid ({version}; this one reads up to format {FORMAT}): "
+            "update fedgrid, or name another --storage; nothing was changed"
         )
 
 
@@ -76,15 +76,15 @@ def next_step(why: str, if_damaged: str) -> str:
     return f"{why}: {if_damaged}"
 
 
-def check_format(found: object, path: Path) -> None:
+def check_format(version: object, path: Path) -> None:
     """Check the version that a file names, None if it names none.
 
     Raises:
         NewerFormat: it is another one than this code's.
         DamagedFile: it is no version.
     """
-    text = str(found)
-    if isinstance(found, bool) or not (text.isascii() and text.isdecimal()):
+    text = str(version)
+    if isinstance(version, bool) or not (text.isascii() and text.isdecimal()):
         raise DamagedFile(path, "it has no format")
     if int(text) != FORMAT:
         raise NewerFormat(path, f"format {text}")

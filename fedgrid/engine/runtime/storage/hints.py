@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from contextlib import suppress
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -12,13 +13,9 @@ USUAL, VARIABLE = "runs", "FEDGRID_STORAGE"
 
 def command(storage: Storage, *words: str) -> str:
     """Return `fedgrid` with these words; with `--storage` if it would open another one without."""
-    at = [] if _is_usual(storage) else ["--storage", str(storage)]
-    return shlex.join(["fedgrid", *words, *at])
-
-
-def _is_usual(storage: Storage) -> bool:
-    try:
+    at = ["--storage", str(storage)]
+    with suppress(ConfigError):
         usual = Storage.named(os.environ.get(VARIABLE) or USUAL)
-    except ConfigError:
-        return False
-    return (usual.root, usual.uri) == (storage.root, storage.uri)
+        if (usual.root, usual.uri) == (storage.root, storage.uri):
+            at = []
+    return shlex.join(["fedgrid", *words, *at])

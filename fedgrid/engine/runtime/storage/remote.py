@@ -1,10 +1,14 @@
-"""Files at a URI: pyarrow's file systems, as in Ray, and fsspec for every other scheme."""
+"""Files at a URI: pyarrow's file systems, as in Ray, and fsspec for every other scheme; and of its mirror."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from shutil import copyfileobj
+from time import time
 
 import pyarrow as pa
 from pyarrow import fs
@@ -12,6 +16,8 @@ from pyarrow import fs
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.storage.atomic import PARTIAL, replacing
 
+PUSH_SECONDS = 60.0
+"""A file younger than this may be one that no upload has reached yet."""
 BLOCK = 1 << 20
 NOT_FOUND = fs.FileType.NotFound
 
@@ -47,16 +53,16 @@ def listing(remote: fs.FileSystem, base: str, folder: str) -> dict[str, fs.FileI
     """
     selector = fs.FileSelector(f"{base}/{folder}".rstrip("/"), allow_not_found=True, recursive=True)
     infos = remote.get_file_info(selector)
-    found = {
+    files = {
         info.path.removeprefix(f"{base}/"): info
         for info in infos
         if info.type == fs.FileType.File and PARTIAL not in info.path
     }
-    for name in found:
+    for name in files:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\0" in name:
             raise RunError(f"{base} has a file named {name!r}, which fedgrid did not write; delete it there")
-    return found
+    return files
 
 
 def fetch(remote: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
@@ -99,3 +105,37 @@ def one_line(error: Exception) -> str:
     """Return the first line of a library's error message."""
     text = str(error) or type(error).__name__
     return text.splitlines()[0]
+
+
+@contextmanager
+def uploading(root: Path) -> Iterator[None]:
+    """Tell this machine's other processes that files of the mirror `root` are being sent in the block."""
+    # NFS gives a shared lock only on a file that is open for reading, and an exclusive one for writing.
+    with _lock(root).open("a+") as file:
+        flock(file, LOCK_SH)
+        yield
+
+
+def is_deletable(root: Path, path: Path) -> bool:
+    """Return whether a file of the mirror `root` that is missing at the URI has been deleted there."""
+    try:
+        if path.stat().st_mtime >= time() - PUSH_SECONDS:
+            return False
+        with _lock(root).open("a+") as file:
+            flock(file, LOCK_EX | LOCK_NB)
+    except (FileNotFoundError, BlockingIOError):
+        return False
+    return True
+
+
+def size_of(path: Path) -> int | None:
+    """Return a file's size in bytes, None if it is still being written or has just been deleted."""
+    try:
+        return None if PARTIAL in path.name else path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def _lock(root: Path) -> Path:
+    root.parent.mkdir(parents=True, exist_ok=True)
+    return root.with_name(f"{root.name}.uploading")

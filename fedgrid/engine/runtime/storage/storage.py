@@ -20,16 +20,18 @@ from pyarrow import fs
 from fedgrid.engine.federation.errors import ConfigError, DeniedError, RunError, StorageError, is_denied
 from fedgrid.engine.runtime.storage.atomic import PARTIAL
 from fedgrid.engine.runtime.storage.clock import Patience
-from fedgrid.engine.runtime.storage.mirror import is_deletable, size_of, uploading
 from fedgrid.engine.runtime.storage.remote import (
     NOT_FOUND,
     connect,
     fetch,
+    is_deletable,
     listing,
     one_line,
     send,
+    size_of,
+    uploading,
 )
-from fedgrid.engine.runtime.storage.user_paths import absolute, cache_folder
+from fedgrid.engine.runtime.storage.user_files import absolute, cache_folder
 from fedgrid.redaction import redacted
 from fedgrid.regular_files import LARGEST_STATE, check_below, open_file
 
@@ -70,14 +72,14 @@ class Storage:
             ConfigError: a `file://` URI names another host, a URI lacks a sign, there can be no folder of
                 that name, or what belongs to the storage leads elsewhere: a command looks once.
         """
-        found = cls.named(text)
+        storage = cls.named(text)
         try:
-            check_below(found.root, OWN)
+            check_below(storage.root, OWN)
         except OSError as error:
             raise ConfigError(
                 f"{error}: what belongs to a storage lies in its folder; move that away"
             ) from error
-        return found
+        return storage
 
     @classmethod
     def named(cls, text: str | Path) -> "Storage":
@@ -101,7 +103,7 @@ class Storage:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle no mirror: another machine has another user and cache folder for it."""
-        return _received, (self.uri or str(self.root), self.patience.give_up_after)
+        return _unpickle, (self.uri or str(self.root), self.patience.give_up_after)
 
     def __str__(self) -> str:
         return redacted(self.uri) if self.uri else str(self.root)
@@ -158,8 +160,8 @@ class Storage:
 
         def mirror(remote: fs.FileSystem, base: str) -> None:
             infos = remote.get_file_info([f"{base}/{name}" for name in names])
-            there = {name: info for name, info in zip(names, infos, strict=True) if info.type != NOT_FOUND}
-            self._mirror(remote, there, names)
+            files = {name: info for name, info in zip(names, infos, strict=True) if info.type != NOT_FOUND}
+            self._mirror(remote, files, names)
 
         if self.uri:
             self._at_uri("read", mirror)
@@ -180,8 +182,8 @@ class Storage:
             def concerns(name: str) -> bool:
                 return name.startswith(f"{folder}/{only}") and not name.startswith(skipped)
 
-            there = {name: info for name, info in listing(remote, base, folder).items() if concerns(name)}
-            self._mirror(remote, there, [name for name in self._files(folder) if concerns(name)])
+            files = {name: info for name, info in listing(remote, base, folder).items() if concerns(name)}
+            self._mirror(remote, files, [name for name in self._files(folder) if concerns(name)])
 
         if self.uri:
             self._at_uri("read", mirror)
@@ -224,11 +226,11 @@ class Storage:
 
         def mirror(remote: fs.FileSystem, base: str) -> None:
             every = listing(remote, base, "")
-            there = {name: info for name, info in every.items() if MARKS.fullmatch(name)}
+            files = {name: info for name, info in every.items() if MARKS.fullmatch(name)}
             paths = chain(self.root.glob("*"), self.root.glob("*/*"), self.root.glob("grids/*/*"))
             marks = [path for path in paths if MARKS.fullmatch(self._name(path))]
             here = [self._name(path) for path in marks if is_deletable(self.root, path)]
-            self._mirror(remote, there, here)
+            self._mirror(remote, files, here)
 
         if self.uri:
             self._at_uri("read", mirror)
@@ -284,15 +286,15 @@ class Storage:
     def _name(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
 
-    def _mirror(self, remote: fs.FileSystem, there: Mapping[str, fs.FileInfo], here: Sequence[str]) -> None:
+    def _mirror(self, remote: fs.FileSystem, files: Mapping[str, fs.FileInfo], here: Sequence[str]) -> None:
         for name in here:
-            if name not in there:
+            if name not in files:
                 (self.root / name).unlink(missing_ok=True)
         with ThreadPoolExecutor(CONNECTIONS) as threads:
-            fetched = [threads.submit(fetch, remote, info, self.root / name) for name, info in there.items()]
+            fetched = [threads.submit(fetch, remote, info, self.root / name) for name, info in files.items()]
         for result in fetched:
             result.result()
 
 
-def _received(text: str, give_up_after: float) -> Storage:
+def _unpickle(text: str, give_up_after: float) -> Storage:
     return replace(Storage.named(text), patience=Patience(give_up_after))

@@ -9,16 +9,14 @@ from pydantic import ValidationError
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.engine.runtime.configuration.validation import explain
-from fedgrid.engine.runtime.plugins.active import ANALYSES
-from fedgrid.engine.runtime.plugins.installed import installed
-from fedgrid.engine.runtime.plugins.plugin import load
-from fedgrid.engine.runtime.plugins.source import read_source
+from fedgrid.engine.runtime.plugins.active import ANALYSES, installed
+from fedgrid.engine.runtime.plugins.plugin import load, read_source
 from fedgrid.grids.analyses.analysis import Analysis
 from fedgrid.grids.archive.beside import beside
 from fedgrid.grids.attack.analysis import ATTACK
 from fedgrid.grids.epsilons.analysis import Epsilons
 from fedgrid.grids.explain.analysis import EXPLAIN
-from fedgrid.grids.presets.changes import Change
+from fedgrid.grids.presets.axes import Change
 
 WITH_COMMANDS = EXPLAIN, ATTACK
 BUILT_IN: Mapping[str, Analysis] = {each.name: each for each in (*WITH_COMMANDS, Epsilons(beside))}
@@ -46,7 +44,7 @@ def shown_analyses(files: Iterable[Path]) -> dict[str, Analysis]:
         ConfigError: a file cannot be loaded.
     """
     plugins = [*installed(), *(load(read_source(path)) for path in files)]
-    return {**{each.name: each for plugin in plugins for each in plugin.analyses}, **BUILT_IN}
+    return {**{each.name: each for plugin in plugins for each in plugin.lists["ANALYSES"]}, **BUILT_IN}
 
 
 def settings_of(analysis: Analysis, changes: Sequence[str]) -> Section:

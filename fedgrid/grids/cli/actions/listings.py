@@ -1,4 +1,4 @@
-"""Print the data sets, splits, algorithms and models to choose from, as tables or as JSON."""
+"""Print the data sets, splits, algorithms, models and presets to choose from, as tables or as JSON."""
 
 import json
 from collections.abc import Iterable
@@ -18,12 +18,16 @@ from fedgrid.engine.federation.errors import unknown
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
 from fedgrid.engine.runtime.data.datasets import find, is_here
 from fedgrid.engine.runtime.data.femnist import convert
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.run.prepare import images_of, prepare
 from fedgrid.grids.display import figure_file
 from fedgrid.grids.display.blueprint import Blueprint
 from fedgrid.grids.display.blueprint import of as blueprint_of
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.tables import choice_table, class_count_table
+from fedgrid.grids.planning.checks import image_notes
 from fedgrid.grids.presets.key_docs import settings_rows
+from fedgrid.grids.presets.load import load_grid
+from fedgrid.grids.presets.preset_files import comment, preset_names, source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,6 +100,9 @@ def show_scenario(
     """
     if figure is not None:
         figure_file.check_format(figure)
+    (pool, _), _ = images_of(config.dataset, data_dir)
+    for note in image_notes(config.dataset, pool, data_dir):
+        warn(note)
     setup, groups_K = prepare(config, data_dir)
     held_K = [(client.train.labels, client.test.labels) for client in setup.clients]
     classes = find(config.dataset, data_dir).class_names or tuple(map(str, range(setup.num_classes)))
@@ -211,3 +218,20 @@ def _model_table(entries: Iterable[ModelEntry]) -> Table:
         for entry in entries
     ]
     return choice_table(("name", "parameters", "what it is", "source"), rows)
+
+
+def list_presets(as_json: bool, console: Console) -> None:
+    """Print name, number of runs and subject of the grids that come with fedgrid."""
+    rows = [
+        {"name": name, "runs": len(load_grid(name, {}, [], Path()).runs), "what": subject(source(name))}
+        for name in preset_names()
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    console.print(choice_table(("name", "runs", "what"), [tuple(map(str, row.values())) for row in rows]))
+
+
+def subject(text: str) -> str:
+    """Return what the first comment of a file says up to its colon."""
+    return comment(text).partition(": ")[0]

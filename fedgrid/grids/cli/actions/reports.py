@@ -12,27 +12,23 @@ from rich.console import Console
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group
 from fedgrid.engine.runtime.storage.hints import command
-from fedgrid.grids.analyses.report import sections
-from fedgrid.grids.cli.actions.analyses import shown_analyses
-from fedgrid.grids.cli.actions.shelves import NOTHING_PUBLISHED, imported_explanations, paper_sections
-from fedgrid.grids.cli.actions.studies import filtered, folder_name, names_in, own_styles, read_study
+from fedgrid.grids.cli.actions.report_page import comparison_of, own_styles, report_of
+from fedgrid.grids.cli.actions.studies import filtered, names_in, read_study
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
-from fedgrid.grids.results.own_items import own_items, with_own_items
-from fedgrid.grids.trackers.mlflow_tracker import log_report
-from fedgrid.tracking.mlflow.store import TrackingError
-from fedgrid.tracking.report.contents import comparison_page, report_page
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import log_report
+from fedgrid.tracking.papers.sections import NOTHING_PUBLISHED
 from fedgrid.tracking.report.write import Written, write
 from fedgrid.tracking.scoring.cost import AS_USUAL, DEFAULT, Target, Terms, Traffic, Unit
-from fedgrid.tracking.tables.comparison import paired_algorithms
+from fedgrid.tracking.scoring.study import Study, slug
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.tracking.report.page import Page
-    from fedgrid.tracking.scoring.study import Study
     from fedgrid.tracking.tables.table import Table
 
 PUBLISHED = "published"
@@ -82,16 +78,14 @@ def write_report(
     if against not in (None, PUBLISHED, *grids):
         raise unknown("grid", str(against), [PUBLISHED, *grids])
     styles = own_styles(style)
-    study = read_study(name, storage, steps, sizes=terms.traffic != "training", superseded=superseded)
-    study = filtered(study, filters)
+    whole = read_study(name, storage, steps, sizes=terms.traffic != "training", superseded=superseded)
+    study = filtered(whole, filters)
     other = read_study(against, storage, steps) if against not in (None, PUBLISHED) else None
     grid = GridFolder(storage, name)
     steps.say("Computing the tables")
-    page = _page(study, other, grid, storage, terms, plugins, published=against == PUBLISHED)
-    folder = to or grid.path / folder_name("report", filters)
-    written = _write(page, folder, steps, styles)
-    if to is None:
-        _push(storage, folder, written)
+    page = report_of(study, other, grid, terms, plugins, published=against == PUBLISHED)
+    folder = to or grid.path / "-".join(("report", *map(slug, filters)))
+    written = _write(page, folder, steps, None if to else storage, styles)
     if not filters:
         # The report in MLflow is of the whole grid.
         steps.say("Logging the report to MLflow")
@@ -137,24 +131,14 @@ def write_comparison(
     scores = names_in("--score", score)
     _check_known(storage, one, other)
     studies = read_study(one, storage, steps), read_study(other, storage, steps)
-    if not set(studies[0].scenarios) & set(studies[1].scenarios) or not paired_algorithms(*studies):
-        raise ConfigError(f"{one} and {other} have no scenario, or no algorithm, in common: nothing to pair")
     steps.say("Computing the tables")
-    try:
-        page = comparison_page(*studies, scores)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-    folder = to or GridFolder(storage, one).path / folder_name(f"against-{other}", scores)
-    written = _write(page, folder, steps)
-    if to is None:
-        _push(storage, folder, written)
+    page = comparison_of(*studies, scores)
+    folder = to or GridFolder(storage, one).path / "-".join((f"against-{other}", *map(slug, scores)))
+    written = _write(page, folder, steps, None if to else storage)
     steps.pause()
     if as_json:
-        print(
-            json.dumps(
-                {"grids": [_grid_facts(study) for study in studies], **_page_facts(page, folder, written)}
-            )
-        )
+        grids = [_grid_facts(study) for study in studies]
+        print(json.dumps({"grids": grids, **_page_facts(page, folder, written)}))
         return
     _show(tuple(page.tables())[: len(scores) or 1], folder, written, console)
     for study in studies:
@@ -169,44 +153,22 @@ def _check_known(storage: Storage, *names: str) -> None:
         GridFolder(storage, name).runs()
 
 
-def _page(
-    study: Study,
-    other: Study | None,
-    grid: GridFolder,
-    storage: Storage,
-    terms: Terms,
-    plugins: Sequence[Path],
-    *,
-    published: bool,
-) -> Page:
-    ids = {run.run_id for run in study.runs}
-    analyses = sections(shown_analyses(plugins), grid, storage, published=published, among=ids)
-    page = report_page(
-        study,
-        other=other,
-        published=published,
-        terms=terms,
-        papers=paper_sections(study) if published else (),
-        analyses=(*imported_explanations(grid, study), *analyses),
-    )
-    return with_own_items(page, own_items(plugins, study))
-
-
-def _write(page: Page, folder: Path, steps: Steps, styles: Sequence[str] = ()) -> Written:
+def _write(
+    page: Page, folder: Path, steps: Steps, storage: Storage | None, styles: Sequence[str] = ()
+) -> Written:
+    """Write a page, and copy it from the mirror to the URI of a storage that it lies in, index.html last."""
     for part in (folder / "tables", folder / "figures"):
         if part.is_symlink():
             raise ConfigError(f"{part} is a link, and nothing is written behind it; remove it")
     steps.say("Drawing figures")
     total = sum(1 for _ in page.plates())
     with disk_errors(folder):
-        return write(page, folder, lambda drawn: steps.count(drawn, total), styles)
-
-
-def _push(storage: Storage, folder: Path, written: Written) -> None:
-    """Copy a page from the mirror to the storage's URI, index.html last."""
-    place = folder.relative_to(storage.root).as_posix()
-    storage.push(*(f"{place}/{file}" for file in reversed(written.files)))
-    storage.remove(*(f"{place}/{file}" for file in written.removed))
+        written = write(page, folder, lambda drawn: steps.count(drawn, total), styles)
+    if storage is not None:
+        place = folder.relative_to(storage.root).as_posix()
+        storage.push(*(f"{place}/{file}" for file in reversed(written.files)))
+        storage.remove(*(f"{place}/{file}" for file in written.removed))
+    return written
 
 
 def _log(name: str, storage: Storage, folder: Path) -> bool:
@@ -217,7 +179,7 @@ def _log(name: str, storage: Storage, folder: Path) -> bool:
         warn(
             f"MLflow has no run of the grid itself: run `{command(storage, 'sync', name)}`, then report again"
         )
-    except TrackingError as error:
+    except TrackerFailed as error:
         warn(f"{error}; the report is written, but not in MLflow")
     return False
 

@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from fedgrid.algorithms.clustering.clusterers import Clusterer
-from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.registry import ALGORITHMS, ARENA
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
 from fedgrid.engine.federation.data.registry import DATASETS
@@ -19,8 +18,8 @@ from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.runtime.data.datasets import OWN_FORMATS
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SPLIT, axis_keys
 from fedgrid.grids.presets.key_docs import docs_of
-from fedgrid.grids.presets.overrides import OVERRIDABLE
 from fedgrid.grids.presets.preset_files import AXES_KEY, KEYS, SEARCH, SEEDS, preset_names
+from fedgrid.grids.presets.read_preset import OVERRIDABLE
 from fedgrid.grids.search.definition import OWN_KEYS
 from fedgrid.grids.search.early_stop import EARLY_STOP
 from fedgrid.grids.search.objectives import OBJECTIVES
@@ -89,7 +88,7 @@ def _of_key(name: str, usual: Schema) -> Schema:
     elif name == "seed":
         one = SEED
     elif name == ALGORITHM:
-        one = {"anyOf": [{"enum": [*ALGORITHMS, ARENA]}, *map(_algorithm, ALGORITHMS.values())]}
+        one = {"anyOf": [{"enum": [*ALGORITHMS, ARENA]}, *map(_algorithm, ALGORITHMS)]}
     elif name == SPLIT:
         one = {"anyOf": [{"enum": list(KINDS)}, {"$ref": "#/definitions/Split"}]}
     elif name == "model":
@@ -99,8 +98,9 @@ def _of_key(name: str, usual: Schema) -> Schema:
     return _one_or_several(one) if name in AXES else one
 
 
-def _algorithm(entry: AlgorithmEntry) -> Schema:
+def _algorithm(name: str) -> Schema:
     """Return the schema of an algorithm with settings; each has its own defaults."""
+    entry = ALGORITHMS[name]
     settings = type(entry.settings).model_json_schema()
     properties = _properties(settings.get("properties", {}), docs_of(type(entry.settings)))
     for name in properties:

@@ -78,7 +78,8 @@ def _kept(grid: Grid, storage: Storage) -> tuple[Stacking | None, set[str]]:
     storage.pull(f"{GRIDS}/{grid.name}", only=RUNS)
     if not folder.is_there:
         return None, set()
-    return folder.stacking(), {run.run_id for run in folder.every()}
+    stored = folder.read()
+    return stored.stacking, {run.run_id for run in stored.every}
 
 
 def _as_kept(grid: Grid, kept: Stacking, load: Load) -> Grid:

@@ -1,19 +1,24 @@
-"""What a report or a table is asked for: the runs of a grid, and a style."""
+"""The runs that a report or a table is asked for, and the table of `fedgrid table`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from matplotlib import style
+from rich.console import Console
 
-from fedgrid.engine.federation.errors import ConfigError, hint
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.display.by_axes import show_table
 from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.results.study import load
-from fedgrid.tracking.figures.style import style_context
 from fedgrid.tracking.scoring.run import select
 from fedgrid.tracking.scoring.selection import read_conditions
-from fedgrid.tracking.scoring.study import Study, slug
+from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.tables.by_axes import by_axes
+from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
+from fedgrid.tracking.tables.table import Table
+
+WRITERS: dict[str, Callable[[Table], str]] = {"markdown": to_markdown, "latex": to_latex, "csv": to_csv}
 
 
 def read_study(
@@ -64,24 +69,32 @@ def names_in(option: str, given: str | None) -> list[str]:
     return names
 
 
-def folder_name(kind: str, asked: Sequence[str]) -> str:
-    """Return the folder of a page; one of what was `asked` for does not replace that of everything."""
-    return "-".join((kind, *map(slug, asked)))
-
-
-def own_styles(name: str | None) -> list[str]:
-    """Return the style of matplotlib's that was asked for, as the only one of a list.
+def print_table(
+    study: Study,
+    console: Console,
+    format: str,
+    *,
+    scores: str,
+    rows: str | None,
+    columns: str | None,
+    against: str | None,
+) -> None:
+    """Print scores of a study by axes, on the terminal or as text of a format.
 
     Raises:
-        ConfigError: there is no style of that name, and no such file.
+        ConfigError: there is no such score, axis or algorithm, or nothing to show.
     """
-    if name is None:
-        return []
     try:
-        with style_context(name):
-            return [name]
-    except OSError as error:
-        raise ConfigError(
-            f"--style {name}: no such style; {hint(name, style.available)}expected a file (.mplstyle, "
-            f"matplotlibrc) or one of {', '.join(style.available)}"
-        ) from error
+        table = by_axes(
+            study,
+            names_in("--score", scores),
+            names_in("--rows", rows),
+            names_in("--columns", columns),
+            against,
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    if format == "text":
+        show_table(table, console)
+    else:
+        print(WRITERS[format](table), end="")

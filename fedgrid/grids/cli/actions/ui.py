@@ -10,10 +10,10 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.trackers.own_store import keep_artifacts
-from fedgrid.tracking.mlflow import ui
-from fedgrid.tracking.mlflow.store import (
-    TrackingError,
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow import ui
+from fedgrid.grids.trackers.mlflow.own_store import keep_artifacts
+from fedgrid.grids.trackers.mlflow.store import (
     artifact_root,
     check_reachable,
     database_file,
@@ -51,7 +51,7 @@ def serve_ui(grid: str | None, storage: Storage, port: int, console: Console) ->
             ui.serve(uri, artifacts, port, lambda: _announcement(grid, uri, port, storage), announce)
         except ui.ServerEnded as error:
             raise RunError(str(error)) from error
-        except TrackingError as error:
+        except TrackerFailed as error:
             raise ConfigError(str(error)) from error
 
 

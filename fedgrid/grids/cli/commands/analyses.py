@@ -1,7 +1,7 @@
 """Work on finished runs: `fedgrid explain`, `fedgrid attack` and `fedgrid analyse`."""
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -13,6 +13,7 @@ from fedgrid.grids.cli.commands.app import (
     data_folder,
     open_storage,
     use_plugins,
+    with_groups,
 )
 from fedgrid.grids.cli.commands.options import (
     AsJson,
@@ -27,17 +28,46 @@ from fedgrid.grids.cli.commands.options import (
 
 if TYPE_CHECKING:
     from fedgrid.grids.analyses.analysis import Analysis
-    from fedgrid.grids.analyses.command import How
 
 app = typer.Typer()
 
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show what would be done, and roughly how long it takes.")
-]
+
+@dataclass(frozen=True)
+class Work:
+    """Where an analysis finds what it needs, and how it is done and shown."""
+
+    plugins: Plugins = None
+    trust: Trust = False
+    storage: StorageAt = "runs"
+    data_dir: DataDir = None
+    in_process: InProcess = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be done, and roughly how long it takes.")
+    ] = False
+    as_json: AsJson = False
+
+    def do(self, analysis: "Analysis", what: str, settings: Any, filters: Sequence[str] | None) -> None:
+        """Do an analysis; exit with a code that says so if it was stopped or a part of it failed."""
+        from fedgrid.grids.analyses.command import How, analyse
+
+        result = analyse(
+            analysis,
+            what,
+            open_storage(self.storage),
+            data_folder(self.data_dir),
+            settings,
+            console(),
+            filters=filters or (),
+            how=How(self.in_process, self.dry_run, self.as_json, self.trust),
+        )
+        if result.stopped or result.failed:
+            raise typer.Exit(INTERRUPTED if result.stopped else FAILED)
 
 
 @app.command(epilog="Example: `fedgrid explain quickstart --on members`")
+@with_groups
 def explain(
+    *,
     what: GridOrRun,
     on: Annotated[
         str | None,
@@ -70,29 +100,23 @@ def explain(
             "--as-published", help="As the OCFL journal paper did, with its mistakes: docs/explanations.md."
         ),
     ] = False,
-    plugins: Plugins = None,
-    trust: Trust = False,
-    storage: StorageAt = "runs",
-    data_dir: DataDir = None,
-    in_process: InProcess = False,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
+    work: Work,
 ) -> None:
     """Explain the images of finished runs: saliency maps, and insertion and deletion curves that test them.
 
     Runs are not changed. After an interruption, the same command continues.
     """
-    from fedgrid.grids.analyses.command import How
     from fedgrid.grids.explain.analysis import EXPLAIN
     from fedgrid.grids.explain.asked import Asked, distributions
 
-    use_plugins(plugins)
-    asked = Asked(distributions(on), images, steps, round_, baseline, as_published)
-    _analyse(EXPLAIN, what, asked, filters, storage, data_dir, How(in_process, dry_run, as_json, trust))
+    use_plugins(work.plugins)
+    work.do(EXPLAIN, what, Asked(distributions(on), images, steps, round_, baseline, as_published), filters)
 
 
 @app.command(epilog="Example: `fedgrid attack quickstart --kind membership`")
+@with_groups
 def attack(
+    *,
     grid: GridOrRun,
     kind: Annotated[
         Literal["membership", "class", "reconstruction"],
@@ -116,28 +140,22 @@ def attack(
             show_default="last",
         ),
     ] = None,
-    plugins: Plugins = None,
-    trust: Trust = False,
-    storage: StorageAt = "runs",
-    data_dir: DataDir = None,
-    in_process: InProcess = False,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
+    work: Work,
 ) -> None:
     """Attack the privacy of clients in finished runs: from their models, updates, messages and clusters.
 
     Runs are not changed. After an interruption, the same command continues.
     """
-    from fedgrid.grids.analyses.command import How
     from fedgrid.grids.attack.analysis import ATTACK, settings_of
 
-    use_plugins(plugins)
-    asked = settings_of(kind, clients, steps, round_)
-    _analyse(ATTACK, grid, asked, filters, storage, data_dir, How(in_process, dry_run, as_json, trust))
+    use_plugins(work.plugins)
+    work.do(ATTACK, grid, settings_of(kind, clients, steps, round_), filters)
 
 
 @app.command(epilog="Example: `fedgrid analyse quickstart spread --plugin my_analysis.py`")
+@with_groups
 def analyse(
+    *,
     what: GridOrRun,
     name: Annotated[
         str, typer.Argument(help="epsilons, or an analysis of a plugin's ANALYSES.", show_default=False)
@@ -146,47 +164,14 @@ def analyse(
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Set one of the analysis's settings: KEY=VALUE.")
     ] = None,
-    plugins: Plugins = None,
-    trust: Trust = False,
-    storage: StorageAt = "runs",
-    data_dir: DataDir = None,
-    in_process: InProcess = False,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
+    work: Work,
 ) -> None:
     """Compute something of each finished run: epsilons of a centralised training, or an analysis of your own.
 
     Runs are not changed. After an interruption, the same command continues.
     """
-    from fedgrid.grids.analyses.command import How
     from fedgrid.grids.cli.actions.analyses import analysis_named, settings_of
 
-    use_plugins(plugins)
+    use_plugins(work.plugins)
     analysis = analysis_named(name)
-    asked = settings_of(analysis, changes or [])
-    _analyse(analysis, what, asked, filters, storage, data_dir, How(in_process, dry_run, as_json, trust))
-
-
-def _analyse(
-    analysis: "Analysis",
-    what: str,
-    asked: Any,
-    filters: Sequence[str] | None,
-    storage: str,
-    data_dir: Path | None,
-    how: "How",
-) -> None:
-    from fedgrid.grids.analyses.command import analyse
-
-    result = analyse(
-        analysis,
-        what,
-        open_storage(storage),
-        data_folder(data_dir),
-        asked,
-        console(),
-        filters=filters or (),
-        how=how,
-    )
-    if result.stopped or result.failed:
-        raise typer.Exit(INTERRUPTED if result.stopped else FAILED)
+    work.do(analysis, what, settings_of(analysis, changes or []), filters)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, use_plugins, with_groups
-from fedgrid.grids.cli.commands.options import Changes, Dataset, Filters, InProcess, Launch, Seeds
+from fedgrid.grids.cli.commands.options import Changes, Dataset, DryRun, Filters, InProcess, Launch, Seeds
 
 app = typer.Typer()
 
@@ -48,10 +48,7 @@ def arena(
     ] = False,
     launch: Launch,
     in_process: InProcess = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Show what would run, with which resources, and roughly how long."),
-    ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Tune every method alike, run them on the same clients, and print the verdict on yours.
 
@@ -62,7 +59,8 @@ def arena(
     from fedgrid.grids.arena.definition import load_arena
     from fedgrid.grids.arena.kept import Kept, read
     from fedgrid.grids.arena.plan import plan_arena
-    from fedgrid.grids.search.run import advance
+    from fedgrid.grids.arena.tuning import Search
+    from fedgrid.grids.search.run import Advanced, advance
 
     options = launch.options(in_process=in_process)
     use_plugins([*(own or []), *(launch.plugins or [])])
@@ -86,4 +84,8 @@ def arena(
     if dry_run:
         plan_arena(found, kept, storage, options, console())
         return
-    exit_with(run_arena(found, kept, storage, options, console(), advance))
+
+    def advance_search(search: Search) -> Advanced:
+        return advance(search, storage, options, console())
+
+    exit_with(run_arena(found, kept, storage, options, console(), advance_search))

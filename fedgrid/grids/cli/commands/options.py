@@ -13,9 +13,8 @@ from fedgrid.grids.cli.commands.app import data_folder
 if TYPE_CHECKING:
     from fedgrid.grids.planning.options import LaunchOptions
 
-AUTO = "auto"
-UNITS = ("B", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB")
-"""Units of a size that an error message names."""
+AUTO = -1.0
+"""Share of a GPU that stands for `auto`."""
 
 
 def parse_size(text: str) -> int:
@@ -31,41 +30,24 @@ def parse_size(text: str) -> int:
     if size < 1:
         raise typer.BadParameter(
             f"{text!r} is not a size: expected at least 1 byte, as a number and a unit, as in 200GB; "
-            f"units: {', '.join(UNITS)}"
+            "units: B, KB, MB, GB, TB, KiB, MiB, GiB, TiB"
         )
     return size
 
 
-@dataclass(frozen=True)
-class GpuShare:
-    """What `--gpus-per-actor` says."""
-
-    value: float | None
-    """None: `auto`."""
-
-    @classmethod
-    def parse(cls, text: str) -> "GpuShare":
-        """Return the share that `text` names."""
-        if text.strip() == AUTO:
-            return cls(None)
-        try:
-            share = float(text)
-        except ValueError:
-            share = -1.0
-        if not share >= 0:
-            raise typer.BadParameter(f"{text!r} is no share: expected 0, 0.0001 to 1, or {AUTO}")
-        return cls(share)
+def parse_share(text: str) -> float:
+    """Return the share of a GPU that `text` names, or `AUTO`."""
+    if text.strip() == "auto":
+        return AUTO
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not share >= 0:
+        raise typer.BadParameter(f"{text!r} is no share: expected 0, 0.0001 to 1, or auto")
+    return share
 
 
-What = Annotated[
-    str | None,
-    typer.Argument(
-        help="A preset (`fedgrid presets` lists them), a YAML file, or a scenario, as in "
-        "mnist-15-overlapping-balanced.",
-        show_default=False,
-        autocompletion=completion.presets_and_files,
-    ),
-]
 GridOrRun = Annotated[
     str,
     typer.Argument(
@@ -74,18 +56,6 @@ GridOrRun = Annotated[
 ]
 Dataset = Annotated[
     str | None, typer.Option(help="A data set of `fedgrid data`, folder:PATH, folder:PATH#64x64 or npz:PATH.")
-]
-Split = Annotated[
-    str | None,
-    typer.Option(
-        help="overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced, "
-        "nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped, "
-        "dimmed, noisy or natural: docs/splits.md. Its settings: --set split.alpha=0.1."
-    ),
-]
-Clients = Annotated[int | None, typer.Option(help="Number of federated clients.")]
-Seed = Annotated[
-    int | None, typer.Option(help="Seed of everything random in the run; several: --seeds 0..4.")
 ]
 Seeds = Annotated[str | None, typer.Option(help="Several seeds: 0..4, or 0,2,5.")]
 Filters = Annotated[
@@ -139,49 +109,12 @@ AnyGridName = Annotated[
         autocompletion=completion.grids,
     ),
 ]
-ClientsPerActor = Annotated[
-    int | None,
-    typer.Option(min=1, help="Clients that share an actor. [default: fits the cluster]"),
-]
-CpusPerActor = Annotated[
-    float | None,
-    typer.Option(
-        min=0,
-        help="CPUs that an actor reserves. [default: fits the cluster]",
-    ),
-]
-GpusPerActor = Annotated[
-    GpuShare | None,
-    typer.Option(
-        parser=GpuShare.parse,
-        metavar="SHARE",
-        help="Share of a GPU that an actor reserves. auto: a new grid is measured, and its actors train "
-        "stacks of clients at once where that is faster. [default: 0.05 if there is one]",
-    ),
-]
-Retries = Annotated[
-    int,
-    typer.Option(
-        min=0, help="Retries of a run that fails, unless it would fail again: by a slip in a plugin, or NaN."
-    ),
-]
 InProcess = Annotated[
     bool, typer.Option("--in-process", help="Run in this process, without Ray: for debugging.")
 ]
-Cache = Annotated[
+DryRun = Annotated[
     bool,
-    typer.Option(
-        "--cache/--no-cache",
-        help="Use the round cache: rounds that other runs have computed. Numbers are the same either way.",
-    ),
-]
-CacheLimit = Annotated[
-    int | None,
-    typer.Option(
-        parser=parse_size,
-        metavar="SIZE",
-        help="Size limit of the round cache, as in 200GB. [default: no limit]",
-    ),
+    typer.Option("--dry-run", help="Show what would run, with which resources, and roughly how long."),
 ]
 Track = Annotated[
     str,
@@ -190,13 +123,6 @@ Track = Annotated[
         envvar="FEDGRID_TRACK",
         help="Trackers to tell of the runs: mlflow, tensorboard, one of a plugin's TRACKERS, or several with "
         "commas between them; none: no tracker.",
-    ),
-]
-AcceptChanges = Annotated[
-    bool,
-    typer.Option(
-        "--accept-changes",
-        help="Continue runs that were made with other code, versions or processors, and note it.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -210,9 +136,18 @@ ReportTo = Annotated[
 class Scenario:
     """Which split of a data set, instead of the file's."""
 
-    split: Split = None
-    clients: Clients = None
-    seed: Seed = None
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced, "
+            "nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped, "
+            "dimmed, noisy or natural: docs/splits.md. Its settings: --set split.alpha=0.1."
+        ),
+    ] = None
+    clients: Annotated[int | None, typer.Option(help="Number of federated clients.")] = None
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of everything random in the run; several: --seeds 0..4.")
+    ] = None
 
     def axes(self, **others: Any) -> dict[str, Any]:
         """Return the axes that the command line sets: of the scenario, and `others`."""
@@ -226,20 +161,58 @@ class Launch:
     plugins: Plugins = None
     storage: StorageAt = "runs"
     data_dir: DataDir = None
-    clients_per_actor: ClientsPerActor = None
-    cpus_per_actor: CpusPerActor = None
-    gpus_per_actor: GpusPerActor = None
-    retries: Retries = 2
-    cache: Cache = True
-    cache_limit: CacheLimit = None
+    clients_per_actor: Annotated[
+        int | None, typer.Option(min=1, help="Clients that share an actor. [default: fits the cluster]")
+    ] = None
+    cpus_per_actor: Annotated[
+        float | None, typer.Option(min=0, help="CPUs that an actor reserves. [default: fits the cluster]")
+    ] = None
+    gpus_per_actor: Annotated[
+        float | None,
+        typer.Option(
+            parser=parse_share,
+            metavar="SHARE",
+            help="Share of a GPU that an actor reserves. auto: a new grid is measured, and its actors train "
+            "stacks of clients at once where that is faster. [default: 0.05 if there is one]",
+        ),
+    ] = None
+    retries: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Retries of a run that fails, unless it would fail again: by a slip in a plugin, or NaN.",
+        ),
+    ] = 2
+    cache: Annotated[
+        bool,
+        typer.Option(
+            "--cache/--no-cache",
+            help="Use the round cache: rounds that other runs have computed. Numbers are the same either "
+            "way.",
+        ),
+    ] = True
+    cache_limit: Annotated[
+        int | None,
+        typer.Option(
+            parser=parse_size,
+            metavar="SIZE",
+            help="Size limit of the round cache, as in 200GB. [default: no limit]",
+        ),
+    ] = None
     track: Track = "mlflow"
-    accept_changes: AcceptChanges = False
+    accept_changes: Annotated[
+        bool,
+        typer.Option(
+            "--accept-changes",
+            help="Continue runs that were made with other code, versions or processors, and note it.",
+        ),
+    ] = False
     as_json: AsJson = False
 
     @property
     def is_auto(self) -> bool:
         """Whether a grid's clients may be stacked."""
-        return self.gpus_per_actor is not None and self.gpus_per_actor.value is None
+        return self.gpus_per_actor == AUTO
 
     def options(self, *, may_stack: bool = False, **more: bool) -> "LaunchOptions":
         """Return the options of the launch; `more` are those that only some commands have.
@@ -250,8 +223,7 @@ class Launch:
         """
         from fedgrid.engine.runtime.clients.placement import Request
         from fedgrid.engine.runtime.round_cache.files import CacheOptions
-        from fedgrid.grids.planning.options import LaunchOptions
-        from fedgrid.grids.trackers.registry import names_in
+        from fedgrid.grids.planning.options import LaunchOptions, trackers_in
 
         if self.cache_limit is not None and not self.cache:
             raise ConfigError("--cache-limit limits what --no-cache does not use: leave out one of the two")
@@ -260,7 +232,7 @@ class Launch:
                 "--gpus-per-actor auto: `fedgrid run` decides it, before a grid's first launch, and not with "
                 "--in-process; leave it out, or name a share such as 0.25"
             )
-        share = None if self.gpus_per_actor is None else self.gpus_per_actor.value
+        share = None if self.is_auto else self.gpus_per_actor
         return LaunchOptions(
             data_folder(self.data_dir),
             request=Request(self.clients_per_actor, self.cpus_per_actor, share),
@@ -268,6 +240,6 @@ class Launch:
             accept_changes=self.accept_changes,
             as_json=self.as_json,
             cache=CacheOptions(self.cache_limit) if self.cache else None,
-            trackers=names_in(self.track),
+            trackers=trackers_in(self.track),
             **more,
         )

@@ -123,20 +123,11 @@ def table(
     shown = console()
     with Steps(shown) as steps:
         steps.say("Starting")
-        from fedgrid.grids.cli.actions.score_table import print_table
+        from fedgrid.grids.cli.actions.studies import filtered, print_table, read_study
 
-        print_table(
-            grid,
-            open_storage(storage),
-            shown,
-            steps,
-            scores=score,
-            rows=rows,
-            columns=columns,
-            against=against,
-            filters=filters or [],
-            format=format,
-        )
+        study = filtered(read_study(grid, open_storage(storage), steps), filters or [])
+        steps.pause()
+        print_table(study, shown, format, scores=score, rows=rows, columns=columns, against=against)
 
 
 @app.command(epilog="Example: `fedgrid compare paper ocfl-archive`")

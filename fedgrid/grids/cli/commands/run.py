@@ -1,6 +1,7 @@
-"""`fedgrid run`."""
+"""`fedgrid run` and `fedgrid submit`."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,12 +12,12 @@ from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, use
 from fedgrid.grids.cli.commands.options import (
     Changes,
     Dataset,
+    DryRun,
     Filters,
     InProcess,
     Launch,
     Scenario,
     Seeds,
-    What,
 )
 
 if TYPE_CHECKING:
@@ -31,7 +32,15 @@ app = typer.Typer()
 @with_groups
 def run(
     *,
-    what: What = None,
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            help="A preset (`fedgrid presets` lists them), a YAML file, or a scenario, as in "
+            "mnist-15-overlapping-balanced.",
+            show_default=False,
+            autocompletion=completion.presets_and_files,
+        ),
+    ] = None,
     dataset: Dataset = None,
     scenario: Scenario,
     algorithm: Annotated[
@@ -63,10 +72,7 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Delete what these runs have stored, and start over.")
     ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Show what would run, with which resources, and roughly how long."),
-    ] = False,
+    dry_run: DryRun = False,
     per_run: Annotated[
         bool,
         typer.Option("--per-run", help="Show a row for each run at the end, in place of means over seeds."),
@@ -110,10 +116,41 @@ def run(
         warn(note)
     if dry_run:
         # Imports torch, which a driver of actors does without.
-        from fedgrid.grids.planning.dry_run import dry_run as plan_grid
+        from fedgrid.grids.planning.dry_run import show_plan
 
-        plan_grid(grid, storage, options, console(), line)
+        show_plan(grid, storage, options, console(), line)
         return
     if line:
         print_marked("note:", "bold", line)
     exit_with(run_grid(grid, storage, options, console()))
+
+
+@app.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog="Example: `fedgrid submit paper --cluster cluster.yaml --filter dataset=mnist`",
+)
+def submit(
+    grid: Annotated[
+        str,
+        typer.Argument(
+            help="The grid, as for `fedgrid run`: a preset or a file.",
+            show_default=False,
+            autocompletion=completion.presets_and_files,
+        ),
+    ],
+    options: Annotated[
+        list[str] | None, typer.Argument(help="Options of `fedgrid run`.", show_default=False)
+    ] = None,
+    cluster: Annotated[Path | None, typer.Option(help="The cluster file given to `ray up`.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Or the address of Ray's dashboard, such as http://127.0.0.1:8265.")
+    ] = None,
+    follow: Annotated[bool, typer.Option(help="Show the job's output until it ends.")] = True,
+) -> None:
+    """Run a grid on a cluster, as a Ray job that goes on when this machine is switched off."""
+    from fedgrid.grids.submit.job import submit as start_job
+
+    arguments = [grid, *(options or [])]
+    name = Path(grid).stem
+    code = start_job(arguments, cluster=cluster, address=address, name=name, follow=follow, console=console())
+    raise typer.Exit(code)

@@ -9,8 +9,7 @@ from fedgrid.grids.explain.shown.results import ExplainedGrid, Shown, sentence
 from fedgrid.grids.explain.shown.scores import scores_section
 from fedgrid.grids.explain.shown.tables import own_scores
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS
-from fedgrid.tracking.report.page import Choice, Plate, Section
-from fedgrid.tracking.report.settings import worded
+from fedgrid.tracking.report.page import Choice, Plate, Section, worded
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.tables.cells import split_name
 

@@ -3,8 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from fedgrid.tracking.explained.scores import (
     DISTRIBUTIONS,
     OWN_SCORES,
@@ -12,8 +10,8 @@ from fedgrid.tracking.explained.scores import (
     Explained,
     of_runs,
 )
-from fedgrid.tracking.tables.cells import spread_over_seeds
-from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns, dash, mean
+from fedgrid.tracking.tables.cells import mean_over_scenarios
+from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns
 
 DIGITS = 3
 NO_BEST = ("p", "empty")
@@ -62,14 +60,4 @@ def own_scores(explained: Sequence[Explained], on: str) -> Table:
 
 def _cell(found: Mapping[Any, Mapping[int, float]], expected: Collection[tuple[Any, int]]) -> Cell:
     values = {(scenario, seed): value for scenario, seeds in found.items() for seed, value in seeds.items()}
-    if not values:
-        return dash(expected=len(expected), finished=0)
-    by_scenario = [float(np.mean(list(seeds.values()))) for seeds in found.values()]
-    return mean(
-        float(np.mean(by_scenario)),
-        spread_over_seeds(values, len(expected)),
-        count=len(values),
-        expected=len(expected),
-        seeds=len({seed for _, seed in values}),
-        digits=DIGITS,
-    )
+    return mean_over_scenarios(values, expected=len(expected), finished=0, digits=DIGITS)

@@ -17,11 +17,13 @@ from fedgrid.tracking.papers.shared.claim import (
     ScoreBySeed,
     above,
     alone,
+    ends,
     having,
     named,
     scores,
     values_of,
 )
+from fedgrid.tracking.papers.shared.paper import Paper, Run, Study
 from fedgrid.tracking.scoring.measures import (
     FINAL_ARI,
     GA_LAST,
@@ -31,14 +33,9 @@ from fedgrid.tracking.scoring.measures import (
     SILHOUETTE_LAST,
     Measure,
 )
-from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.study import Study
 
-PAPER = "Bettinelli et al."
 COMMUNITIES = named("Louvain", "Leiden")
 RESOLUTION, MAJORITY, RATE = "algorithm.resolution", "split.majority", "participation"
-DISTANCE, CLIENTS = "algorithm.distance", "clients"
-LATE, ATTRIBUTION = "algorithm.late", "algorithm.attribution"
 LIKE = 0.02
 """Accuracies closer than this are alike."""
 TIE = -1e-9
@@ -48,8 +45,8 @@ def variant(name: str) -> Callable[[Run], bool]:
     """Return whether a run starts its rounds in a way of the paper: `avg`, `1nn`, `wnn` or `late`."""
 
     def fits(run: Run) -> bool:
-        is_late = run.keys.get(LATE, "null") != "null"
-        own = "late" if is_late else run.keys.get(ATTRIBUTION)
+        is_late = run.keys.get("algorithm.late", "null") != "null"
+        own = "late" if is_late else run.keys.get("algorithm.attribution")
         return COMMUNITIES(run) and own == name
 
     return fits
@@ -84,13 +81,9 @@ def _differences(
 
 
 def _depends_on_majority(study: Study) -> Iterator[Check]:
-    values = values_of(study, MAJORITY, COMMUNITIES)
-    if len(values) > 1:
-        least, most = (
-            scores(study, GA_LAST.of, having(MAJORITY, value, COMMUNITIES), MAJORITY)
-            for value in (values[0], values[-1])
-        )
-        for check in above(f"majority {values[0]} - {values[-1]}", least, most, low=0.05):
+    if chosen := ends(study, GA_LAST.of, MAJORITY, COMMUNITIES):
+        (least, one), (most, other) = chosen
+        for check in above(f"majority {least} - {most}", one, other, low=0.05):
             turned = tuple(np.sign(check.mean) * value for value in check.values)
             yield Check(check.what, check.scenario, turned, check.low)
 
@@ -112,13 +105,9 @@ def _above_global(study: Study) -> Iterator[Check]:
 
 def _smoother(study: Study) -> Iterator[Check]:
     """Yield deviations of the ARI from its median over seeds: those of few clients less those of many."""
-    values = values_of(study, CLIENTS, COMMUNITIES)
-    if len(values) > 1:
-        few, many = (
-            _deviations(scores(study, FINAL_ARI.of, having(CLIENTS, value, COMMUNITIES), CLIENTS))
-            for value in (values[0], values[-1])
-        )
-        yield from above(f"{values[0]} clients - {values[-1]}", few, many)
+    if chosen := ends(study, FINAL_ARI.of, "clients", COMMUNITIES):
+        (fewest, few), (most, many) = chosen
+        yield from above(f"{fewest} clients - {most}", _deviations(few), _deviations(many))
 
 
 def _deviations(found: ScoreBySeed) -> ScoreBySeed:
@@ -133,7 +122,6 @@ def _deviations(found: ScoreBySeed) -> ScoreBySeed:
 BEST = (FINAL_ARI, SILHOUETTE_LAST)
 CLAIMS = (
     Claim(
-        PAPER,
         "resolution 1 is best for ARI and silhouette",
         "Figure 3, V-B1",
         "resolution 1 - each other",
@@ -141,7 +129,6 @@ CLAIMS = (
         partial(_against_others, key=RESOLUTION, value="1", measures=BEST, low=TIE),
     ),
     Claim(
-        PAPER,
         "majority 1 is best for ARI and silhouette",
         "Figure 3, V-B1",
         "majority 1 - each other",
@@ -149,7 +136,6 @@ CLAIMS = (
         partial(_against_others, key=MAJORITY, value="1", measures=BEST, low=TIE),
     ),
     Claim(
-        PAPER,
         "accuracy does not depend on the resolution",
         "Figure 3a",
         "accuracy, resolution 1 - each other",
@@ -157,7 +143,6 @@ CLAIMS = (
         partial(_against_others, key=RESOLUTION, value="1", measures=(GA_LAST,), low=-LIKE, high=LIKE),
     ),
     Claim(
-        PAPER,
         "accuracy depends on the majority",
         "Figure 3a",
         "accuracy, least majority - most, either sign",
@@ -165,7 +150,6 @@ CLAIMS = (
         _depends_on_majority,
     ),
     Claim(
-        PAPER,
         "with all clients, AVG, Late and 1NN find the two groups (majority 0.7)",
         "Figures 4b and 5c: ARI 1",
         "ARI",
@@ -173,7 +157,6 @@ CLAIMS = (
         _finds_groups,
     ),
     Claim(
-        PAPER,
         "with half of the clients, the ARI of 1NN is about 0",
         "Figure 4b, of high variance",
         "ARI",
@@ -181,7 +164,6 @@ CLAIMS = (
         _lost_at_half,
     ),
     Claim(
-        PAPER,
         "1NN is above WNN in all scores",
         "Figure 4",
         "accuracy, ARI and silhouette, 1NN - WNN",
@@ -193,7 +175,6 @@ CLAIMS = (
         ),
     ),
     Claim(
-        PAPER,
         "AVG and Late: accuracy like 1NN, ARI higher, silhouette lower",
         "Figure 4; the text also calls AVG equally effective",
         "accuracy, ARI and silhouette, AVG and Late - 1NN",
@@ -205,7 +186,6 @@ CLAIMS = (
         ),
     ),
     Claim(
-        PAPER,
         "IFCA is less accurate, and its clusters are worse",
         "Figures 4a, 4b and 5a",
         "accuracy and ARI, communities - IFCA",
@@ -217,7 +197,6 @@ CLAIMS = (
         ),
     ),
     Claim(
-        PAPER,
         "global models: AVG is above 1NN, 1NN above IFCA",
         "Figure 5a",
         "global model's accuracy",
@@ -225,7 +204,6 @@ CLAIMS = (
         partial(_differences, pairs=(("avg", "1nn"), ("1nn", "IFCA")), limits=((GLOBAL_LAST, 0, np.inf),)),
     ),
     Claim(
-        PAPER,
         "the communities' models beat the global one on their members' data",
         "Figure 6",
         "accuracy on own images, communities - global",
@@ -233,15 +211,20 @@ CLAIMS = (
         _above_global,
     ),
     Claim(
-        PAPER,
         "the choice of the distance is not crucial",
         "text, IV-A",
         "ARI, trusted distance - each other",
         "within 0.05",
-        partial(_against_others, key=DISTANCE, value="trusted", measures=(FINAL_ARI,), low=-0.05, high=0.05),
+        partial(
+            _against_others,
+            key="algorithm.distance",
+            value="trusted",
+            measures=(FINAL_ARI,),
+            low=-0.05,
+            high=0.05,
+        ),
     ),
     Claim(
-        PAPER,
         "more clients smooth the ARI",
         "a hypothesis, V-B2",
         "ARI's deviation from its median over seeds, fewest clients - most",
@@ -249,3 +232,4 @@ CLAIMS = (
         _smoother,
     ),
 )
+PAPER = Paper("bettinelli", "Bettinelli et al.", claims=CLAIMS)

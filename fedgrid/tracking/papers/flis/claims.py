@@ -8,28 +8,24 @@ from collections.abc import Iterator
 from functools import partial
 from math import inf
 
-from fedgrid.tracking.papers.flis.tables import GLOBAL, TARGETS, accuracy, curve_of
+from fedgrid.tracking.papers.flis.tables import GLOBAL, TARGETS, accuracy, against_flis, curve_of
 from fedgrid.tracking.papers.shared.claim import (
     Check,
     Claim,
     ScoreBySeed,
     above,
     alone,
+    ends,
     having,
     largest,
     named,
     scores,
-    values_of,
 )
+from fedgrid.tracking.papers.shared.paper import Paper, Run, Study
 from fedgrid.tracking.scoring.cost import cost
 from fedgrid.tracking.scoring.measures import PA_LAST
-from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.study import Study
 
-PAPER = "FLIS"
 PERSONAL = ("LG-FedAvg", "Per-FedAvg", "SCL", "IFCA")
-BOTH = ("FLIS-DC", "FLIS-HC")
-BETA, EPOCHS = "algorithm.beta", "training.local_epochs"
 SKEWED = ("label-skew", "dirichlet")
 
 
@@ -83,7 +79,7 @@ def _four_times(study: Study) -> Iterator[Check]:
 
 
 def _end_of_beta(study: Study, value: str, title: str, near: float) -> Iterator[Check]:
-    flis = scores(study, PA_LAST.of, having(BETA, value, named("FLIS-DC")))
+    flis = scores(study, PA_LAST.of, having("algorithm.beta", value, named("FLIS-DC")))
     yield from above(
         f"FLIS-DC (beta {value}) - {title}",
         flis,
@@ -95,20 +91,14 @@ def _end_of_beta(study: Study, value: str, title: str, near: float) -> Iterator[
 
 def _more_epochs(study: Study, titles: tuple[str, ...], *, help_: bool) -> Iterator[Check]:
     for title in titles:
-        where = named(title)
-        epochs = values_of(study, EPOCHS, where)
-        if len(epochs) > 1:
-            few, many = (
-                scores(study, accuracy, having(EPOCHS, value, where), EPOCHS)
-                for value in (epochs[0], epochs[-1])
-            )
+        if chosen := ends(study, accuracy, "training.local_epochs", named(title)):
+            (least, few), (most, many) = chosen
             one, other = (many, few) if help_ else (few, many)
-            yield from above(f"{title}, {epochs[-1]} epochs and {epochs[0]}", one, other)
+            yield from above(f"{title}, {most} epochs and {least}", one, other)
 
 
 CLAIMS = (
     Claim(
-        PAPER,
         "FLIS is about 40 points above the global baselines",
         "89.47 - 49.8 = 39.7 on CIFAR-10, 20 % skew (1, 3.1)",
         "FLIS-DC - a global baseline, the largest",
@@ -116,7 +106,6 @@ CLAIMS = (
         partial(_up_to, others=GLOBAL, splits=SKEWED, low=0.35),
     ),
     Claim(
-        PAPER,
         "FLIS is about 30 points above the personalised baselines",
         "73.91 - 45.98 = 27.9 (LG), 73.91 - 40.29 = 33.6 (CFL) on CIFAR-100, 20 % skew (1, 3.1)",
         "FLIS-DC - a personalised baseline, the largest",
@@ -124,7 +113,6 @@ CLAIMS = (
         partial(_up_to, others=PERSONAL, splits=SKEWED, low=0.25),
     ),
     Claim(
-        PAPER,
         "SOLO beats all global baselines",
         "by its own tables in 4 of 11 columns: not on SVHN, not on CIFAR-100, not with Dir(0.1) (3.1)",
         "SOLO - each global baseline",
@@ -132,7 +120,6 @@ CLAIMS = (
         partial(_above, one="SOLO", others=GLOBAL),
     ),
     Claim(
-        PAPER,
         "LG-FedAvg and Per-FedAvg are worse than FedAvg at Dir(0.1)",
         "not on CIFAR-10: 49.65 and 53.58 against 38.22 (3.1)",
         "FedAvg - LG-FedAvg and FedAvg - Per-FedAvg",
@@ -140,7 +127,6 @@ CLAIMS = (
         partial(_above, one="BNC", others=("LG-FedAvg", "Per-FedAvg"), splits=("dirichlet",)),
     ),
     Claim(
-        PAPER,
         "FLIS beats IFCA by up to about 10 points at Dir(0.1)",
         "60.33 - 51.16 = 9.2 on CIFAR-10 (DC); 0.02 (HC)",
         "FLIS-DC - IFCA, the largest",
@@ -148,7 +134,6 @@ CLAIMS = (
         partial(_up_to, others=("IFCA",), splits=("dirichlet",), low=0.08),
     ),
     Claim(
-        PAPER,
         "FLIS-HC is slightly worse than FLIS-DC",
         "0.1 to 0.7 points at 20 % skew; 51.18 against 60.33 on CIFAR-10, Dir(0.1)",
         "FLIS-DC - FLIS-HC",
@@ -156,7 +141,6 @@ CLAIMS = (
         partial(_above, one="FLIS-DC", others=("FLIS-HC",), high=0.02),
     ),
     Claim(
-        PAPER,
         "FLIS needs the fewest rounds in all scenarios",
         "FLIS-HC 12, 24, 37, 15 against at least 13, 25, 40, 16 (Table 3); LG-FedAvg sends less",
         "rounds of each other algorithm - of FLIS-HC",
@@ -164,7 +148,6 @@ CLAIMS = (
         _fewest,
     ),
     Claim(
-        PAPER,
         "Per-FedAvg needs about 4 times as many rounds on CIFAR-100",
         "110 / 37 = 3.0 (Table 3)",
         "rounds of Per-FedAvg / of FLIS-HC",
@@ -172,7 +155,6 @@ CLAIMS = (
         _four_times,
     ),
     Claim(
-        PAPER,
         "beta = 0 is FedAvg",
         "the text; the same models by construction",
         "FLIS-DC (beta 0) - FedAvg",
@@ -180,7 +162,6 @@ CLAIMS = (
         partial(_end_of_beta, value="0", title="BNC", near=0.001),
     ),
     Claim(
-        PAPER,
         "beta = 1 is almost SOLO",
         "the text; its code joins pairs above 0.96 whatever beta is",
         "FLIS-DC (beta 1) - SOLO",
@@ -188,15 +169,13 @@ CLAIMS = (
         partial(_end_of_beta, value="1", title="SOLO", near=0.02),
     ),
     Claim(
-        PAPER,
         "more local epochs help FLIS",
         "Figure 2",
         "most epochs - fewest",
         "above 0",
-        partial(_more_epochs, titles=BOTH, help_=True),
+        partial(_more_epochs, titles=("FLIS-DC", "FLIS-HC"), help_=True),
     ),
     Claim(
-        PAPER,
         "more local epochs hurt global models",
         "cited from other work",
         "fewest epochs - most",
@@ -204,3 +183,4 @@ CLAIMS = (
         partial(_more_epochs, titles=GLOBAL, help_=False),
     ),
 )
+PAPER = Paper("flis", "FLIS", against_flis, claims=CLAIMS)

@@ -17,7 +17,7 @@ from fedgrid.tracking.explained.scores import (
 )
 from fedgrid.tracking.papers.ocfl import numbers
 from fedgrid.tracking.papers.ocfl.tables import FAR_SCORE
-from fedgrid.tracking.papers.shared.cells import beside
+from fedgrid.tracking.papers.shared.paper import beside
 from fedgrid.tracking.scoring.run import AS_PUBLISHED
 from fedgrid.tracking.tables.table import (
     ABSENT,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.tables.table import FAR, Cell, Column, Row
+from fedgrid.tracking.tables.table import FAR, Cell
 
 CNN = ("mnist", "fmnist")
 RESNET = ("cifar10", "pathmnist", "bloodmnist")
@@ -183,16 +183,14 @@ def sentences(dataset: str, *keys: str, archived: bool) -> Iterator[str]:
     return (OF_ALL[key].words(archived=archived) for key in keys if OF_ALL[key].fits(dataset))
 
 
-def of_row(row: Row, run: Run) -> Row:
-    """Return a row with the notes that apply to the algorithm and data set of a run."""
-    notes = tuple(key for key, reason in OF_ROWS.items() if reason.is_of_row(run))
-    return replace(row, notes=row.notes + notes)
+def of_row(run: Run) -> tuple[str, ...]:
+    """Return the notes that apply to the algorithm and data set of a run."""
+    return tuple(key for key, reason in OF_ROWS.items() if reason.is_of_row(run))
 
 
-def of_column(column: Column) -> Column:
-    """Return a column with the notes of its measure."""
-    notes = tuple(key for key, reason in OF_COLUMNS.items() if column.name in reason.measures)
-    return replace(column, notes=column.notes + notes)
+def of_column(measure: str) -> tuple[str, ...]:
+    """Return the notes of a measure."""
+    return tuple(key for key, reason in OF_COLUMNS.items() if measure in reason.measures)
 
 
 def of_cell(cell: Cell, run: Run, measure: str) -> Cell:

@@ -1,20 +1,18 @@
 """Our numbers beside the published ones, in the published conventions, with known reasons as footnotes."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from fedgrid.tracking.papers.ocfl import numbers, reasons
-from fedgrid.tracking.papers.shared.cells import beside
-from fedgrid.tracking.papers.shared.paper import Study
+from fedgrid.tracking.papers.shared.paper import Paper, Study, beside, table_beside
 from fedgrid.tracking.scoring.measures import PUBLISHED_CLUSTERING
-from fedgrid.tracking.tables.cells import explained, over_scenarios, split_name, title_of
+from fedgrid.tracking.tables.cells import over_scenarios, split_name
 from fedgrid.tracking.tables.clustering import published_cell, published_round
 from fedgrid.tracking.tables.personalisation import LAST, MEAN, PUBLISHED, measure_of, untested
-from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, fixed, lettered
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Table, fixed
 
 FAR_SCORE = 0.1
 FAR_ROUNDS = 5
-CONVENTIONS = "{} / published, both in the published conventions."
 MEASURES = {
     "pf1_mean": (MEAN, "PF1"),
     "gf1_mean": (MEAN, "GF1"),
@@ -36,9 +34,7 @@ def against_published(study: Study) -> tuple[Table, ...]:
     """
     scenarios = {scenario for scenario, _ in numbers.clustering()}
     rows = {row for _, row in numbers.clustering()}
-    known = replace(
-        study, runs=tuple(run for run in study.runs if run.scenario in scenarios and run.published in rows)
-    )
+    known = study.only(run for run in study.runs if run.scenario in scenarios and run.published in rows)
     by_dataset = (known.of(dataset=dataset) for dataset in known.datasets)
     return (
         *(_clustering(known.of(dataset=dataset, clients=clients)) for dataset, clients in known.blocks),
@@ -46,25 +42,26 @@ def against_published(study: Study) -> tuple[Table, ...]:
     )
 
 
-def _conventions(study: Study) -> str:
-    return CONVENTIONS.format("Archive" if study.is_archived else "Ours")
-
-
 def _clustering(study: Study) -> Table:
     ((dataset, clients),) = study.blocks
     columns = [(split, heading) for split in study.splits for heading in PUBLISHED_CLUSTERING]
-    known = reasons.sentences(dataset, "first-50", "runs", "cnn", archived=study.is_archived)
-    rows = _rows(study, lambda part: [_score(part.of(split=split), heading) for split, heading in columns])
-    table = Table(
+    return table_beside(
+        study,
         f"against-table1-{dataset}-{clients}",
-        f"Table 1 beside the published one: {title_of(dataset, clients)}",
-        " ".join([_conventions(study), "–: one cluster in all rounds.", *known]),
-        tuple(reasons.of_column(Column(heading, split_name(split))) for split, heading in columns),
-        rows,
-        corner="algorithm",
-        notes=reasons.texts(reasons.FAR_SCORE, archived=study.is_archived),
+        f"Table 1 beside the published one: {dataset}, {clients} clients",
+        _caption(study, "–: one cluster in all rounds.", "first-50", "runs", "cnn"),
+        (Column(heading, split_name(split), reasons.of_column(heading)) for split, heading in columns),
+        lambda part: (_score(part.of(split=split), heading) for split, heading in columns),
+        reasons.texts(reasons.FAR_SCORE, archived=study.is_archived),
+        reasons.of_row,
     )
-    return lettered(explained(table, study))
+
+
+def _caption(study: Study, words: str, *keys: str) -> str:
+    """Return the conventions, words on a table, and the reasons that apply to all of it."""
+    whose = "Archive" if study.is_archived else "Ours"
+    known = reasons.sentences(study.datasets[0], *keys, archived=study.is_archived)
+    return " ".join([f"{whose} / published, both in the published conventions.", words, *known])
 
 
 def _score(study: Study, heading: str) -> Cell:
@@ -84,22 +81,17 @@ def _score(study: Study, heading: str) -> Cell:
 
 
 def _rounds(study: Study) -> Table:
-    (dataset,) = study.datasets
     columns = [(clients, split) for _, clients, split, *_ in study.scenarios]
-    known = reasons.sentences(dataset, "runs", "cnn", archived=study.is_archived)
-    rows = _rows(
-        study, lambda part: [_round(part.of(clients=clients, split=split)) for clients, split in columns]
+    return table_beside(
+        study,
+        f"against-table2-{study.datasets[0]}",
+        f"Table 2 beside the published one: {study.datasets[0]}",
+        _caption(study, "–: the labels never change.", "runs", "cnn"),
+        (Column(split_name(split), f"{clients} clients") for clients, split in columns),
+        lambda part: (_round(part.of(clients=clients, split=split)) for clients, split in columns),
+        reasons.texts(reasons.FAR_ROUND, archived=study.is_archived),
+        reasons.of_row,
     )
-    table = Table(
-        f"against-table2-{dataset}",
-        f"Table 2 beside the published one: {dataset}",
-        " ".join([_conventions(study), "–: the labels never change.", *known]),
-        tuple(Column(split_name(split), f"{clients} clients") for clients, split in columns),
-        rows,
-        corner="algorithm",
-        notes=reasons.texts(reasons.FAR_ROUND, archived=study.is_archived),
-    )
-    return lettered(explained(table, study))
 
 
 def _round(study: Study) -> Cell:
@@ -113,39 +105,30 @@ def _round(study: Study) -> Cell:
 
 def _personalisation(study: Study) -> Table:
     (dataset,) = study.datasets
-    known = numbers.personalisation()
     expected = numbers.SCENARIOS * len({run.seed for run in study.runs})
 
     def cells_of(part: Study) -> Iterator[Cell]:
-        row = known[dataset, str(part.runs[0].published)]
+        row = numbers.personalisation()[dataset, str(part.runs[0].published)]
         for key, (span, heading) in MEASURES.items():
             measure = measure_of(span, heading, PUBLISHED[heading])
             cell = over_scenarios(part, measure, expected=expected)
             text = fixed(row[key], measure.digits)
             yield beside(cell, row[key], text, far=FAR_SCORE, highest=measure.highest)
 
-    table = Table(
+    words = (
+        f"Means over the {numbers.SCENARIOS} published scenarios. Names as in the table of personalisation. "
+        f"PBA is recomputed from the authors' results. {untested(study)}"
+    )
+    return table_beside(
+        study,
         f"against-personalisation-{dataset}",
         f"Personalisation and generalisation beside the published: {dataset}",
-        " ".join(
-            [
-                _conventions(study),
-                f"Means over the {numbers.SCENARIOS} published scenarios. Names as in the table of "
-                "personalisation. PBA is recomputed from the authors' results.",
-                *filter(None, [untested(study)]),
-                *reasons.sentences(dataset, "runs", "noise", "cnn", archived=study.is_archived),
-            ]
-        ),
-        tuple(reasons.of_column(Column(heading, span)) for span, heading in MEASURES.values()),
-        _rows(study, cells_of),
-        corner="algorithm",
-        notes=reasons.texts(reasons.FAR_MEAN, archived=study.is_archived),
+        _caption(study, words.rstrip(), "runs", "noise", "cnn"),
+        (Column(heading, span, reasons.of_column(heading)) for span, heading in MEASURES.values()),
+        cells_of,
+        reasons.texts(reasons.FAR_MEAN, archived=study.is_archived),
+        reasons.of_row,
     )
-    return lettered(explained(table, study))
 
 
-def _rows(study: Study, cells_of: Callable[[Study], Iterable[Cell]]) -> tuple[Row, ...]:
-    parts = (study.of(algorithm=algorithm) for algorithm in study.algorithms)
-    return tuple(
-        reasons.of_row(Row(part.runs[0].algorithm, tuple(cells_of(part))), part.runs[0]) for part in parts
-    )
+PAPER = Paper("ocfl", "OCFL", against_published, by_setting=True)

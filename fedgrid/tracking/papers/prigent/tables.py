@@ -3,18 +3,25 @@
 Accuracy is of a cluster's model on the test images of the clients that were asked, mean over them and over
 the last five rounds (FEMNIST: twenty). Traffic counts three models a client asked: down, up, and down again
 to be tested. Seconds are those of other machines, so that only ratios to FedAvg are compared.
+
+`tables.csv` has Tables III, IV and V as printed, of the federated and the central (public) training of the
+encoder; empty: the target was not reached. `flips.csv` has the ARI by flip probability of the release's
+notebook, where the numbers are typed in; they are not those of Figure 4's text. `attack.csv` has Table II,
+the error of reconstructed class means.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 
-from fedgrid.tracking.papers.prigent import numbers
+from fedgrid.tracking.papers.shared.paper import Paper, Run, Study, csv_rows, table_beside
 from fedgrid.tracking.scoring.cost import cost, sent
-from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.cells import explained
-from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, fixed, lettered, median
+from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, fixed, median
+
+FOLDER = Path(__file__).parent
 
 SETTINGS = {"mnist": ("rotated", 100), "cifar10": ("flipped", 100), "femnist": ("natural", 3550)}
 """Data set -> kind of scenario and number of clients."""
@@ -36,11 +43,22 @@ NOTES: Mapping[str, str] = {
     "softmax": "The release's LeNet ends in a softmax, of which its loss takes another one.",
 }
 OF_ROWS = {"IFCA": ("ifca",), "LADD": ("ladd",)}
-OF_EMBEDDINGS = ("sign", "flip")
-
 Of = Callable[[Run], float]
-Columns = Sequence[tuple[str, str, int, Of]]
-"""Heading, key of the published numbers, digits, and the number of a run."""
+
+
+@cache
+def printed_tables() -> Mapping[tuple[str, str], Mapping[str, str]]:
+    """Return (data set, algorithm) -> `rounds`, `accuracy`, `gb` ... of Tables III to V."""
+    return {(row["dataset"], row["algorithm"]): row for row in csv_rows(FOLDER / "tables.csv")}
+
+
+@cache
+def printed_flips() -> Mapping[tuple[str, str, float], float]:
+    """Return (data set, `federated` or `central`, flip probability) -> ARI."""
+    return {
+        (row["dataset"], row["encoder"], float(row["flip"])): float(row["ari"])
+        for row in csv_rows(FOLDER / "flips.csv")
+    }
 
 
 def against_prigent(study: Study) -> tuple[Table, ...]:
@@ -56,10 +74,10 @@ def against_prigent(study: Study) -> tuple[Table, ...]:
 def is_in_setting(run: Run) -> bool:
     """Return whether a run is in the paper's setting for its data set, and has a row in its tables."""
     setting = SETTINGS.get(run.dataset)
-    return setting == (run.split, run.clients) and (run.dataset, row_of(run)) in numbers.tables()
+    return setting == (run.split, run.clients) and (run.dataset, _row_of(run)) in printed_tables()
 
 
-def row_of(run: Run) -> str:
+def _row_of(run: Run) -> str:
     """Return the run's row of the published tables."""
     encoder = encoder_of(run)
     return f"Embeddings, {encoder}" if encoder else str(run.published)
@@ -74,13 +92,14 @@ def encoder_of(run: Run) -> str:
 
 def _costs(study: Study, dataset: str) -> Table:
     target, last = TARGETS[dataset], LAST.get(dataset, 5)
-    fedavg = _median(study, FEDAVG, lambda result: float(result.curves["seconds"][-1]))
+    of_fedavg = [float(run.curves["seconds"][-1]) for run in study.finished if run.published == FEDAVG]
+    fedavg = float(np.median(of_fedavg)) if of_fedavg else np.nan
 
     def until(result: Run) -> tuple[float, float, float]:
         found = cost(result, ACCURACY, target, "with-test")
         return found.rounds, found.bytes / GIGA, found.seconds / fedavg
 
-    columns: Columns = (
+    columns: Sequence[tuple[str, str, int, Of]] = (
         (f"rounds to {target:.0%}", "rounds", 0, lambda result: until(result)[0]),
         ("accuracy, %", "accuracy", 2, lambda result: 100 * result.mean(ACCURACY, last=last)),
         ("GB", "gb", 2, lambda result: float(sent(result, "with-test")[-1]) / GIGA),
@@ -88,34 +107,32 @@ def _costs(study: Study, dataset: str) -> Table:
         (f"GB to {target:.0%}", "gb_to_target", 2, lambda result: until(result)[1]),
         (f"time to {target:.0%}", "seconds_to_target", 2, lambda result: until(result)[2]),
     )
-    of_all = ("bytes", "softmax") if dataset == "mnist" else ("bytes",)
-    extra = " ".join(NOTES[key] for key in (*of_all, *(("femnist",) if dataset == "femnist" else ())))
-    table = Table(
+
+    def cells_of(part: Study) -> Iterator[Cell]:
+        row, whole = (printed_tables()[dataset, name] for name in (_row_of(part.runs[0]), FEDAVG))
+        for _, key, digits, of in columns:
+            printed = row[key]
+            if printed and key.startswith("seconds"):
+                printed = fixed(float(printed) / float(whole["seconds"]), digits)
+            yield median([of(result) for result in part.finished], digits, printed)
+
+    def notes_of(run: Run) -> tuple[str, ...]:
+        return ("sign", "flip") if encoder_of(run) else OF_ROWS.get(str(run.published), ())
+
+    of_all = {"mnist": ("bytes", "softmax"), "femnist": ("bytes", "femnist")}.get(dataset, ("bytes",))
+    return table_beside(
+        study,
         f"against-prigent-{dataset}",
         f"Prigent et al., Tables III to V: {dataset}",
         "Ours / published, medians over seeds. Accuracy: of the clusters' models on the test images of the "
         f"clients asked, mean over the last {last} rounds. GB: models down, up, and down to be tested, and "
         f"what was sent before training. Times: as a share of FedAvg's whole run. {NONE}: not reached. "
-        f"{extra}",
-        tuple(Column(heading) for heading, *_ in columns),
-        tuple(_row(study, dataset, algorithm, columns) for algorithm in study.algorithms),
-        corner="algorithm",
-        notes=NOTES,
+        f"{' '.join(NOTES[key] for key in of_all)}",
+        (Column(heading) for heading, *_ in columns),
+        cells_of,
+        NOTES,
+        notes_of,
     )
-    return lettered(explained(table, study))
-
-
-def _row(study: Study, dataset: str, algorithm: str, columns: Columns) -> Row:
-    part, published = study.of(algorithm=algorithm), numbers.tables()
-    run = part.runs[0]
-    printed = dict(published[dataset, row_of(run)])
-    cells = []
-    for _, key, digits, of in columns:
-        if printed[key] and key.startswith("seconds"):
-            printed[key] = fixed(float(printed[key]) / float(published[dataset, FEDAVG]["seconds"]), digits)
-        cells.append(median([of(result) for result in part.finished], digits, printed[key]))
-    notes = OF_EMBEDDINGS if encoder_of(run) else OF_ROWS.get(str(run.published), ())
-    return Row(algorithm, tuple(cells), notes=notes)
 
 
 def _flips(study: Study, dataset: str) -> Table:
@@ -130,7 +147,7 @@ def _flips(study: Study, dataset: str) -> Table:
             part = embedding.only(
                 run for run in embedding.runs if encoder_of(run) == encoder and float(run.keys[FLIP]) == flip
             )
-            known = numbers.flips().get((dataset, encoder, flip))
+            known = printed_flips().get((dataset, encoder, flip))
             values = [result.last("ari") for result in part.finished]
             found = median(values, 3, "" if known is None else f"{known:g}")
             cells.append(found if part.runs else Cell(ABSENT))
@@ -155,9 +172,8 @@ def against_attack(errors: Mapping[str, Sequence[float]]) -> Table | None:
     Args:
         errors: level, `none` or the flip probability -> mean squared errors of pixels, one a run.
     """
-    published = numbers.attack()
     rows = []
-    for level, printed in published.items():
+    for level, printed in ((row["level"], float(row["mse"])) for row in csv_rows(FOLDER / "attack.csv")):
         if known := errors.get(level, ()):
             ours = float(np.median(known))
             cells = (Cell(fixed(ours, 4), ours), Cell(fixed(printed, 4)), Cell(fixed(printed / ours, 1)))
@@ -172,12 +188,10 @@ def against_attack(errors: Mapping[str, Sequence[float]]) -> Table | None:
         "an error above 1 cannot be of such. Where the quotient is the same at all levels the two tables say "
         "the same. Its notebook of pictures decodes single images by another autoencoder (100 and 50 wide), "
         "whose codes have more than twice as many entries.",
-        (Column("ours"), Column("published"), Column("published / ours")),
+        tuple(map(Column, ("ours", "published", "published / ours"))),
         tuple(rows),
         corner="message",
     )
 
 
-def _median(study: Study, published: str, of: Of) -> float:
-    values = [of(result) for result in study.finished if result.published == published]
-    return float(np.median(values)) if values else np.nan
+PAPER = Paper("prigent", "Prigent et al.", against_prigent)

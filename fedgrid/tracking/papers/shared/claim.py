@@ -12,15 +12,15 @@ from math import inf, isnan
 from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy import stats
 
+from fedgrid.tracking.scoring.paired_tests import mean_and_half
 from fedgrid.tracking.scoring.run import Run
+from fedgrid.tracking.scoring.selection import number_of
 from fedgrid.tracking.scoring.study import Study
 
 Verdict: TypeAlias = Literal["holds", "does not hold", "cannot be said"]
 ScoreBySeed: TypeAlias = Mapping[tuple[str, int], float]
 """By scenario, in words, and seed."""
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,10 @@ class Check:
         """Whether the claim holds in this scenario."""
         if len(self.values) < 2:
             return "cannot be said"
-        error = float(np.std(self.values, ddof=1)) / len(self.values) ** 0.5
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(self.values) - 1)) * error
-        if self.low < self.mean - half and self.mean + half < self.high:
+        mean, half = mean_and_half(np.array(self.values))
+        if self.low < mean - half and mean + half < self.high:
             return "holds"
-        outside = self.mean + half <= self.low or self.mean - half >= self.high
+        outside = mean + half <= self.low or mean - half >= self.high
         return "does not hold" if outside else "cannot be said"
 
 
@@ -57,7 +56,6 @@ class Check:
 class Claim:
     """A claim of a paper, and the numbers of our runs that test it."""
 
-    paper: str
     text: str
     evidence: str
     """The paper's own numbers, or where it shows them."""
@@ -119,8 +117,7 @@ def alone(what: str, one: ScoreBySeed, *, low: float, high: float = inf) -> Iter
 
 def largest(checks: Iterable[Check]) -> tuple[Check, ...]:
     """Return the check with the largest mean, for claims of the kind 'by up to'."""
-    found = sorted(checks, key=lambda check: check.mean)
-    return tuple(found[-1:])
+    return tuple(sorted(checks, key=lambda check: check.mean)[-1:])
 
 
 def named(*titles: str) -> Callable[[Run], bool]:
@@ -128,19 +125,28 @@ def named(*titles: str) -> Callable[[Run], bool]:
     return lambda run: run.published in titles and not run.is_as_published
 
 
-def values_of(study: Study, key: str, where: Callable[[Run], bool]) -> tuple[str, ...]:
-    """Return the values that the runs which fit have of a key, numbers by size."""
-    found = dict.fromkeys(run.keys[key] for run in study.runs if where(run) and key in run.keys)
-    return tuple(sorted(found, key=_size))
-
-
 def having(key: str, value: str, where: Callable[[Run], bool]) -> Callable[[Run], bool]:
     """Return whether a run fits, and has a value of a key."""
     return lambda run: run.keys.get(key) == value and where(run)
 
 
-def _size(value: str) -> tuple[float, str]:
-    try:
-        return float(value), value
-    except ValueError:
-        return inf, value
+def values_of(study: Study, key: str, where: Callable[[Run], bool]) -> tuple[str, ...]:
+    """Return the values that the runs which fit have of a key, numbers by size."""
+
+    def size(value: str) -> tuple[float, str]:
+        number = number_of(value)
+        return inf if number is None else number, value
+
+    return tuple(sorted({run.keys[key] for run in study.runs if where(run) and key in run.keys}, key=size))
+
+
+def ends(
+    study: Study, of: Callable[[Run], float], key: str, where: Callable[[Run], bool]
+) -> list[tuple[str, ScoreBySeed]]:
+    """Return the least and the greatest value of a key, each with the `scores` of the runs that have it.
+
+    None if there is but one value.
+    """
+    values = values_of(study, key, where)
+    chosen = (values[0], values[-1]) if len(values) > 1 else ()
+    return [(value, scores(study, of, having(key, value, where), key)) for value in chosen]

@@ -1,20 +1,18 @@
-"""What a paper's folder provides; `papers.PAPERS` lists them all."""
+"""What a paper's folder provides, and reads and prints alike; `papers.PAPERS` lists them all."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import csv
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from fedgrid.tracking.papers.shared.claim import Claim
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.table import Table
+from fedgrid.tracking.tables.cells import explained
+from fedgrid.tracking.tables.table import ABSENT, FAR, Cell, Column, Row, Table, Tone, lettered
 
-__all__ = ["Paper", "Run", "Study", "nothing"]
+__all__ = ["Paper", "Run", "Study", "beside", "csv_rows", "table_beside"]
 """A paper, and what its functions take."""
-
-
-def nothing(study: Study) -> tuple[Table, ...]:
-    """Return no table: of a paper without printed numbers that ours could stand beside."""
-    return ()
 
 
 @dataclass(frozen=True)
@@ -24,9 +22,54 @@ class Paper:
     name: str
     """As in the anchor of its section: `flis`."""
     title: str
-    beside: Callable[[Study], tuple[Table, ...]] = nothing
+    beside: Callable[[Study], tuple[Table, ...]] = lambda study: ()
     """Our numbers beside the printed ones: no table if a study has no runs in the paper's setting."""
     by_setting: bool = False
     """Whether `beside` takes one combination of a grid's further axes at a time."""
     claims: tuple[Claim, ...] = ()
     """What the paper says, as our runs can tell."""
+
+
+def csv_rows(path: Path) -> list[dict[str, str]]:
+    """Return a row for each line of a csv file of printed numbers, by the names of its columns."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def beside(cell: Cell, reference: float, text: str, *, far: float, highest: bool | None = True) -> Cell:
+    """Return a cell with its reference, which is printed as `text`; an empty cell stays empty.
+
+    The cell is better or worse if the printed numbers differ. It has the note `FAR` if they differ by more
+    than `far`.
+    """
+    if not cell.text or cell.text == ABSENT:
+        return replace(cell, reference=reference)
+    difference = 0.0 if cell.value is None else round(cell.value - reference, 4)
+    is_equal = cell.text.split(" ")[0] == text or highest is None or not difference
+    tone: Tone = "" if is_equal else "better" if (difference > 0) == highest else "worse"
+    return replace(
+        cell,
+        text=f"{cell.text} / {text}",
+        reference=reference,
+        tone=cell.tone or tone,
+        notes=(*cell.notes, *([FAR] if abs(difference) > far else [])),
+    )
+
+
+def table_beside(
+    study: Study,
+    name: str,
+    title: str,
+    caption: str,
+    columns: Iterable[Column],
+    cells_of: Callable[[Study], Iterable[Cell]],
+    notes: Mapping[str, str] | None = None,
+    notes_of: Callable[[Run], tuple[str, ...]] = lambda run: (),
+) -> Table:
+    """Return a row an algorithm: cells of its runs, and the keys of those `notes` that apply to a run."""
+    parts = [study.of(algorithm=algorithm) for algorithm in study.algorithms]
+    rows = tuple(
+        Row(part.runs[0].algorithm, tuple(cells_of(part)), notes=notes_of(part.runs[0])) for part in parts
+    )
+    table = Table(name, title, caption, tuple(columns), rows, corner="algorithm", notes=notes or {})
+    return lettered(explained(table, study))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.registry import create
-from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.source import Layout
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.configuration.complete import complete

@@ -16,7 +16,7 @@ from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.training import local
 from fedgrid.engine.federation.training.settings import Training
 from fedgrid.engine.runtime.clients.gpu_errors import is_out_of_memory

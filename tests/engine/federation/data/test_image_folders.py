@@ -1,5 +1,7 @@
 """Reading image folders, and the one-line errors for unsuitable ones."""
 
+import shutil
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -53,11 +55,68 @@ class TestImageFolder:
         assert len(image_folders.read_images(folder)[0].images) == 4
 
     def test_grey_images_among_colour_ones_are_counted_and_one_named(self, folder):
-        assert image_folders.mixed(folder) is None
+        assert image_folders.notes(folder) == []
         Image.new("RGB", (3, 2)).save(folder / "train" / "ape" / "0.png")
-        note = image_folders.mixed(folder)
-        assert note is not None
+        [note] = image_folders.notes(folder)
         assert note.startswith(f"5 of 6 images in {folder} are grey, as {folder / 'train' / 'ape' / '1.png'}")
+
+    def test_animations_are_named(self, folder):
+        frames = [Image.new("L", (3, 2), number) for number in range(2)]
+        frames[0].save(folder / "test" / "bee" / "0.png", save_all=True, append_images=frames[1:])
+        [note] = image_folders.notes(folder)
+        assert note.startswith(f"1 of 6 images in {folder} have several frames, as {folder}/test/bee/0.png: ")
+
+    def test_images_of_val_join_those_of_train(self, folder):
+        (folder / "val" / "bee").mkdir(parents=True)
+        Image.new("L", (3, 2), 99).save(folder / "val" / "bee" / "0.png")
+        assert image_folders.facts(folder) == (2, (1, 2, 3), 5, None)
+        assert image_folders.read_images(folder)[0].images[:, 0, 0, 0].tolist() == [0, 1, 10, 11, 99]
+        assert folder / "val" / "bee" / "0.png" in image_folders.files(folder)
+        (folder / "val" / "cow").mkdir()
+        with pytest.raises(DataError, match="val/cow is a class without a folder in .*train"):
+            image_folders.facts(folder)
+
+    @pytest.mark.parametrize("mode", ["LA", "RGBA", "P", "L", "RGB"])
+    def test_ink_in_the_alpha_channel_is_seen_on_white(self, folder, mode):
+        """Black everywhere; of three columns the first is opaque, the second half, the third transparent."""
+        path = folder / "train" / "ape" / "0.png"
+        if mode in ("LA", "RGBA"):
+            image = Image.new(mode, (3, 2))
+            image.putalpha(Image.fromarray(np.array([[255, 127, 0]] * 2, np.uint8)))
+            image.save(path)
+        else:
+            image = Image.fromarray(np.array([[0, 1, 2]] * 2, np.uint8)).convert(mode)
+            image.save(path, transparency=2 if mode != "RGB" else (2, 2, 2))
+        for part in ("train", "test"):
+            for place in (folder / part).glob("*/*.png"):
+                if place != path:
+                    Image.new("L" if mode in ("L", "LA") else "RGB", (3, 2)).save(place)
+        row = image_folders.read_images(folder)[0].images[0, 0, 0].tolist()
+        assert row == ([0, 128, 255] if mode in ("LA", "RGBA") else [0, 1, 255])
+
+    def test_image_is_turned_as_its_orientation_says(self, folder):
+        """Orientation 6: turned by 90 degrees to the right to be looked at."""
+        upright = np.array([[10, 20, 30], [40, 50, 60]], np.uint8)
+        image = Image.fromarray(np.rot90(upright).copy())
+        exif = image.getexif()
+        exif[0x0112] = 6
+        image.save(folder / "train" / "ape" / "0.png", exif=exif)
+        assert image_folders.read_images(folder)[0].images[0, 0].tolist() == upright.tolist()
+
+    def test_one_class_is_refused(self, folder):
+        for part in ("train", "test"):
+            shutil.rmtree(folder / part / "bee")
+        with pytest.raises(DataError, match="train has one class, ape; an image folder has train/<class>"):
+            image_folders.facts(folder)
+
+    def test_layout_of_tiny_imagenet_is_refused_and_named(self, tmp_path):
+        """Read as groups, its 200 classes would be groups of one class."""
+        for part in ("train", "test"):
+            for name in ("n01443537", "n01629819"):
+                (tmp_path / part / name / "images").mkdir(parents=True)
+                Image.new("L", (3, 2)).save(tmp_path / part / name / "images" / "0.png")
+        with pytest.raises(DataError, match="one class, images; if the folders above images are the classes"):
+            image_folders.facts(tmp_path)
 
     def test_classes_are_named_by_their_folders(self, folder):
         assert image_folders.class_names(folder) == ("ape", "bee")

@@ -6,20 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.dealing.holdouts import share_of
+from fedgrid.engine.federation.dealing.holdouts import server_subset, share_of
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.dealing.split import (
     ClientSplit,
-    kept,
-    leakage,
     mean_share_kept,
     positions_by_class,
-    server_subset,
+    reduce_quantity,
     split_pool,
 )
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.groups import class_sets, cluster_sizes
+from fedgrid.engine.federation.partition.scenarios import class_sets, cluster_sizes
 from fedgrid.engine.federation.partition.settings import Split
+from tests.helpers.leakage import leakage
 
 LABELS = np.repeat(np.arange(10), 60)
 """A pool of 600 images, 60 of each class, ordered by class."""
@@ -67,7 +66,7 @@ class TestQuantity:
     def test_clients_keep_shares_of_their_images_log_uniform_between_the_least_and_all(self):
         """The mean of 0.1 to 1 is 0.9 / ln 10 = 0.391, of 2,000 draws known to 0.02."""
         held, rngs = np.arange(1000), [np.random.default_rng(seed) for seed in range(2000)]
-        counts = [len(kept(held, Split(quantity=0.1), rng)) for rng in rngs]
+        counts = [len(reduce_quantity(held, Split(quantity=0.1), rng)) for rng in rngs]
         assert min(counts) >= 100
         assert max(counts) <= 1000
         assert np.mean(counts) / 1000 == pytest.approx(mean_share_kept(0.1), abs=0.02)
@@ -75,8 +74,12 @@ class TestQuantity:
 
     def test_what_is_kept_is_some_of_the_images_in_order_and_two_at_least(self):
         rng = np.random.default_rng(0)
-        assert kept(np.array([3, 5, 9]), Split(quantity=1e-9), rng).tolist() in ([3, 5], [3, 9], [5, 9])
-        assert kept(np.array([7]), Split(quantity=0.5), rng).tolist() == [7]
+        assert reduce_quantity(np.array([3, 5, 9]), Split(quantity=1e-9), rng).tolist() in (
+            [3, 5],
+            [3, 9],
+            [5, 9],
+        )
+        assert reduce_quantity(np.array([7]), Split(quantity=0.5), rng).tolist() == [7]
 
     @pytest.mark.parametrize("split", ["nonoverlapping-balanced", "rotated", "swapped"])
     def test_each_client_holds_a_part_of_what_it_held(self, split):

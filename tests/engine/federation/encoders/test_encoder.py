@@ -15,8 +15,7 @@ from fedgrid.engine.federation.encoders.encoder import (
     principal,
 )
 from fedgrid.engine.federation.models import registry
-from fedgrid.engine.federation.models.flat_vectors import layout_of
-from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 
 GREY, COLOUR, DIGIT = (1, 28, 28), (3, 32, 32), (1, 8, 8)
 

@@ -11,10 +11,9 @@ from torch import nn
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import EvaluateTask, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.data.pixel_statistics import PixelStatistics
+from fedgrid.engine.federation.data.images import ImageSet, PixelStatistics
 from fedgrid.engine.federation.models import flat_vectors
-from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector
 from fedgrid.engine.federation.models.normalisation import Normalised
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import load

@@ -11,8 +11,7 @@ from torch.nn import functional
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors, registry
-from fedgrid.engine.federation.models.flat_vectors import FlatModule, layout_of
-from fedgrid.engine.federation.models.initialisation import blank, initial_vector
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector, layout_of
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import Training
 from fedgrid.engine.runtime.configuration.complete import complete

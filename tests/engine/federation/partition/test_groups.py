@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.groups import class_sets, cluster_sizes
+from fedgrid.engine.federation.partition.scenarios import class_sets, cluster_sizes
 
 
 class TestClassSets:

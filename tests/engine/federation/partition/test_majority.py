@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.dealing.split import leakage, split_pool
+from fedgrid.engine.federation.dealing.split import split_pool
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.majority import (
     FIRST_GROUP,
@@ -19,6 +19,7 @@ from fedgrid.engine.federation.partition.majority import (
 )
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.complete import complete
+from tests.helpers.leakage import leakage
 
 NOWHERE = Path("no-data-needed")
 CIFAR10 = np.repeat(np.arange(10), 5000)
@@ -205,3 +206,23 @@ def test_classes_of_a_folder_may_be_given_by_name(tmp_path):
     with pytest.raises(ConfigError, match="has no class 'cta'; did you mean 'cat'") as raised:
         run(["cta"])
     assert raised.value.key == ("split", "first_group")
+
+
+def test_numbers_are_names_where_all_classes_are_called_by_numbers(tmp_path):
+    """Folders 1 to 12 are numbered in the order of their names: 1, 10, 11, 12, 2, ..."""
+    for part in ("train", "test"):
+        for name in range(1, 13):
+            (tmp_path / part / str(name)).mkdir(parents=True)
+            for number in range(4):
+                Image.new("L", (8, 8), name).save(tmp_path / part / str(name) / f"{number}.png")
+
+    def run(dataset, first):
+        return complete(
+            {"dataset": dataset, "clients": 3, "split": {"kind": "majority", "first_group": first}}, tmp_path
+        )
+
+    by_name = run(f"folder:{tmp_path}", [1, 2])
+    assert by_name.split.first_group == (0, 4)
+    assert run(by_name.dataset, by_name.split.first_group) == by_name, "a stored run has numbers"
+    with pytest.raises(ConfigError, match="has no class '0'"):
+        run(f"folder:{tmp_path}", [0])

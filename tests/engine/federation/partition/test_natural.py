@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.dealing.split import split_pool, with_official_tests
+from fedgrid.engine.federation.dealing.split import add_official_tests, split_pool
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.natural import check, expected_images
 from fedgrid.engine.federation.partition.scenarios import Facts, Scenario
@@ -78,13 +78,13 @@ def test_official_tests_are_those_of_the_clients_own_group_and_labels():
         seed=0,
         pool_groups=pool.groups,
     )
-    tested = with_official_tests(parts, pool, official, "natural")
+    tested = add_official_tests(parts, pool, official, "natural")
     assert [(len(part.train), part.test.tolist(), part.is_official) for part in tested] == [
         (40, [0], True),
         (20, [3], True),
     ]
     with pytest.raises(ConfigError, match="tested_on = official: the official test images have no groups"):
-        with_official_tests(parts, pool, official.without_groups(), "natural")
+        add_official_tests(parts, pool, official.without_groups(), "natural")
 
 
 def test_a_client_without_official_test_images_is_named():
@@ -92,7 +92,7 @@ def test_a_client_without_official_test_images_is_named():
     official = ImageSet(np.zeros((2, 1, 1, 1), np.uint8), np.array([0, 1]), np.zeros(2, np.int64))
     parts = deal(2, groups=pool.groups, labels=np.tile([0, 1, 2, 3, 4], 4), tested_on="official")
     with pytest.raises(ConfigError, match="client 1 .* 10 training and 0 official .*reference_images"):
-        with_official_tests(parts, pool, official, "natural")
+        add_official_tests(parts, pool, official, "natural")
 
 
 def test_more_clients_than_images_of_a_group_are_refused():

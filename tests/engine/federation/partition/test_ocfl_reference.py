@@ -9,12 +9,12 @@ from scipy.stats import chi2_contingency
 
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.holdouts import share_of
-from fedgrid.engine.federation.dealing.split import leakage, split_pool
-from fedgrid.engine.federation.partition.groups import class_sets
+from fedgrid.engine.federation.dealing.split import split_pool
 from fedgrid.engine.federation.partition.ocfl import sizes_of
-from fedgrid.engine.federation.partition.scenarios import SCENARIOS
+from fedgrid.engine.federation.partition.scenarios import SCENARIOS, class_sets
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.data.datasets import load
+from tests.helpers.leakage import leakage
 from tests.helpers.reference import OVERLAPS, REFERENCE, rows_of
 
 REAL_IMAGES = Path(__file__).parents[4].parent / "shared" / "data"

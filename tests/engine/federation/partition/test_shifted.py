@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgrid.engine.federation.before_training.deal import deal
+from fedgrid.engine.federation.before_training.setup import deal
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import Facts, Scenario

@@ -10,7 +10,7 @@ from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Settings, State, split
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.registry import create
-from fedgrid.algorithms.updates.layout import Layout
+from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, TrainReport
 from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.errors import RunError

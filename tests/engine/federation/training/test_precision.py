@@ -12,10 +12,8 @@ from fedgrid.algorithms.averaging.fedprox import ProximalRule
 from fedgrid.algorithms.averaging.scaffold import VARIATE, ScaffoldRule
 from fedgrid.algorithms.personalised.per_fedavg import MetaRule
 from fedgrid.engine.federation.models import flat_vectors
-from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.models.initialisation import initialise
-from fedgrid.engine.federation.models.mixed_precision import MixedPrecision
-from fedgrid.engine.federation.models.normalisation import Normalised
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, initialise
+from fedgrid.engine.federation.models.normalisation import MixedPrecision, Normalised
 from fedgrid.engine.federation.training import evaluation
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining

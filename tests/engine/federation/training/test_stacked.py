@@ -9,10 +9,8 @@ from torch import nn
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors
-from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.models.initialisation import initialise
-from fedgrid.engine.federation.models.mixed_precision import MixedPrecision
-from fedgrid.engine.federation.models.normalisation import Normalised
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, initialise
+from fedgrid.engine.federation.models.normalisation import MixedPrecision, Normalised
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.training.stacked import Member, Stack, train_together

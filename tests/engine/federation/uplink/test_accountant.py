@@ -60,9 +60,14 @@ class TestEpsilon:
         assert epsilon(inf, 1e-5) == inf
 
 
+def accountant_of(privacy, uplink, algorithm, encoder_updates=None):
+    sends, message = algorithm.traits.sends_updates, algorithm.message()
+    return Accountant(privacy, uplink, 0, sends, message, encoder_updates or {})
+
+
 def accountant(multiplier=2.0, algorithm="fedavg", neighbours="absent"):
     uplink = (Clip(clip=1.0), Noise(noise=multiplier))
-    return Accountant.of(Privacy(neighbours=neighbours), uplink, create(algorithm, {}), 0)
+    return accountant_of(Privacy(neighbours=neighbours), uplink, create(algorithm, {}))
 
 
 def trusted():
@@ -77,7 +82,7 @@ def orders(*clients, **given):
 def of_embeddings(settings, encoder_updates=None, uplink=None, privacy=None, neighbours="absent"):
     uplink = uplink or (Clip(clip=1.0), Noise(noise=1.0))
     privacy = privacy or Privacy(neighbours=neighbours)
-    return Accountant.of(privacy, uplink, create("embeddings", settings), 0, encoder_updates)
+    return accountant_of(privacy, uplink, create("embeddings", settings), encoder_updates)
 
 
 def after(accountant, spent_K, num_clients, orders, replied):

@@ -11,7 +11,7 @@ from fedgrid.engine.federation.clients.messages import ClientData, Setup, TrainT
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.uplink.steps import Clip, Noise, Quantise, TopK, UplinkStep, largest, send
 from fedgrid.engine.runtime.configuration.complete import complete

@@ -7,9 +7,9 @@ from ray.exceptions import GetTimeoutError
 
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients import ray_pool
-from fedgrid.engine.runtime.clients.deadlines import FIRST, LEAST, Deadlines
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.clients.ray_pool import MAX_DEATHS, RayPool
+from fedgrid.engine.runtime.storage.clock import FIRST, LEAST, Deadlines
 from tests.helpers.time import Time
 
 

@@ -6,7 +6,13 @@ import torch
 
 from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.runtime.clients import machine
-from fedgrid.engine.runtime.clients.machine import UNKNOWN, driver, slow_precision, that_matter, this_machine
+from fedgrid.engine.runtime.clients.machine import (
+    UNKNOWN,
+    driver,
+    relevant_machines,
+    slow_precision,
+    this_machine,
+)
 
 VERSION = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder)
 GCC version:  gcc version 12.3.0
@@ -78,8 +84,8 @@ AMX, AVX512, OLD = (
 
 
 def test_instructions_for_bfloat16_matter_only_to_runs_in_bfloat16():
-    assert that_matter([AMX, AVX512, AMX], "bfloat16") == [AMX, AVX512]
-    assert that_matter([AMX, AVX512, OLD], "float32") == [{"processor": "AVX512"}]
+    assert relevant_machines([AMX, AVX512, AMX], "bfloat16") == [AMX, AVX512]
+    assert relevant_machines([AMX, AVX512, OLD], "float32") == [{"processor": "AVX512"}]
 
 
 def test_emulated_bfloat16_is_told_with_what_to_choose_instead():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.algorithms.contract.first_round import first_rounds
+from fedgrid.algorithms.contract.section import first_rounds
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.configuration.complete import complete

@@ -1,6 +1,7 @@
 """FEMNIST from LEAF's json files and from Parquet files, and what a run makes of it."""
 
 import json
+import os
 import random
 from dataclasses import replace
 from io import BytesIO
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from fedgrid import parquet_files
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import DataError, StorageError
 from fedgrid.engine.runtime.configuration.complete import complete
@@ -85,6 +87,7 @@ class TestLeaf:
         [
             ("{", "is not one of LEAF's files"),
             ("[]", "is not one of LEAF's files"),
+            ("[" * 200_000, "is not one of LEAF's files"),
             ('{"users": []}', "'user_data' is missing"),
             ('{"user_data": {"a": {"x": [[0.5]], "y": [1]}}}', "cannot reshape"),
             ('{"user_data": {"a": {"x": [[1.5' + ", 0" * 783 + ']], "y": [1]}}}', "outside 0 to 1"),
@@ -142,8 +145,32 @@ class TestParquet:
         with pytest.raises(DataError, match="a.parquet is not a Parquet file of FEMNIST"):
             convert(tmp_path / "a.parquet", tmp_path / "femnist.npz")
 
+    def test_file_that_unpacks_to_more_than_the_memory_is_refused(self, tmp_path, monkeypatch):
+        """A page may hold one value a billion times in a few bytes."""
+        rows = 200_000
+        table = pa.table({"writer": ["a"] * rows, "label": [0] * rows, "image": [png(0)] * rows})
+        pq.write_table(table, tmp_path / "a.parquet")
+        assert (tmp_path / "a.parquet").stat().st_size < 10_000
+        monkeypatch.setattr(parquet_files, "memory", lambda: 8_000_000)
+        with pytest.raises(DataError, match=r"a.parquet is not .*it would take .* GB of memory"):
+            convert(tmp_path, tmp_path / "femnist.npz")
+
 
 class TestSource:
+    @pytest.mark.timeout(20)
+    @pytest.mark.parametrize("suffix", ["json", "parquet"])
+    def test_pipe_is_refused_at_once(self, tmp_path, suffix):
+        os.mkfifo(tmp_path / f"a.{suffix}")
+        with pytest.raises(DataError, match=f"a.{suffix} is not .*no regular file"):
+            convert(tmp_path, tmp_path / "femnist.npz")
+
+    def test_files_of_finder_and_links_to_files_are_no_trouble(self, source, tmp_path):
+        (source / "._all_data_0.json").write_bytes(b"\0\5\x16\7")
+        (source / "all_data_1.json").rename(tmp_path / "elsewhere.json")
+        (source / "all_data_1.json").symlink_to(tmp_path / "elsewhere.json")
+        convert(source, tmp_path / "femnist.npz")
+        check(tmp_path)
+
     @pytest.mark.parametrize("name", ["missing", "empty", "images.csv"])
     def test_source_without_images_is_refused_with_what_is_expected(self, tmp_path, name):
         (tmp_path / "empty").mkdir()

@@ -118,3 +118,17 @@ class TestPlace:
         folder = RunFolder(Storage(tmp_path / "runs"), complete({"clients": 3}, tmp_path))
         folder.open()
         assert not (folder.path / own_images.PLACES).exists()
+
+
+def test_images_without_content_are_told():
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (50, 1, 4, 4), np.uint8)
+    assert own_images.content_notes("mine", images) == []
+    same = images.copy()
+    same[:46] = 0
+    [note] = own_images.content_notes("mine", same)
+    assert note.startswith("92% of the images of mine are the same image")
+    [note] = own_images.content_notes("mine", images % 2)
+    assert note == "the brightest pixel of mine is 1, and white is 255: save the images as 0 to 255"
+    black = own_images.content_notes("mine", np.zeros((600, 3, 2, 2), np.uint8))
+    assert [line.partition(" ")[0] for line in black] == ["100%", "the"]

@@ -83,7 +83,6 @@ def test_registries_do_not_join_all_algorithms():
         "fedgrid.algorithms.clustered.while_training.ocfl",
         "fedgrid.algorithms.clustering.clusterers",
         "fedgrid.algorithms.clustering.pooled",
-        "fedgrid.algorithms.contract.first_round",
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.leases.held_file import HeldFile, link, read_holder
-from fedgrid.engine.runtime.storage import mirror
+from fedgrid.engine.runtime.storage import remote
 
 
 @pytest.fixture
@@ -103,11 +103,11 @@ def test_no_renewal_after_stop(held):
 def test_files_that_are_locked_are_open_as_nfs_wants_it(tmp_path, monkeypatch):
     """NFS refuses an exclusive lock on a file that is not open for writing, a shared one without reading."""
     modes = []
-    monkeypatch.setattr(mirror, "flock", lambda file, how: modes.append(fcntl(file, F_GETFL) & O_ACCMODE))
-    with mirror.uploading(tmp_path / "mirror"):
+    monkeypatch.setattr(remote, "flock", lambda file, how: modes.append(fcntl(file, F_GETFL) & O_ACCMODE))
+    with remote.uploading(tmp_path / "mirror"):
         (tmp_path / "old").touch()
         os.utime(tmp_path / "old", (0, 0))
-        assert mirror.is_deletable(tmp_path / "mirror", tmp_path / "old")
+        assert remote.is_deletable(tmp_path / "mirror", tmp_path / "old")
     assert modes == [O_RDWR] * 2
 
 

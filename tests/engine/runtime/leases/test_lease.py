@@ -13,8 +13,15 @@ import pytest
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.leases import held_file
-from fedgrid.engine.runtime.leases.claims import NONE, Claims
-from fedgrid.engine.runtime.leases.driver import EXPIRES_AFTER, LATE, check_driver, driver_of, drivers
+from fedgrid.engine.runtime.leases.driver import (
+    EXPIRES_AFTER,
+    LATE,
+    NONE,
+    Claims,
+    check_driver,
+    driver_of,
+    drivers,
+)
 from fedgrid.engine.runtime.leases.lease import LOOK_EVERY, SOON, Lease
 from fedgrid.engine.runtime.leases.processes import user_name
 from fedgrid.engine.runtime.storage.clock import Clock

@@ -17,9 +17,9 @@ from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.plugins.active import installed
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from fedgrid.engine.runtime.plugins.installed import installed
-from fedgrid.engine.runtime.plugins.source import PluginSource, read_source
+from fedgrid.engine.runtime.plugins.plugin import PluginSource, read_source
 from fedgrid.engine.runtime.round_cache.key import of_setup
 from fedgrid.engine.runtime.run.prepare import prepare
 from fedgrid.engine.runtime.run.session import Session

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.federation.clients.client_round import Stopwatch
 from fedgrid.engine.federation.clients.messages import Reply, TrainReport, TrainTask
 from fedgrid.engine.federation.clients.process import PeakMemory
-from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.round_cache import cached_round
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
 from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheFiles, CacheOptions, kept
-from fedgrid.engine.runtime.round_cache.session_cache import SessionCache
+from fedgrid.engine.runtime.round_cache.key import SessionCache
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage import atomic
 from fedgrid.engine.runtime.storage.storage import Storage

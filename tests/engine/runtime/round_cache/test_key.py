@@ -10,12 +10,11 @@ from pydantic import BaseModel
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup, TrainTask
-from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.data.pixel_statistics import PixelStatistics
+from fedgrid.engine.federation.data.images import ImageSet, PixelStatistics
 from fedgrid.engine.federation.errors import PLUGIN_MODULE
 from fedgrid.engine.federation.training.settings import LocalTraining, Training
 from fedgrid.engine.federation.uplink.steps import Clip, Noise, Quantise, TopK
-from fedgrid.engine.runtime.plugins.source import PluginSource
+from fedgrid.engine.runtime.plugins.plugin import PluginSource
 from fedgrid.engine.runtime.round_cache import key
 from fedgrid.engine.runtime.round_cache.key import Digests, digest, of_setup, of_task
 

@@ -12,12 +12,12 @@ import pytest
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.clients.process import own_peak
 from fedgrid.engine.federation.errors import ConfigError, RunError
-from fedgrid.engine.federation.models.initialisation import initial_vector
+from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.record_names import SCORES, TESTS
 from fedgrid.engine.federation.round import federation
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.identity import load_known
+from fedgrid.engine.runtime.data.datasets import load_known
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run import prepare as run_setup

@@ -6,7 +6,7 @@ from torch import nn
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import registry
-from fedgrid.engine.federation.models.mixed_precision import MixedPrecision
+from fedgrid.engine.federation.models.normalisation import MixedPrecision
 from fedgrid.grids.explain.compute.saliency import (
     Saliency,
     feature_layer,

@@ -1,0 +1,39 @@
+"""Measures of a round: its temperature, and the silhouette of groups of clients.
+
+Source of the temperature: One-Shot Clustering for Federated Learning, arXiv:2503.04231.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedgrid.algorithms.updates.source import Matrix
+
+
+def temperature(cosine_distances_KK: Matrix) -> float:
+    """Return |D|_F / (2 sqrt(K (K - 1))), half the root mean square of the pairwise cosine distances.
+
+    Lies in [0, 1]: 0 for parallel updates, 0.5 for orthogonal ones. Fewer than two clients have
+    temperature 0.
+    """
+    num_clients = len(cosine_distances_KK)
+    if num_clients < 2:
+        return 0.0
+    return float(np.linalg.norm(cosine_distances_KK) / (2 * np.sqrt(num_clients * (num_clients - 1))))
+
+
+def is_defined(groups: Sequence[Sequence[int]]) -> bool:
+    """Return whether groups of K clients have a silhouette: one group has none, nor have K."""
+    return 1 < len(groups) < sum(map(len, groups))
+
+
+def silhouette(distances_KK: Matrix, groups: Sequence[Sequence[int]]) -> float | None:
+    """Return scikit-learn's mean silhouette of groups of all K clients, None if it is not defined."""
+    if not is_defined(groups):
+        return None
+    from sklearn.metrics import silhouette_score
+
+    labels_K = np.empty(len(distances_KK), np.int64)
+    for label, group in enumerate(groups):
+        labels_K[list(group)] = label
+    return float(silhouette_score(distances_KK, labels_K, metric="precomputed"))

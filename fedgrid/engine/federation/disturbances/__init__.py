@@ -1,1 +1,0 @@
-"""Clients that attack the training, and clients whose data change while it goes on."""

@@ -1,1 +1,0 @@
-"""Encoders that are trained before the first round, and kept."""

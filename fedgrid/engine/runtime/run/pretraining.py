@@ -1,0 +1,194 @@
+"""Encoders are trained before the first round of the first run that names them, and kept for all others.
+
+Its id is a digest of all that its training depends on: settings, images, code, machine. A storage has it in
+`encoders/<id>/encoder.safetensors` (`storage.sealed_arrays`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from fedgrid.engine.federation.before_training.encoder_training import EncoderTraining, encoder_training_of
+from fedgrid.engine.federation.encoders.encoder import Encoder
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.runtime.data.datasets import load_known
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.engine.runtime.round_cache.key import digest, of_setup
+from fedgrid.engine.runtime.round_cache.lock import RoundLock
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage import sealed_arrays
+from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes
+from fedgrid.engine.runtime.storage.clock import CLOCK
+from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, check_format
+from fedgrid.engine.runtime.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import Algorithm
+    from fedgrid.engine.federation.clients.messages import Machine, Pool, Setup
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.federation.data.images import ImageSet
+
+FOLDER, FILE = "encoders", "encoder.safetensors"
+KEPT = ("kind", "shape", "bytes_down", "bytes_up", "losses", "batch_statistics")
+"""Fields of an encoder that are written beside its arrays."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks at an encoder that another run is training."""
+ID_LENGTH = 12
+ENCODER = "encoder"
+"""Its id's name in a run's `made_with.json`."""
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """The training of one encoder, which may have been done."""
+
+    training: EncoderTraining
+    machines: Sequence[Machine]
+
+    @property
+    def id(self) -> str:
+        """Id of the encoder."""
+        training, settings = self.training, self.training.settings
+        parts: list[object] = [settings, list(training.setup.shape), list(self.machines)]
+        if training.public is not None:
+            parts.append(of_setup(training.public_setup(training.public), None))
+        if settings.federated:
+            parts += [of_setup(training.federated_setup(), None), list(training.present)]
+        return digest(parts)[:ID_LENGTH]
+
+    def encoder(self, pool: Pool, storage: Storage, log: Callable[[str], None]) -> Encoder:
+        """Return the encoder: the kept one, or, while other runs that want it wait, one that is trained now.
+
+        The pool has to be prepared again afterwards.
+
+        Raises:
+            RunError: its training fails, or the storage cannot be read or written.
+        """
+        encoder_id = self.id
+        lock = RoundLock(storage.root / FOLDER / f"{encoder_id}.lock")
+        try:
+            while (stored := self._load(storage, encoder_id, log)) is None and not lock.take():
+                CLOCK.pause(LOOK_EVERY)
+            if stored is None:  # Another run may have finished it between the look and the lock.
+                stored = self._load(storage, encoder_id, log)
+            if stored is not None:
+                log(f"encoder {encoder_id} is here: {_describe(stored)}")
+                return stored
+            started = monotonic()
+            settings = self.training.settings
+            log(f"encoder {encoder_id} is trained: {settings.words or 'nothing to train'}")
+            encoder = replace(
+                self.training.train(pool), id=encoder_id, batch_statistics=settings.batch_statistics
+            )
+            write(storage, encoder, settings.model_dump(mode="json"))
+            log(f"encoder {encoder_id} trained in {monotonic() - started:.0f} s: {_describe(encoder)}")
+            return encoder
+        finally:
+            lock.release()
+
+    def _load(self, storage: Storage, encoder_id: str, log: Callable[[str], None]) -> Encoder | None:
+        try:
+            return load_encoder(storage, encoder_id)
+        except DamagedFile as error:
+            log(f"warning: {error}: it is trained again")
+            return None
+
+
+def pretraining_of(
+    config: RunConfig,
+    algorithm: Algorithm,
+    setup: Setup,
+    machines: Sequence[Machine],
+    official: ImageSet,
+    data_dir: Path,
+) -> Pretraining | None:
+    """Return the training of the encoder that an algorithm's message asks for, None if it asks for none.
+
+    `official` is the run's official test set, of which the server's reference images are.
+
+    Raises:
+        DataError: the public images are missing.
+    """
+
+    def load_pool(dataset: str) -> ImageSet:
+        (pool, _), _ = load_known(dataset, data_dir)
+        return pool
+
+    training = encoder_training_of(config, algorithm, setup, official, load_pool)
+    return None if training is None else Pretraining(training, machines)
+
+
+def _describe(encoder: Encoder) -> str:
+    size = "x".join(map(str, encoder.shape))
+    if not encoder.losses:
+        return f"{encoder.kind}, for images of {size}"
+    first, last = encoder.losses[0], encoder.losses[-1]
+    return (
+        f"{encoder.kind}, for images of {size}, mean squared error {first:.4f} at first, {last:.4f} at last"
+    )
+
+
+def load_encoder(storage: Storage, encoder_id: str) -> Encoder | None:
+    """Return a kept encoder, None if there is none of this id.
+
+    Raises:
+        DamagedFile: its bytes are not those that were written.
+        NewerFormat: a newer fedgrid wrote it.
+        RunError, OSError: the storage cannot be read.
+    """
+    path = storage.root / name_of(encoder_id)
+    data = storage.read(name_of(encoder_id))
+    return None if data is None else _decode(data, path, encoder_id)
+
+
+def write(storage: Storage, encoder: Encoder, settings: dict[str, Any]) -> None:
+    """Store an encoder; `settings` say to a reader of the file how it was trained.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    about = {key: value for key, value in vars(encoder).items() if key in KEPT}
+    data = sealed_arrays.encode(encoder.arrays, {**about, "settings": settings, METADATA: FORMAT}, encoder.id)
+    path = storage.root / name_of(encoder.id)
+    with disk_errors(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, data)
+    storage.push(name_of(encoder.id))
+
+
+def name_of(encoder_id: str) -> str:
+    """Return the name of an encoder's file in a storage."""
+    return f"{FOLDER}/{encoder_id}/{FILE}"
+
+
+def _decode(data: bytes, path: Path, encoder_id: str) -> Encoder:
+    try:
+        arrays, about = sealed_arrays.decode(data, encoder_id)
+    except sealed_arrays.Damaged as error:
+        raise DamagedFile(path, "it is not this encoder") from error
+    check_format(about[METADATA], path)
+    lists = {key: tuple(about[key]) for key in ("shape", "losses")}
+    return Encoder(**{key: about[key] for key in KEPT} | lists, arrays=arrays, id=encoder_id)
+
+
+def encoder_of(config: RunConfig, storage: Storage) -> Encoder | None:
+    """Return the encoder of a run, None if its clients send no message that takes one.
+
+    Raises:
+        RunError: the storage no longer has it.
+    """
+    message = algorithm_of(config).message()
+    if message is None or message.encoder is None:
+        return None
+    parts = parts_of(folder_of(storage.root, config) / MADE_WITH)
+    encoder_id = str(parts[0].made_with.get(ENCODER, "")) if parts else ""
+    encoder = load_encoder(storage, encoder_id) if encoder_id else None
+    if encoder is None:
+        raise RunError(f"{config.name}: its encoder {encoder_id} is no longer in {storage}")
+    return encoder

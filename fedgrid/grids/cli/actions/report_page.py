@@ -1,0 +1,84 @@
+"""The pages of `fedgrid report` and `fedgrid compare`, with what shelves and plugins add, and their style."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib import style
+
+from fedgrid.engine.federation.errors import ConfigError, hint
+from fedgrid.grids.analyses.report import sections
+from fedgrid.grids.archive.explanation_records import explained
+from fedgrid.grids.cli.actions.analyses import shown_analyses
+from fedgrid.grids.explain.shown.scores import explanation_sections
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.own_items import own_items, with_own_items
+from fedgrid.tracking.figures.style import style_context
+from fedgrid.tracking.papers.sections import paper_sections
+from fedgrid.tracking.report.contents import comparison_page, report_page
+from fedgrid.tracking.report.page import Page
+from fedgrid.tracking.scoring.cost import Terms
+from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.tables.comparison import paired_algorithms
+
+
+def report_of(
+    study: Study,
+    other: Study | None,
+    grid: GridFolder,
+    terms: Terms,
+    plugins: Sequence[Path],
+    *,
+    published: bool,
+) -> Page:
+    """Return the page of `fedgrid report`, with what shelves and plugins add.
+
+    Raises:
+        ConfigError: a plugin fails.
+        RunError: a file of an analysis is damaged.
+    """
+    ids = {run.run_id for run in study.runs}
+    there = {(run.scenario[:3], run.method) for run in study.runs}
+    rows = (row for row in explained(grid) if (row.scenario, row.algorithm) in there)
+    own = sections(shown_analyses(plugins), grid, grid.storage, published=published, among=ids)
+    page = report_page(
+        study,
+        other=other,
+        published=published,
+        terms=terms,
+        papers=paper_sections(study) if published else (),
+        analyses=(*explanation_sections([*rows]), *own),
+    )
+    return with_own_items(page, own_items(plugins, study))
+
+
+def comparison_of(one: Study, other: Study, scores: Sequence[str]) -> Page:
+    """Return the page that compares two grids, of these scores or, without any, of the usual ones.
+
+    Raises:
+        ConfigError: there is no such score, or nothing can be paired.
+    """
+    if not set(one.scenarios) & set(other.scenarios) or not paired_algorithms(one, other):
+        names = f"{one.name} and {other.name}"
+        raise ConfigError(f"{names} have no scenario, or no algorithm, in common: nothing to pair")
+    try:
+        return comparison_page(one, other, scores)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def own_styles(name: str | None) -> list[str]:
+    """Return the style of matplotlib's that was asked for, as the only one of a list.
+
+    Raises:
+        ConfigError: there is no style of that name, and no such file.
+    """
+    if name is None:
+        return []
+    try:
+        with style_context(name):
+            return [name]
+    except OSError as error:
+        raise ConfigError(
+            f"--style {name}: no such style; {hint(name, style.available)}expected a file (.mplstyle, "
+            f"matplotlibrc) or one of {', '.join(style.available)}"
+        ) from error

@@ -1,0 +1,239 @@
+"""Reads and checks a preset's YAML: keys of a run, axes, seeds, filter, exclude, overrides, base."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.federation.configuration.run_config import SETTABLE, RunConfig
+from fedgrid.engine.federation.dealing.kinds import KINDS
+from fedgrid.engine.federation.errors import ConfigError, unknown_key
+from fedgrid.engine.runtime.configuration.complete import DEFAULTS, INNER
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.grids.presets.axes import Axes, Choice, Item, Override, Preset, choose, items
+from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, KIND, SECTIONS, SPLIT, check_axis_key
+from fedgrid.grids.presets.nested import value_at, with_value
+from fedgrid.grids.presets.preset_files import (
+    AXES_KEY,
+    EXCLUDE,
+    KEYS,
+    SEARCH,
+    SEEDS,
+    is_path,
+    open_preset,
+    preset_names,
+)
+from fedgrid.grids.presets.yaml_file import Place, YamlFile, as_axis, at, in_one_line
+
+EXAMPLES = {ALGORITHM: "{cooldown: 40}", SPLIT: "{draws: 100}"}
+"""Axes of which an override's `then` may set the settings."""
+OVERRIDABLE = tuple(key for key in SETTABLE if key not in AXES or key in EXAMPLES)
+"""Keys that `then` may set."""
+
+
+def defaults() -> dict[str, tuple[Item, ...]]:
+    """Return the axes of an empty file, with one default value each."""
+    return {axis: items(axis, DEFAULTS[axis]) for axis in AXES}
+
+
+def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
+    """Return the content of a file on top of its base; `trail` names the files that led here, itself last.
+
+    Raises:
+        ConfigError: for a key that does not exist, with its line.
+    """
+    for key in file.values:
+        if key not in KEYS:
+            with at(Place(file, (key,))):
+                if key == SEARCH:
+                    raise ConfigError(f"this file is a search: `fedgrid search {trail[-1]}` runs it")
+                if key == "name":
+                    raise ConfigError("a grid has the name of its file, or that of --name; leave out the key")
+                if key.partition(".")[0] in (*SECTIONS, ALGORITHM):
+                    raise _dotted(key, file.values[key])
+                raise unknown_key(key, "", KEYS, inner=INNER)
+    base = _base(file, trail)
+    _use_plugins(file, trail)
+    axes = {axis: values for axis, values in base.axes.items() if not _is_fixed(axis, file)} | _axes(file)
+    return replace(
+        base,
+        axes=axes,
+        fixed={**base.fixed, **_fixed(file)},
+        overrides=(*base.overrides, *_overrides(file, axes)),
+        excluded=(*base.excluded, *_excluded(file, axes)),
+        filter=_filter(file, axes) if "filter" in file.values else base.filter,
+        name=Path(trail[-1]).stem,
+        text=file.text,
+        source=f"preset {trail[-1]}" if trail[-1] in preset_names() else _path(trail[-1]),
+    )
+
+
+def _path(file: str) -> str:
+    """Return the place of a file; FEDGRID_SOURCE names it where the file was sent to a cluster."""
+    return os.environ.get("FEDGRID_SOURCE") or str(Path(file).resolve())
+
+
+def _dotted(key: str, value: Any) -> ConfigError:
+    """Return the error for `training.rounds: 5` at the top of a file.
+
+    Raises:
+        ConfigError: the section has no such key.
+    """
+    section, _, inner = key.partition(".")
+    if key in (KIND, f"{ALGORITHM}.name"):  # They stand for their whole section.
+        return ConfigError(f"'{key}' is no key of a file; write `{section}: {in_one_line(value)}`")
+    check_axis_key(key)
+    if isinstance(value, list):
+        return ConfigError(f"'{key}' is no key of a file; {as_axis(key, value)}")
+    named = {"name": "NAME"} if section == ALGORITHM else {}
+    nested = with_value(named, inner.split("."), value, key)
+    return ConfigError(f"'{key}' is no key of a file; write `{section}: {in_one_line(nested)}`")
+
+
+def _base(file: YamlFile, trail: tuple[str, ...]) -> Preset:
+    if "base" not in file.values:
+        return Preset(defaults())
+    name = str(file.values["base"])
+    if name not in preset_names():
+        beside = os.path.normpath(Path(trail[-1]).parent / name)
+        name = beside if is_path(beside) else name
+    with at(Place(file, ("base",))):
+        if name in trail:
+            raise ConfigError(f"base = {name}: that file is based on this one; name another")
+        opened = open_preset(name)
+    return read_preset(opened, (*trail, name))
+
+
+def _use_plugins(file: YamlFile, trail: tuple[str, ...]) -> None:
+    """Use the plugins that a file names, relative to its folder: what it says besides may need them."""
+    given, place = file.values.get("plugins", []), Place(file, ("plugins",))
+    if not (isinstance(given, list) and all(isinstance(name, str) for name in given)):
+        raise ConfigError(f"{place}: plugins = {given!r}: expected a list of files, as in [my_algorithms.py]")
+    for index, name in enumerate(given):
+        with at(place.under(index)):
+            active.add(Path(trail[-1]).parent / name)
+
+
+def _axes(file: YamlFile) -> dict[str, tuple[Item, ...]]:
+    """Return the axes of a file: `AXES` at its top, and any key of a run under `axes`."""
+    place = Place(file, (AXES_KEY,))
+    listed = file.values.get(AXES_KEY, {})
+    _require_keys(AXES_KEY, listed, ("seed", "training.rounds"), place)
+    given = [(key, file.values[key], Place(file, (key,))) for key in (*AXES, SEEDS) if key in file.values]
+    given = [entry for entry in map(_kinds, given) if entry is not None]
+    given += [(str(key), values, place.under(str(key))) for key, values in listed.items()]
+    axes: dict[str, tuple[Item, ...]] = {}
+    keys: dict[str, str] = {}
+    for key, values, where in given:
+        axis = "seed" if key == SEEDS else key
+        with at(where):
+            check_axis_key(axis)
+            if values is None and axis in AXES:
+                raise ConfigError(f"{key} has no value; give one, or leave it out for {DEFAULTS[axis]}")
+            if axis in keys:
+                raise ConfigError(f"{keys[axis]} and {key} both give values of one axis; leave one out")
+            if _is_fixed(axis, file):
+                raise ConfigError(f"{axis} has a value outside of axes too; leave one out")
+        keys[axis], axes[axis] = key, items(axis, values, where)
+    return axes
+
+
+def _kinds(given: tuple[str, Any, Place]) -> tuple[str, Any, Place] | None:
+    """Return the kinds of a file's `split`, whose other keys are of all of them; None if it names no kind."""
+    key, value, place = given
+    if key == SPLIT and isinstance(value, Mapping):
+        return (key, value["kind"], place.under("kind")) if "kind" in value else None
+    return given
+
+
+def _is_fixed(axis: str, file: YamlFile) -> bool:
+    """Return whether a file gives an axis one value for all runs, such as `training: {rounds: 5}`."""
+    return axis not in AXES and value_at(file.values, axis.split(".")) is not None
+
+
+def _fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
+    fixed = {}
+    for key, value in file.values.items():
+        place = Place(file, (key,))
+        if key == SPLIT and isinstance(value, Mapping):
+            rest = {name: inner for name, inner in value.items() if name != "kind"}
+            for kind, inner in rest.items():
+                # `majority` is a kind and, with a number, a setting.
+                if kind in KINDS and isinstance(inner, Mapping):
+                    meant = f"split: {in_one_line({'kind': kind, **inner})}"
+                    raise ConfigError(
+                        f"{place.under(kind)}: '{kind}' is a kind of split; did you mean `{meant}`?"
+                    )
+            fixed[key] = (rest, place)
+        elif key in RunConfig.model_fields and key not in AXES:
+            fixed[key] = (value, place)
+            if key in SECTIONS:
+                _require_keys(key, value, SECTIONS[key], place)
+    return fixed
+
+
+def _excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
+    """Return which combinations of its axes' values a file leaves out."""
+    given, place = file.values.get(EXCLUDE, []), Place(file, (EXCLUDE,))
+    if not isinstance(given, list):
+        raise ConfigError(f"{place}: exclude = {given!r}: expected a list, as in [{{clients: 30, seed: 4}}]")
+    for index, entry in enumerate(given):
+        _require_keys(EXCLUDE, entry, tuple(axes), place.under(index))
+        if not entry:
+            raise ConfigError(
+                f"{place.under(index)}: exclude has an entry without an axis; allowed: {', '.join(axes)}"
+            )
+    return tuple(choose(entry, axes, place.under(index)) for index, entry in enumerate(given))
+
+
+def _filter(file: YamlFile, axes: Axes) -> Choice:
+    place = Place(file, ("filter",))
+    _require_keys("filter", file.values["filter"], tuple(axes), place)
+    return choose(file.values["filter"], axes, place)
+
+
+def _overrides(file: YamlFile, axes: Axes) -> tuple[Override, ...]:
+    """Return the overrides that a file lists: `when` selects runs by their axes, `then` sets their keys."""
+    given, place = file.values.get("overrides", []), Place(file, ("overrides",))
+    if not isinstance(given, list):
+        raise ConfigError(f"{place}: overrides = {given!r}: expected a list of when: {{...}} then: {{...}}")
+    return tuple(_override(entry, axes, place.under(index)) for index, entry in enumerate(given))
+
+
+def _override(entry: Any, axes: Axes, place: Place) -> Override:
+    _require_keys("overrides", entry, ("when", "then"), place)
+    for key in entry:
+        if key not in ("when", "then"):
+            with at(place.under(str(key))):
+                raise unknown_key(str(key), "overrides", ("when", "then"))
+    for key, allowed in (("when", tuple(axes)), ("then", OVERRIDABLE)):
+        if not entry.get(key):
+            raise ConfigError(f"{place}: an override needs {key}: with keys such as {', '.join(allowed)}")
+        _require_keys(key, entry[key], allowed, place.under(key))
+    _check_then(entry["then"], axes, place.under("then"))
+    return Override(choose(entry["when"], axes, place.under("when")), entry["then"], place.under("then"))
+
+
+def _check_then(then: Mapping[Any, Any], axes: Axes, place: Place) -> None:
+    for key, value in then.items():
+        with at(place.under(str(key))):
+            if key in AXES and key not in OVERRIDABLE:
+                raise ConfigError(f"{key} in then: an axis cannot change; allowed: {', '.join(OVERRIDABLE)}")
+            if key not in OVERRIDABLE:
+                raise unknown_key(str(key), "then", OVERRIDABLE, inner=INNER)
+            if key in EXAMPLES and (not isinstance(value, Mapping) or {"name", "kind"} & value.keys()):
+                raise ConfigError(f"then.{key} = {value!r}: expected settings only, as in {EXAMPLES[key]}")
+        if key in SECTIONS:
+            _require_keys(f"then.{key}", value, SECTIONS[key], place.under(str(key)))
+    for axis in axes:
+        if axis not in AXES and value_at(then, path := axis.split(".")):
+            raise ConfigError(
+                f"{place.under(*path)}: {axis} in then: an axis of this grid cannot change; leave it out"
+            )
+
+
+def _require_keys(name: str, value: Any, keys: Sequence[str], place: Place) -> None:
+    """Check that a value is a mapping; the message names the first of its `keys`."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{place}: {name} = {value!r}: expected keys such as {', '.join(keys[:3])}")

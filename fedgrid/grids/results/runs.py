@@ -1,0 +1,111 @@
+"""Reads the runs of a grid as rows: what each is, how far it is, its scores and times."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from fedgrid.algorithms import registry
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.dealing.kinds import idle_options
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.presets.axis_keys import (
+    SPLIT,
+    axis_keys,
+    json_values,
+    pairs_of,
+    variant_of,
+    variant_settings,
+)
+from fedgrid.grids.results.archived import is_archived
+from fedgrid.grids.results.asked import SUPERSEDED
+from fedgrid.grids.results.axes import further_axes, name_of, titles
+from fedgrid.grids.results.outcome import read_scores, state
+from fedgrid.grids.results.times import Times, times_of
+from fedgrid.tracking.scoring.run import FAILED, FINISHED, Run, plain_title
+from fedgrid.tracking.scoring.study import plain
+
+
+def describe(
+    configs: Sequence[RunConfig], storage: Storage, old: Collection[RunConfig] = ()
+) -> tuple[Run, ...]:
+    """Return what is known of runs of a grid without reading a file, with names that tell them apart.
+
+    Those in `old` are superseded; the titles of their algorithms keep them out of the means of the others.
+    """
+    axes, settings, keys = further_axes(configs), variant_settings(configs), axis_keys(configs)
+    naming = tuple(dict.fromkeys((*axes, *settings)))
+    superseded = {config.run_id for config in old}
+
+    def row(config: RunConfig, title: str) -> Run:
+        algorithm = config.algorithm["name"]
+        method = registry.title(algorithm)
+        is_old = config.run_id in superseded
+        return Run(
+            run_id=config.run_id,
+            name=name_of(config, naming),
+            folder=folder_of(storage.root, config),
+            dataset=plain(config.short_dataset),
+            split=config.split.kind,
+            clients=config.clients,
+            algorithm=f"{title} ({SUPERSEDED})" if is_old else title,
+            published=plain_title(method),
+            seed=config.seed,
+            rounds=config.training.rounds,
+            method=method,
+            axes=pairs_of(config, axes),
+            variant=variant_of(config, settings) or None,
+            is_superseded=is_old,
+            place=config.scenario,
+            values=json_values(config, keys),
+            idle=frozenset(f"{SPLIT}.{option}" for option in idle_options(config.split.kind)),
+            is_archived=is_archived(config),
+            is_reference=registry.is_reference(algorithm),
+        )
+
+    return tuple(map(row, configs, titles(configs, axes)))
+
+
+def read_run(run: Run, config: RunConfig, storage: Storage) -> Run:
+    """Return a run with its state, and if it is finished with its scores and times.
+
+    Raises:
+        NewerFormat: a newer fedgrid wrote it.
+    """
+    how, cause, times = state(storage, config)
+    if how != FINISHED:
+        return replace(run, state=how, cause=cause)
+    return replace(run, state=how, scores=read_scores(run.folder, run.run_id), times=asdict(times))
+
+
+def read_runs(
+    configs: Sequence[RunConfig], storage: Storage, old: Collection[RunConfig] = ()
+) -> tuple[Run, ...]:
+    """Return runs of a grid as `describe` does, with what `read_run` adds.
+
+    Raises:
+        NewerFormat: a newer fedgrid wrote one of them.
+    """
+    described = describe(configs, storage, old)
+    return tuple(read_run(run, config, storage) for run, config in zip(described, configs, strict=True))
+
+
+def just_finished(config: RunConfig, storage: Storage, scores: Mapping[str, Any]) -> Run:
+    """Return a run that has just ended with these scores; its files are not checked.
+
+    Raises:
+        DamagedFile: its times cannot be read.
+    """
+    [run] = describe([config], storage)
+    return replace(run, state=FINISHED, scores=scores, times=asdict(times_of(run.folder)))
+
+
+def just_failed(config: RunConfig, storage: Storage, cause: str) -> Run:
+    """Return a run that has failed after all retries."""
+    [run] = describe([config], storage)
+    try:
+        times = times_of(run.folder)
+    except (DamagedFile, UnreadableFile) as error:
+        times, cause = Times(), f"{cause}; {error}"
+    return replace(run, state=FAILED, cause=cause, times=asdict(times))

@@ -1,0 +1,1 @@
+"""MLflow as a tracker: its store, experiments, runs, pages and server."""

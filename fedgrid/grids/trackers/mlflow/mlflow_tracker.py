@@ -1,0 +1,299 @@
+"""MLflow as a tracker: an experiment a grid, a run a run, and a run for the grid itself.
+
+Rounds are logged in order, each in one transaction, together with the metric `round`. Its last value says
+which rounds the store has, so that no metric history is read. One process writes, and only through
+`MlflowClient`, because the active run of the fluent API is global state.
+"""
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from math import isfinite
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.leases.storage_id import id_of
+from fedgrid.engine.runtime.storage.atomic import write_text
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
+from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.results.times import round_ends, started_ms
+from fedgrid.grids.trackers.annotations import Annotations, annotations_of
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow import descriptions, runs
+from fedgrid.grids.trackers.mlflow.store import is_missing, one_line, tracking_uri
+from fedgrid.grids.trackers.mlflow.view import view
+from fedgrid.grids.trackers.names import described, made_by, metrics, run_name, tags, totals
+from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun, Tracker
+from fedgrid.redaction import redacted
+
+PARENT = "grid"
+"""Takes the place of a run id for the grid's own MLflow run."""
+MARK = "mlflow.json"
+"""Says in a run's folder that MLflow has the run, as finished."""
+METRICS_PER_BATCH = 1000
+"""MLflow's limit."""
+
+
+class MlflowTracker(Tracker):
+    """Writes to MLFLOW_TRACKING_URI, else to a file in the storage.
+
+    If the store fails, every method raises `TrackerFailed`, in one line; it is then unknown what was stored.
+    """
+
+    name = "mlflow"
+
+    def __init__(self, grid: TrackedGrid) -> None:
+        """Find or create the store and the grid's experiment."""
+        super().__init__(grid)
+        root = grid.storage.root
+        self._uri, self._storage_id = tracking_uri(root), id_of(root)
+        self._client, self._experiment_id = runs.open_experiment(self._uri, grid.name, root)
+        self.runs = runs.find(self._client, self._experiment_id, self._storage_id)
+        """Run id, or `PARENT` -> MLflow's run, as it was read last."""
+        self._is_begun = False
+        self._points: list[Any] = []
+        """Of rounds that are not logged yet, all of the run `_of_points`."""
+        self._of_points = ""
+        self._figures: list[Path] = []
+        """Of the run that ends."""
+
+    def opened(self, run: TrackedRun) -> int:
+        """Set a run running: a new one with all that is known, a known one with name and tags set anew."""
+        config, is_new = run.config, run.config.run_id not in self.runs
+        given = tags(config, self.grid.name, self.grid.axes)
+        given["mlflow.parentRunId"] = self._begin().info.run_id
+        if self.grid.is_launch or is_new:
+            given |= made_by(self.grid.name, config)
+        started = run.started_ms
+        if is_new:
+            given |= descriptions.noted(descriptions.what(config))
+            with suppress(DamagedFile):
+                started = started_ms(run.folder) or started
+        name, params = run_name(config, self.grid.axes), config.model_dump(mode="json")
+        return runs.rounds_of(self._start(config.run_id, name, given, params, started))
+
+    def round(self, run: TrackedRun, number: int, scores: Mapping[str, Any], ended_ms: int) -> None:
+        """Keep a round for the next batch.
+
+        Metrics that are None, NaN or infinite are left out (MLflow would store 1.8e308 for infinity).
+        The end of a round is the time stamp of its points; with the same one, the store takes a point once.
+        """
+        from mlflow.entities import Metric
+
+        points = [
+            Metric(key, float(value), ended_ms, number)
+            for key, value in {**metrics(scores), runs.ROUND: number}.items()
+            if value is not None and isfinite(value)
+        ]
+        if len(self._points) + len(points) > METRICS_PER_BATCH:
+            self.flush()
+        self._points, self._of_points = [*self._points, *points], self.runs[run.config.run_id].info.run_id
+
+    def flush(self) -> None:
+        """Log the rounds."""
+        if self._points:
+            self._client.log_batch(self._of_points, metrics=self._points, synchronous=True)
+            self._points = []
+
+    def artifact(self, run: TrackedRun | None, path: Path, folder: str = "") -> None:
+        """Upload a file; one of an earlier time is replaced.
+
+        Not by `MlflowClient.log_artifact`: it remembers addresses by run, for all stores, and a copy of a
+        storage has the same runs.
+        """
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        of = self.runs.get(PARENT) or self._begin() if run is None else self.runs[run.config.run_id]
+        with one_line(self._uri):
+            place = get_artifact_repository(of.info.artifact_uri, tracking_uri=self._uri)
+            place.log_artifact(str(path), folder or None)
+        if run is not None and folder == "figures":
+            self._figures.append(path)
+
+    def finished(self, run: TrackedRun) -> None:
+        """End a run, and mark its folder: the next launch need not log it."""
+        mlflow_run_id, rounds = self._end(run, "FINISHED")
+        if run.folder.is_dir():
+            mark = {"uri": redacted(self._uri), "mlflow_run_id": mlflow_run_id, "rounds": rounds}
+            with one_line(self._uri):
+                write_text(run.folder / MARK, seal(mark))
+            self.grid.storage.push(f"{run.folder.name}/{MARK}")
+
+    def failed(self, run: TrackedRun, status: Status) -> None:
+        """End a run that is not finished."""
+        self._end(run, status)
+        (run.folder / MARK).unlink(missing_ok=True)
+
+    def forget(self, run: TrackedRun) -> None:
+        """Delete a run, if it is there; when it is opened, it is a new one."""
+        (run.folder / MARK).unlink(missing_ok=True)
+        if there := self.runs.pop(run.config.run_id, None):
+            self._client.delete_run(there.info.run_id)
+
+    def close(self, status: Status, counts: Mapping[str, float]) -> None:
+        """End the grid's own run."""
+        self._begin()
+        parent = self._read(PARENT)
+        if counts:
+            self._describe(PARENT, descriptions.of_metrics(described()), Annotations(), counts)
+        runs.end(self._client, parent, status)
+
+    def has(self, run: TrackedRun | None, status: Status, rounds: int) -> bool:
+        """Return whether the store has a run with this status, so many rounds, and its note and tags."""
+        there = self.runs.get(PARENT if run is None else run.config.run_id)
+        if run is None or there is None:
+            return there is not None and there.info.status == status
+        if status == "FINISHED" and self.lacks(run, self.grid):
+            return False
+        mark = descriptions.mark_of(annotations_of(run.folder))
+        marked = there.data.tags.get(descriptions.ANNOTATED_TAG, "")
+        return (there.info.status, runs.rounds_of(there), marked) == (status, rounds, mark)
+
+    @classmethod
+    def prepare(cls) -> None:
+        """Import MLflow."""
+        with one_line(""):
+            import mlflow.tracking  # noqa: F401
+
+    @classmethod
+    def check(cls, grid: TrackedGrid) -> None:
+        """Check the address of the store."""
+        try:
+            tracking_uri(grid.storage.root)
+        except TrackerFailed as error:
+            raise ConfigError(str(error)) from error
+
+    @classmethod
+    def lacks(cls, run: TrackedRun, grid: TrackedGrid) -> bool:
+        """Return whether the run's folder has no mark of this store with all rounds.
+
+        Raises:
+            NewerFormat: a newer fedgrid wrote it.
+        """
+        try:
+            mark = unseal(run.folder / MARK)
+        except (FileNotFoundError, DamagedFile, UnreadableFile):
+            return True
+        uri = tracking_uri(grid.storage.root)
+        same = (mark.get("uri"), mark.get("rounds")) == (redacted(uri), run.config.training.rounds)
+        return not same or is_missing(uri)
+
+    @classmethod
+    def title(cls) -> str:
+        """Return the product's name."""
+        return "MLflow"
+
+    @classmethod
+    def lines(cls, grid: TrackedGrid) -> list[str]:
+        """Return where the store is, and the command that shows it."""
+        uri = redacted(tracking_uri(grid.storage.root))
+        return [f"MLflow store: {uri}", f"See it:  {command(grid.storage, 'ui', grid.name)}"]
+
+    def log(self, key: str, numbers: Mapping[str, float], tags: Mapping[str, str] = {}) -> None:
+        """Set tags of one of `runs`, and log numbers of a whole run, unless it has them with this value."""
+        from mlflow.entities import Metric, RunTag
+
+        there, now = self.runs[key], int(time.time() * 1000)
+        new = {name: value for name, value in numbers.items() if there.data.metrics.get(name) != value}
+        points = [Metric(name, value, now, 0) for name, value in new.items()]
+        marks = [RunTag(name, text) for name, text in runs.fit_tags(tags).items()]
+        self._client.log_batch(there.info.run_id, metrics=points, tags=marks)
+
+    def upload(self, folder: Path, name: str) -> None:
+        """Upload all that is in a folder, as `name` of the grid's own run.
+
+        File by file: MLflow replaces a file, but of a folder's it sets the times, as only their owner may.
+        """
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            self.artifact(None, path, PurePosixPath(name, path.parent.relative_to(folder)).as_posix())
+
+    def annotate(self, run: TrackedRun) -> None:
+        """Log the user's note and tags of a run, if the store has the run."""
+        if run.config.run_id in self.runs:
+            self._read(run.config.run_id)
+            self._describe(run.config.run_id, None, annotations_of(run.folder), {})
+
+    def _begin(self) -> Any:
+        """Return the grid's own run, which is running."""
+        if self._is_begun:
+            return self.runs[PARENT]
+        given, is_new = {"grid": self.grid.name}, PARENT not in self.runs
+        if self.grid.is_launch or is_new:
+            given |= made_by(self.grid.name)
+        if is_new:
+            given |= descriptions.noted(descriptions.of_metrics(described()))
+        parent = self._start(PARENT, self.grid.name, given, {}, None)
+        shown = view([*described()], self.grid.axes, self.grid.searched)
+        runs.describe_experiment(self._client, self._experiment_id, self.grid.name, shown)
+        if self.grid.text:
+            with TemporaryDirectory(prefix="fedgrid-") as scratch:
+                preset = Path(scratch, "preset.yaml")
+                preset.write_text(redacted(self.grid.text))
+                self.artifact(None, preset)
+        self._is_begun = True
+        return parent
+
+    def _start(
+        self, key: str, name: str, tags: Mapping[str, str], params: Mapping[str, Any], started_ms: int | None
+    ) -> Any:
+        """Set a run running: a new one with all that is given, a known one with name and `tags` set anew.
+
+        `params` may be nested; a run that has some keeps its own. `started_ms` is a Unix time, None for now.
+        """
+        if key in self.runs:
+            self._client.update_run(self.runs[key].info.run_id, status="RUNNING", name=name)
+            self.log(key, {}, tags)
+            run = self._read(key)
+        else:
+            marks = {runs.RUN_ID_TAG: key, runs.STORAGE_TAG: self._storage_id, **runs.fit_tags(tags)}
+            run = self.runs[key] = self._client.create_run(self._experiment_id, started_ms, marks, name)
+        if not run.data.params:
+            runs.log_params(self._client, run, params)
+        return run
+
+    def _end(self, run: TrackedRun, status: Status) -> tuple[str, int]:
+        """Log what a run has at its end, and its status; return its id in MLflow and its rounds there."""
+        key, figures = run.config.run_id, self._figures
+        self._figures = []
+        there = self._read(key)
+        rounds = runs.rounds_of(there)
+        if not (there.inputs and there.inputs.dataset_inputs):
+            self._client.log_inputs(there.info.run_id, [descriptions.dataset_of(run.config, run.folder)])
+        text = descriptions.of_run_ended(run.config, figures, there.info.run_id)
+        self._describe(key, text, annotations_of(run.folder), totals(run.folder))
+        ended_ms = None
+        with suppress(DamagedFile):
+            ended_ms = round_ends(run.folder, range(1, rounds + 1)).get(rounds)
+        runs.end(self._client, there, status, ended_ms)
+        return there.info.run_id, rounds
+
+    def _read(self, key: str) -> Any:
+        """Return a run as the store has it now."""
+        run = self.runs[key] = self._client.get_run(self.runs[key].info.run_id)
+        return run
+
+    def _describe(self, key: str, text: str | None, own: Annotations, numbers: Mapping[str, float]) -> None:
+        """Log `numbers`, set what the user has written on a run, and, unless `text` is None, its description.
+
+        A description that the user has written in MLflow stays.
+        """
+        there = self.runs[key]
+        tags, outdated = descriptions.annotated(there.data.tags, own, text)
+        for tag in outdated:
+            self._client.delete_tag(there.info.run_id, tag)
+        self.log(key, numbers, tags)
+
+
+def log_report(name: str, storage: Storage, folder: Path) -> bool:
+    """Log a folder to the own run of a grid, as `report`; return whether the store has that run.
+
+    Raises:
+        TrackerFailed: the store fails.
+    """
+    tracker = MlflowTracker(TrackedGrid(name, storage))
+    if is_there := PARENT in tracker.runs:
+        tracker.upload(folder, "report")
+    return is_there

@@ -1,0 +1,132 @@
+"""An experiment of MLflow and its runs: found by one search, described, deleted."""
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.runtime.leases.storage_id import id_of
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.descriptions import is_ours, noted, of_grid
+from fedgrid.grids.trackers.mlflow.own_store import make_ready, own_file
+from fedgrid.grids.trackers.mlflow.store import artifact_root, connect, is_missing, tracking_uri
+from fedgrid.grids.trackers.mlflow.view import VIEW_TAG
+from fedgrid.redaction import redacted
+
+RUN_ID_TAG = "fedgrid.run_id"
+STORAGE_TAG = "fedgrid.storage_id"
+ROUND = "round"
+"""The metric that counts rounds."""
+KIND_TAG, KIND = "mlflow.experimentKind", "custom_model_development"
+"""Without it, MLflow's pages are those for language models."""
+RUNS_PER_PAGE = 100
+PARAMS_PER_BATCH, PARAM_LENGTH, TAG_LENGTH = 100, 6000, 8000
+"""Limits of MLflow."""
+
+
+def open_experiment(uri: str, name: str, storage: Path) -> tuple[Any, str]:
+    """Return a client of the store, and the id of an experiment; either is made if it is missing.
+
+    The artifacts of a new one go to a folder in `storage`, unless the store is a server, which has its own.
+
+    Raises:
+        TrackerFailed: the experiment was deleted, or the store fails.
+    """
+    artifacts = artifact_root(storage)
+    make_ready(uri, artifacts)
+    client = connect(uri)
+    there = client.get_experiment_by_name(name)
+    if there is None:
+        location = None if uri.startswith("http") else artifacts.resolve().as_uri()
+        return client, str(client.create_experiment(name, artifact_location=location))
+    if there.lifecycle_stage == "deleted":
+        raise TrackerFailed(
+            f"experiment '{name}' in {uri} was deleted; restore it with `mlflow "
+            f"experiments restore --experiment-id {there.experiment_id}`, or use another name"
+        )
+    return client, str(there.experiment_id)
+
+
+def find(client: Any, experiment_id: str, storage_id: str) -> dict[str, Any]:
+    """Return run id -> MLflow's run of one storage: another may have runs of these ids in the same store."""
+    runs: dict[str, Any] = {}
+    of_storage = f"tags.`{STORAGE_TAG}` = '{storage_id}'"
+    token = None
+    while True:
+        page = client.search_runs([experiment_id], of_storage, max_results=RUNS_PER_PAGE, page_token=token)
+        runs |= {run.data.tags[RUN_ID_TAG]: run for run in page if RUN_ID_TAG in run.data.tags}
+        token = page.token
+        if not token:
+            return runs
+
+
+def rounds_of(run: Any) -> int:
+    """Return the number of the last round that is logged."""
+    return int(run.data.metrics.get(ROUND, 0))
+
+
+def log_params(client: Any, run: Any, params: Mapping[str, Any]) -> None:
+    """Log the parameters of a run, which may be nested."""
+    from mlflow.entities import Param
+
+    flat = [Param(key, redacted(value)[:PARAM_LENGTH]) for key, value in flatten(params)]
+    for first in range(0, len(flat), PARAMS_PER_BATCH):
+        client.log_batch(run.info.run_id, params=flat[first : first + PARAMS_PER_BATCH])
+
+
+def end(client: Any, run: Any, status: str, ended_ms: int | None = None) -> None:
+    """Set a run's status and the Unix time of its end in milliseconds, None for now.
+
+    It ends no earlier than it started, although a clock may have been set back since.
+    """
+    ended_ms = max(run.info.start_time, int(time.time() * 1000) if ended_ms is None else ended_ms)
+    client.set_terminated(run.info.run_id, status, ended_ms)
+
+
+def describe_experiment(client: Any, experiment_id: str, grid: str, view: str) -> None:
+    """Set an experiment's description, unless the user has written one, and its prepared view."""
+    there = client.get_experiment(experiment_id).tags
+    tags = {VIEW_TAG: view, KIND_TAG: there.get(KIND_TAG, KIND)}
+    if is_ours(there):
+        tags |= noted(of_grid(grid, experiment_id))
+    for key, value in tags.items():
+        if there.get(key) != value:
+            client.set_experiment_tag(experiment_id, key, value)
+
+
+def delete_runs(name: str, storage: Storage, run_ids: Collection[str] | None = None) -> int:
+    """Mark runs of a storage in a grid's experiment as deleted, and return their number.
+
+    They are those with `run_ids`, or all, with the grid's own; `mlflow gc` removes them.
+
+    Raises:
+        TrackerFailed: the store fails; some of them may be marked.
+    """
+    uri = tracking_uri(storage.root)
+    own_file(uri, artifact_root(storage.root))
+    if is_missing(uri):
+        return 0
+    client = connect(uri)
+    there = client.get_experiment_by_name(name)
+    if there is None or there.lifecycle_stage == "deleted":
+        return 0
+    runs = find(client, str(there.experiment_id), id_of(storage.root))
+    doomed = [run for run_id, run in runs.items() if run_ids is None or run_id in run_ids]
+    for run in doomed:
+        client.delete_run(run.info.run_id)
+    return len(doomed)
+
+
+def flatten(params: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield `split.alpha`, `1.0` of `{"split": {"alpha": 1.0}}`."""
+    for name, value in params.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", str(value)
+
+
+def fit_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return tags without secrets, as long as MLflow takes them."""
+    return {key: redacted(value)[:TAG_LENGTH] for key, value in tags.items()}

@@ -1,0 +1,167 @@
+"""The address of the MLflow store, and connections to it. Functions import MLflow, which takes two
+seconds."""
+
+import logging
+import os
+import sqlite3
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from fedgrid.grids.trackers.errors import TrackerFailed
+
+SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https")
+REACH_SECONDS = 10
+"""Timeout of the first request to a server."""
+REQUEST_SECONDS = 30
+"""Timeout of each request to a server."""
+DAMAGED = "; move the file away, and `fedgrid sync GRID` logs a grid's runs to a new one"
+SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": str(REQUEST_SECONDS),
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+"""Settings of MLflow's client, unless the environment has other values."""
+
+
+def default_uri(storage: Path) -> str:
+    """Return the address of the SQLite store in `storage`, absolute because Ray changes the working
+    directory."""
+    return f"sqlite:///{storage.absolute() / 'mlflow.db'}"
+
+
+def artifact_root(storage: Path) -> Path:
+    """Return the folder for the artifacts of a store in `storage`."""
+    return storage / "mlartifacts"
+
+
+def tracking_uri(storage: Path) -> str:
+    """Return MLFLOW_TRACKING_URI if it is set, else the address of the store in `storage`.
+
+    Raises:
+        TrackerFailed: if MLFLOW_TRACKING_URI is not the address of a store.
+    """
+    uri = os.environ.get("MLFLOW_TRACKING_URI") or default_uri(storage)
+    scheme, separator, rest = uri.partition("://")
+    if not _splits(uri) or not separator or not rest.strip("/") or scheme.split("+")[0] not in SCHEMES:
+        raise TrackerFailed(
+            f"MLFLOW_TRACKING_URI is '{uri}', which is not the address of an MLflow store; use "
+            "sqlite:////absolute/path/mlflow.db, a postgresql:// or mysql:// address, or http(s)://host:port"
+        )
+    if scheme == "sqlite" and not rest.startswith("//"):
+        return f"sqlite:///{Path(rest.removeprefix('/')).absolute()}"
+    return uri
+
+
+class _OneLine:
+    """An `MlflowClient` whose methods raise `TrackerFailed`s, as of `one_line`."""
+
+    def __init__(self, uri: str, client: Any) -> None:
+        self._uri = uri
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*given: Any, **options: Any) -> Any:
+            with one_line(self._uri):
+                return getattr(self._client, name)(*given, **options)
+
+        return call
+
+
+def connect(uri: str) -> Any:
+    """Return an `MlflowClient` of the store, which must answer; a missing SQLite store is created.
+
+    Its methods, too, raise a `TrackerFailed` if the store fails.
+
+    Raises:
+        TrackerFailed: if the store cannot be reached or created.
+    """
+    with one_line(uri):
+        if uri.startswith("sqlite:///"):
+            Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        check_reachable(uri)
+        from mlflow.tracking import MlflowClient
+
+        for name in ("mlflow", "alembic"):
+            logging.getLogger(name).setLevel(logging.WARNING)
+        # It logs over many lines what it raises too, and `one_line` says.
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+        client = MlflowClient(tracking_uri=uri)
+        client.search_experiments(max_results=1)
+    return _OneLine(uri, client)
+
+
+def database_file(uri: str) -> Path | None:
+    """Return the file of a SQLite store, None for other stores."""
+    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+
+
+def is_missing(uri: str) -> bool:
+    """Return whether it is a SQLite store whose file is not there."""
+    file = database_file(uri)
+    return file is not None and not file.exists()
+
+
+@contextmanager
+def one_line(uri: str) -> Iterator[None]:
+    """Convert the errors of a store to a `TrackerFailed` with one line that names the store."""
+    # No telemetry: it would wait for a timeout on a cluster without internet. No retries by MLflow: a failed
+    # request may have arrived, and repeating it could create a run twice.
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    from alembic.util import CommandError
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError, CommandError, sqlite3.Error, OSError, ImportError) as error:
+        cause = str(error).strip().splitlines() or [type(error).__name__]
+        # Errors of other kinds, such as a full disk, have classes of their own.
+        step = DAMAGED if type(error) is sqlite3.DatabaseError else ""
+        raise TrackerFailed(f"MLflow at {uri}: {cause[0]}{step}") from error
+
+
+def _splits(uri: str) -> bool:
+    try:
+        _ = urlsplit(uri).port
+    except ValueError:
+        return False
+    return True
+
+
+def _health(uri: str) -> str:
+    """Return the address that tells whether a server is up. urllib takes no user name in it."""
+    parts = urlsplit(uri)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, f"{parts.path.rstrip('/')}/health", "", ""))
+
+
+def check_reachable(uri: str) -> None:
+    """Check that the store answers; MLflow would retry for minutes. An empty SQLite file is created.
+
+    Raises:
+        TrackerFailed: no server answers.
+        sqlite3.Error: a SQLite store cannot be read.
+    """
+    scheme = urlsplit(uri).scheme
+    if scheme == "sqlite":
+        with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as database:
+            # Reads the file's tables. Of one that is damaged MLflow would ask for a minute.
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    elif scheme in ("http", "https"):
+        try:
+            urllib.request.urlopen(_health(uri), timeout=REACH_SECONDS).close()
+        except urllib.error.HTTPError as error:
+            # The server answers; MLflow reports whether it grants access.
+            error.close()
+        except OSError as error:
+            raise TrackerFailed(
+                f"no MLflow server answers at {uri} ({getattr(error, 'reason', error)}); start it, or "
+                "unset MLFLOW_TRACKING_URI to keep the metrics in a file next to the runs"
+            ) from error

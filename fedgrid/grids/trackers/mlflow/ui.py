@@ -1,0 +1,183 @@
+"""Runs the MLflow UI for a store, reachable only from this machine."""
+
+import http.client
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile, gettempdir
+from types import FrameType
+from typing import IO
+
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow import own_user
+from fedgrid.grids.trackers.mlflow.store import connect, one_line
+from fedgrid.grids.trackers.mlflow.view import VIEW_KEY
+
+HOST = "127.0.0.1"
+LONGEST = 70
+"""Characters of the folder of a Unix socket, whose path has at most 107."""
+END_SECONDS = 10
+"""Time for the server to exit after SIGTERM."""
+VIEW = f"workflowType=machine_learning&viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART"
+"""Shows runs (not traces of language models), in the prepared view, as charts."""
+ANSWER_SECONDS, PAUSE_SECONDS = 5.0, 0.2
+"""How long a server may take to answer, and how long to wait before it is asked again."""
+LAST_WORDS = 1 << 16
+"""Bytes of a server's output that are read for the cause of its end."""
+CAUSE = re.compile(r"^[\w.]*(?:Error|Exception): (.+)$", re.MULTILINE)
+GUARD = ("sh", "-c", "read _; kill -TERM 0")
+"""Terminates its process group when its standard input closes, which happens when the parent is killed."""
+
+
+def address(port: int) -> str:
+    """Return the address of the UI."""
+    return f"http://{HOST}:{port}"
+
+
+def experiment_address(uri: str, port: int, grid_name: str) -> str | None:
+    """Return the address of a grid's runs in the UI, None if the store has none of it."""
+    with suppress(TrackerFailed), one_line(uri):
+        found = connect(uri).get_experiment_by_name(grid_name)
+        if found is not None:
+            return f"{address(port)}/#/experiments/{found.experiment_id}/runs?{VIEW}"
+    return None
+
+
+def command(uri: str, artifacts: Path, port: int, at: Path) -> list[str]:
+    """Return the command of an MLflow server on the store `uri`, with one worker, at the Unix socket `at`.
+
+    It takes `port` of loopback for its own in addresses.
+
+    Raises:
+        TrackerFailed: if `uri` is a server itself.
+    """
+    if uri.startswith(("http://", "https://")):
+        raise TrackerFailed(f"the runs are already on an MLflow server: open {uri} in a browser")
+    return [
+        *(sys.executable, "-m", "mlflow", "server"),
+        *("--backend-store-uri", uri),
+        *("--artifacts-destination", str(artifacts.absolute())),
+        *("--host", HOST),
+        *("--port", str(port)),
+        *("--workers", "1"),
+        *("--uvicorn-opts", f"--uds {shlex.quote(str(at))}"),
+    ]
+
+
+def environment() -> dict[str, str]:
+    """Return the server's environment: without telemetry and without the unused job runner (180 MB)."""
+    return {"MLFLOW_DISABLE_TELEMETRY": "true", **os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+
+
+class ServerEnded(TrackerFailed):
+    """The server has ended by itself."""
+
+
+@contextmanager
+def started(
+    uri: str, artifacts: Path, port: int, output: IO[bytes] | None = None
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run the server within this context; the server and its workers end with it, even if this process is
+    killed. It serves this user alone where the system tells users apart, and no pages of other sites.
+
+    What it prints goes to `output`, or where this process prints.
+
+    Raises:
+        TrackerFailed: if `port` is in use, or `uri` is a server itself.
+    """
+    with ExitStack() as stack:
+        at = Path(stack.enter_context(TemporaryDirectory(prefix="fedgrid-ui-", dir=_short()))) / "mlflow"
+        arguments = command(uri, artifacts, port, at)
+        stack.enter_context(own_user.passed_on(stack.enter_context(_bound(port)), at))
+        # A process group of its own: MLflow leaves its workers running, the group is terminated with them.
+        server = subprocess.Popen(arguments, env=environment(), process_group=0, stdout=output, stderr=output)
+        with subprocess.Popen(GUARD, stdin=subprocess.PIPE, process_group=server.pid):
+            try:
+                yield server
+            finally:
+                _end(server)
+
+
+def _short() -> str | None:
+    """Return a folder whose path leaves room for that of a Unix socket, None for the usual one."""
+    return None if len(gettempdir()) <= LONGEST else "/tmp"
+
+
+def serve(
+    uri: str, artifacts: Path, port: int, prepare: Callable[[], str], announce: Callable[[str], None]
+) -> None:
+    """Run the server until Ctrl-C or SIGTERM. Its own messages are not shown, only the cause if it ends.
+
+    `prepare` is called while it starts, and `announce` with its result once the server answers.
+
+    Raises:
+        TrackerFailed: if `port` is in use, or `uri` is a server itself.
+        ServerEnded: the server ended by itself.
+    """
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with TemporaryFile() as output, started(uri, artifacts, port, output) as server:
+            text = prepare()
+            while server.poll() is None and not answers(port):
+                time.sleep(PAUSE_SECONDS)
+            if server.poll() is None:
+                announce(text)
+            code = server.wait()
+            raise ServerEnded(f"MLflow's server for {uri} has ended: {_cause(output, code)}")
+    except KeyboardInterrupt:
+        return
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def answers(port: int) -> bool:
+    """Return whether the server at this port is up."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_SECONDS)
+    with closing(connection), suppress(OSError, http.client.HTTPException):
+        connection.request("GET", "/health")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    return False
+
+
+def _cause(output: IO[bytes], code: int) -> str:
+    """Return in one line why a server has ended: the last error that it printed, else its exit code."""
+    output.seek(max(0, output.seek(0, os.SEEK_END) - LAST_WORDS))
+    errors = CAUSE.findall(output.read().decode(errors="replace"))
+    return str(errors[-1]) if errors else f"exit code {code}"
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _bound(port: int) -> socket.socket:
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((HOST, port))
+    except (OSError, OverflowError) as error:
+        bound.close()
+        raise TrackerFailed(
+            f"cannot listen on {address(port)} ({getattr(error, 'strerror', None) or error}); stop the "
+            f"process that uses port {port}, or choose another with --port"
+        ) from error
+    return bound
+
+
+def _end(server: "subprocess.Popen[bytes]") -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(server.pid, number)
+            server.wait(END_SECONDS)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue

@@ -1,1 +1,0 @@
-"""Tables of what leaves a client: messages before training, privacy spent; attackers and moved clients."""

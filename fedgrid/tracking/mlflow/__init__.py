@@ -1,1 +1,0 @@
-"""MLflow: experiments, runs and the UI."""

@@ -1,0 +1,225 @@
+"""Crops and flips of training images: `training.augment`."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import nn
+from torch.nn import functional
+
+from fedgrid.algorithms.averaging.fedprox import ProximalRule
+from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
+from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, initial_vector
+from fedgrid.engine.federation.training.batches import PAD, Moves, draw_moves, gather
+from fedgrid.engine.federation.training.local import train
+from fedgrid.engine.federation.training.settings import LocalTraining
+from fedgrid.engine.runtime.configuration.complete import complete
+
+BOTH = ("crop", "flip")
+CPU = torch.device("cpu")
+
+
+def pixels(num_images=7, height=6, width=9, channels=3):
+    """Random images, channels last."""
+    rng = np.random.default_rng(5)
+    return torch.from_numpy(rng.integers(0, 256, (num_images, height, width, channels)).astype(np.uint8))
+
+
+def seeded(seed=0):
+    return np.random.default_rng(seed)
+
+
+def gathered(images, order, kinds, rng):
+    return gather(images, order, draw_moves(len(order), kinds, rng, CPU))
+
+
+def training(**changes):
+    values = {"local_epochs": 2, "batch_size": 4, "optimizer": "sgd", "learning_rate": 0.1}
+    return LocalTraining(**{**values, **changes})
+
+
+class TestMoved:
+    @pytest.mark.parametrize(
+        ("offset", "flip", "shown"),
+        [
+            (0, 0, [0, 1, 2, 3, 4, 5]),
+            (2, 0, [2, 3, 4, 5, 4, 3]),
+            (-2, 0, [2, 1, 0, 1, 2, 3]),
+            (4, 0, [4, 5, 4, 3, 2, 1]),
+            (0, 1, [5, 4, 3, 2, 1, 0]),
+            (2, 1, [3, 4, 5, 4, 3, 2]),
+        ],
+    )
+    def test_row_of_six_pixels_by_hand(self, offset, flip, shown):
+        """Columns beyond either end are those of the reflection, without the last pixel twice."""
+        row = torch.arange(6, dtype=torch.uint8).view(1, 1, 6, 1).expand(1, 5, 6, 1).contiguous()
+        result = gather(row, torch.tensor([0]), Moves(torch.tensor([[0, offset]]), torch.tensor([flip])))
+        assert result[0, :, :, 0].tolist() == [shown] * 5
+
+    def test_every_crop_is_that_of_torchs_reflection_padding(self):
+        images = pixels(81)
+        offsets = torch.cartesian_prod(*[torch.arange(-PAD, PAD + 1)] * 2)
+        flips = torch.arange(81) % 2
+        result = gather(images, torch.arange(81), Moves(offsets, flips))
+        padded = functional.pad(images.permute(0, 3, 1, 2).float(), (PAD,) * 4, mode="reflect")
+        for place, (row, column) in enumerate((offsets + PAD).tolist()):
+            expected = padded[place, :, row : row + 6, column : column + 9]
+            expected = expected.flip(2) if flips[place] else expected
+            assert torch.equal(result[place].permute(2, 0, 1).float(), expected)
+
+    def test_part_of_the_images_is_that_part_of_all(self):
+        images, order = pixels(), torch.tensor([3, 0, 0, 6, 2])
+        moves = draw_moves(5, BOTH, seeded(), CPU)
+        parts = [
+            gather(images, order[where], moves.part(where)) for where in (slice(2), slice(2, 5), slice(5, 9))
+        ]
+        assert [len(part) for part in parts] == [2, 3, 0]
+        assert torch.equal(torch.cat(parts), gather(images, order, moves))
+
+
+class TestGather:
+    def test_no_augmentation_draws_nothing(self):
+        rng = seeded()
+        assert torch.equal(gathered(pixels(), torch.tensor([2, 1]), (), rng), pixels()[[2, 1]])
+        assert rng.random() == seeded().random()
+
+    def test_crop_in_place_without_flip_gives_the_bytes_of_no_augmentation(self):
+        class Still(np.random.Generator):
+            def integers(self, low, high=None, size=None, **more):
+                return np.zeros(size, np.int64)
+
+        order = torch.tensor([4, 0, 5])
+        assert torch.equal(gathered(pixels(), order, BOTH, Still(np.random.PCG64())), pixels()[order])
+
+    def test_flip_alone_shows_each_image_or_its_mirror_about_equally_often(self):
+        images = pixels(400, 5, 5, 1)
+        result = gathered(images, torch.arange(400), ("flip",), seeded())
+        mirrored = [torch.equal(shown, image.flip(1)) for shown, image in zip(result, images, strict=True)]
+        same = [torch.equal(shown, image) for shown, image in zip(result, images, strict=True)]
+        assert all(np.logical_xor(same, mirrored))
+        assert 150 < sum(mirrored) < 250
+
+    def test_crop_alone_takes_the_crops_of_crop_and_flip(self):
+        images, order = pixels(50), torch.arange(50)
+        cropped, both = (gathered(images, order, kinds, seeded()) for kinds in (("crop",), BOTH))
+        assert all(
+            torch.equal(one, other) or torch.equal(one.flip(1), other)
+            for one, other in zip(cropped, both, strict=True)
+        )
+        assert not torch.equal(cropped, both)
+
+
+class Watcher(nn.Module):
+    """A linear model that writes down its inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(5 * 6, 3)
+        self.seen = []
+
+    def forward(self, images):
+        self.seen.append((images * 255).round().byte())
+        return self.linear(images.flatten(1))
+
+
+def watched(seed=0, rule=None, **changes):
+    """Train on six 5x6 images; return what the model saw, and the trained state."""
+    module = Watcher()
+    images = pixels(6, 5, 6, 1).permute(0, 3, 1, 2)
+    start = np.full(93, 0.01, np.float32)
+    extra = {} if rule is None else {"rule": rule}
+    flat = FlatModule(module)
+    result = train(flat, start, images, torch.arange(6) % 3, training(**changes), seeded(seed), **extra)
+    return torch.cat(module.seen), result.model
+
+
+class TestTraining:
+    def test_images_come_in_the_order_of_training_without_augmentation(self):
+        """A pixel and its labels stay together: every pixel shown is one of the image that is due."""
+        plain, _ = watched()
+        moving, _ = watched(augment=BOTH)
+        assert not torch.equal(plain, moving)
+        assert all(
+            set(shown.flatten().tolist()) <= set(due.flatten().tolist())
+            for shown, due in zip(moving, plain, strict=True)
+        )
+
+    def test_epochs_differ(self):
+        shown, _ = watched(augment=BOTH, batch_size=6)
+        first, second = (sorted(image.flatten().tolist() for image in epoch) for epoch in shown.split(6))
+        assert first != second
+
+    def test_same_generator_repeats_the_bits_and_another_does_not(self):
+        (seen, model), (again, same) = watched(augment=BOTH), watched(augment=BOTH)
+        assert torch.equal(seen, again)
+        assert model.tobytes() == same.tobytes()
+        assert watched(seed=1, augment=BOTH)[1].tobytes() != model.tobytes()
+
+    def test_local_rule_of_an_algorithm_does_not_change_what_is_seen(self):
+        assert torch.equal(watched(augment=BOTH)[0], watched(augment=BOTH, rule=ProximalRule(mu=0.5))[0])
+
+
+def worker(shape=(1, 8, 8), clients=(0,), **changes):
+    """Return a worker whose clients all hold the same four images, in one batch."""
+    images = np.random.default_rng(1).integers(0, 256, (4, *shape)).astype(np.uint8)
+    held = ImageSet(images, np.arange(4) % 2)
+    all_clients = tuple(ClientData(client, held, held) for client in clients)
+    parts = dict.fromkeys(clients, slice(4))
+    return ClientWorker(Setup("digitnet", 2, training(**changes), 0, all_clients, held, parts))
+
+
+def update(worker, client, round_index):
+    start = initial_vector("digitnet", (1, 8, 8), 2, seed=0)
+    [reply] = worker.train([TrainTask(Order(client, (0,)), round_index, evaluate=False)], [start], {})
+    return reply.update
+
+
+class TestClients:
+    def test_each_client_and_round_draws_its_own(self):
+        plain, moving = (worker(clients=(0, 1), augment=kinds) for kinds in ((), BOTH))
+        at = [(0, 0), (1, 0), (0, 1)]
+        first, *others = (update(plain, *place) for place in at)
+        assert all(other == pytest.approx(first, abs=1e-6) for other in others)
+        first, *others = (update(moving, *place) for place in at)
+        assert all(np.abs(other - first).max() > 1e-3 for other in others)
+
+    def test_client_that_trains_again_elsewhere_repeats_the_bits(self):
+        together, alone = worker(clients=(0, 1), augment=BOTH), worker(clients=(1,), augment=BOTH)
+        update(together, 0, 0)
+        assert update(together, 1, 3).tobytes() == update(alone, 1, 3).tobytes()
+
+    def test_test_images_stay_as_they_are(self):
+        model = initial_vector("digitnet", (1, 8, 8), 2, seed=0)
+        [plain], [moving] = (
+            worker(augment=kinds).evaluate([EvaluateTask(0, 0)], [model]) for kinds in ((), BOTH)
+        )
+        assert plain.own.loss_sum == moving.own.loss_sum
+        assert plain.server[0].loss_sum == moving.server[0].loss_sum
+
+
+class TestSettings:
+    def test_order_of_names_does_not_matter(self):
+        assert training(augment=["flip", "crop"]) == training(augment=BOTH)
+        assert training(augment="crop") == training(augment=["crop"])
+
+    @pytest.mark.parametrize("given", [["crop", "crop"], ["rotate"], "rotate"])
+    def test_other_values_are_refused(self, given):
+        with pytest.raises(ValidationError, match="augment"):
+            training(augment=given)
+
+    def test_configuration_without_augmentation_is_written_as_before(self):
+        run = complete({"training": {"augment": [], "normalise": "none"}}, Path())
+        assert run.run_id == complete({}, Path()).run_id
+        assert not {"augment", "normalise"} & set(run.written()["training"])
+
+    def test_images_smaller_than_the_reflection_are_refused(self):
+        with pytest.raises(ConfigError, match=r"training.augment: crop .* 4x9; take \[flip\], or .* 5x5"):
+            worker((1, 4, 9), augment=BOTH)
+        training(augment=("flip",)).check_size((1, 4, 9))
+        training(augment=BOTH).check_size((1, 5, 5))

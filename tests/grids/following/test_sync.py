@@ -1,0 +1,108 @@
+"""What MLflow lacks is logged from the runs' folders, whatever became of the runs."""
+
+from platform import node
+
+import pytest
+
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.mlflow.store import default_uri
+from fedgrid.grids.trackers.names import origin, run_name
+from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
+from tests.helpers.command_line import new_storage
+from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record
+
+FINISHED, FAILED, STOPPED, UNTOUCHED = RUNS = [config_of(seed) for seed in range(4)]
+
+
+@pytest.fixture
+def storage(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    storage = new_storage(tmp_path / "runs")
+    record(storage, FINISHED, ROUNDS)
+    record(storage, FAILED, 2)
+    (folder_of(storage, FAILED) / "failed.json").write_text('{"cause": "client 3", "attempts": 3}\n')
+    record(storage, STOPPED, 1)
+    return storage
+
+
+@pytest.fixture
+def store(storage):
+    return Store(default_uri(storage))
+
+
+def synced(storage, runs=RUNS):
+    return new_teller(storage, text="dataset: digits\n", is_launch=False).sync(runs)
+
+
+def test_sync_logs_finished_failed_and_unfinished_runs_once(storage, store):
+    assert synced(storage) == (3, 7)
+    assert synced(storage) == (0, 0)
+    assert (store.status(FINISHED), store.steps(FINISHED)) == ("FINISHED", [1, 2, 3, 4])
+    assert (store.status(FAILED), store.steps(FAILED)) == ("FAILED", [1, 2])
+    assert (store.status(STOPPED), store.steps(STOPPED)) == ("KILLED", [1])
+    assert run_name(UNTOUCHED) not in store.runs
+    assert store.artifacts("mine") == {"preset.yaml"}
+    assert store.runs["mine"].info.status == "KILLED", "not all of its runs are finished"
+    grid = TrackedGrid("mine", Storage(storage))
+    assert not MlflowTracker.lacks(TrackedRun.of(FINISHED, grid.storage), grid)
+
+
+def test_sync_with_nothing_to_do_leaves_the_grids_source(storage, store, monkeypatch):
+    """Also of a grid whose runs are all finished."""
+    for runs in (RUNS, [FINISHED]):
+        monkeypatch.setattr("sys.argv", ["fedgrid", "run", "mine"])
+        synced(storage, runs)
+        monkeypatch.setattr("sys.argv", ["fedgrid", "sync", "mine"])
+        assert synced(storage, runs) == (0, 0)
+        assert store.runs["mine"].data.tags["mlflow.source.name"] == "fedgrid run mine"
+
+
+def test_sync_with_something_to_log_leaves_the_source_of_the_grid_and_of_known_runs(
+    storage, store, monkeypatch
+):
+    monkeypatch.setattr("sys.argv", ["fedgrid", "run", "mine"])
+    synced(storage)
+    monkeypatch.setattr("sys.argv", ["fedgrid", "sync", "mine"])
+    monkeypatch.setattr("fedgrid.grids.trackers.names.node", lambda: "another machine")
+    origin.cache_clear()
+    try:
+        record(storage, STOPPED, 3)
+        record(storage, UNTOUCHED, 2)
+        assert synced(storage) == (2, 4)
+    finally:
+        origin.cache_clear()
+    made = {
+        name: (found.data.tags["mlflow.source.name"], found.data.tags["host"])
+        for name, found in store.runs.items()
+    }
+    assert made.pop(run_name(UNTOUCHED)) == ("fedgrid sync mine", "another machine"), (
+        "its launch is not known"
+    )
+    assert set(made.values()) == {("fedgrid run mine", node())}
+    assert store.runs["mine"].data.tags["command"] == "fedgrid run mine"
+
+
+def test_sync_adds_only_what_is_missing(storage, store):
+    synced(storage)
+    record(storage, STOPPED, 3)
+    assert synced(storage) == (1, 2)
+    assert store.steps(STOPPED) == [1, 2, 3]
+
+
+def test_sync_asks_the_store_instead_of_the_marks(storage, store):
+    """Someone deleted a run in the UI, and a mark was lost."""
+    synced(storage)
+    store.client.delete_run(store.runs[run_name(FINISHED)].info.run_id)
+    assert synced(storage) == (1, 4)
+    (folder_of(storage, FINISHED) / "mlflow.json").unlink()
+    assert synced(storage) == (1, 0)
+    assert store.steps(FINISHED) == [1, 2, 3, 4]
+
+
+def test_sync_with_an_unreachable_store_is_a_one_line_error(storage, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    with pytest.raises(TrackerFailed, match=r"^no MLflow server answers at "):
+        synced(storage)

@@ -1,0 +1,332 @@
+"""Runs in MLflow, one call after the other: named, tagged, whole, and never twice."""
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from mlflow.tracking import MlflowClient
+
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.runtime.leases.storage_id import id_of
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.format import NewerFormat, seal, unseal
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.following.teller import End
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker, log_report
+from fedgrid.grids.trackers.mlflow.store import default_uri
+from fedgrid.grids.trackers.mlflow.view import TOTALS
+from fedgrid.grids.trackers.names import described, run_name
+from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
+from tests.helpers.command_line import new_storage
+from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record, tell
+from tests.helpers.run_records import write_timings
+
+CONFIG = config_of(0)
+MARKED = {"uri": "http://***@head:5000", "rounds": ROUNDS}
+
+
+def is_logged(folder, config=CONFIG):
+    grid = TrackedGrid("mine", Storage(folder.parent))
+    return not MlflowTracker.lacks(TrackedRun(config, folder), grid)
+
+
+@pytest.fixture(autouse=True)
+def own_store(monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return new_storage(tmp_path / "runs")
+
+
+@pytest.fixture
+def store(storage):
+    return Store(default_uri(storage))
+
+
+@pytest.fixture
+def teller(storage):
+    return new_teller(storage)
+
+
+def test_run_has_name_tags_and_parameters(storage, store):
+    record(storage, CONFIG, ROUNDS)
+    assert tell(new_teller(storage, text="dataset: digits\n"), CONFIG, "FINISHED") == ROUNDS
+    run, parent = store.runs["fedavg s0 NB, digits-4"], store.runs["mine"]
+    assert run.info.status == "FINISHED"
+    tags = run.data.tags
+    assert tags["fedgrid.run_id"] == CONFIG.run_id
+    assert tags["mlflow.parentRunId"] == parent.info.run_id
+    axes = ("grid", "dataset", "split", "clients", "algorithm", "seed", "model", "scenario")
+    assert [tags[axis] for axis in axes] == [
+        *("mine", "digits", "nonoverlapping-balanced", "4", "fedavg", "0", "digitnet"),
+        "digits-4-nonoverlapping-balanced",
+    ]
+    assert tags["commit"]
+    assert "torch " in tags["versions"]
+    assert run.data.params["training.rounds"] == "4"
+    assert (run.data.metrics["clustering/temperature"], run.data.metrics["clustering/ari"]) == (0.1, 1.0)
+    assert (run.data.metrics["cost/seconds"], run.data.metrics["cost/peak_memory_mb"]) == (2.0, 400.0)
+    assert run.data.metrics["cost/uncached_seconds"] == 2.0
+    assert run.data.metrics["cost/rounds_computed"] == ROUNDS
+    assert set(run.data.metrics) <= {*described(), "round", *TOTALS}
+    assert len(described()) + 1 == 27
+    kept = store.artifacts(run_name(CONFIG))
+    assert kept == {"config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "figures"}
+    assert store.artifacts(run_name(CONFIG), "figures") == {"figures/run.png"}
+    assert store.artifacts("mine") == {"preset.yaml"}
+
+
+def test_a_further_axis_of_the_grid_is_a_tag_and_stands_in_the_name_of_a_run(storage, store):
+    record(storage, CONFIG, ROUNDS)
+    axes = ["training.local_epochs", "algorithm.cooldown"]
+    tell(new_teller(storage, axes=axes), CONFIG, "FINISHED")
+    epochs = str(CONFIG.training.local_epochs)
+    tags = store.runs[f"fedavg s0 NB, local_epochs {epochs}, digits-4"].data.tags
+    assert tags["training.local_epochs"] == epochs
+    assert "algorithm.cooldown" not in tags, "BNC has no such setting"
+
+
+def test_run_with_cache_hits_has_its_time_without_them(storage, store, teller):
+    """Four rounds of 3 s, of which it took two, in 0.25 s each."""
+    record(storage, CONFIG, ROUNDS)
+    timings = pa.table(
+        {
+            "round": [1, 2, 3, 4],
+            "seconds": [0.25, 0.25, 3.0, 3.0],
+            "peak_memory_mb": [100.0] * 4,
+            "reached_clients": [4, 4, 4, 4],
+            "trained_clients": [0, 0, 4, 4],
+            "uncached_seconds": [3.0] * 4,
+        }
+    )
+    write_timings(folder_of(storage, CONFIG), timings.to_pylist())
+    tell(teller, CONFIG, "FINISHED")
+    metrics = store.runs[run_name(CONFIG)].data.metrics
+    assert [metrics[f"cost/{key}"] for key in ("seconds", "uncached_seconds", "rounds_computed")] == [
+        6.5,
+        12.0,
+        2,
+    ]
+
+
+def test_folder_of_a_run_is_marked_as_logged(storage, store, teller, monkeypatch):
+    folder = folder_of(storage, CONFIG)
+    record(storage, CONFIG, 2)
+    tell(teller, CONFIG)
+    assert not is_logged(folder)
+    record(storage, CONFIG, ROUNDS)
+    tell(teller, CONFIG, "FINISHED")
+    assert unseal(folder / "mlflow.json") == {
+        "uri": default_uri(storage),
+        "mlflow_run_id": store.runs[run_name(CONFIG)].info.run_id,
+        "rounds": ROUNDS,
+    }
+    assert is_logged(folder)
+    longer = CONFIG.training.model_copy(update={"rounds": ROUNDS + 1})
+    assert not is_logged(folder, CONFIG.model_copy(update={"training": longer}))
+    (storage / "mlflow.db").unlink()
+    assert not is_logged(folder)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://head:5000")
+    assert not is_logged(folder)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"uri": 1}', "\x00", seal(MARKED).replace("4", "3"), seal(MARKED)[:-9]]
+)
+def test_damaged_mark_counts_as_not_logged(tmp_path, text, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://head:5000")
+    (tmp_path / "mlflow.json").write_text(text)
+    assert not is_logged(tmp_path)
+
+
+def test_mark_contains_no_password(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://user:secret@head:5000")
+    (tmp_path / "mlflow.json").write_text(seal(MARKED))
+    assert is_logged(tmp_path)
+
+
+def test_mark_of_a_newer_fedgrid_is_refused(tmp_path):
+    (tmp_path / "mlflow.json").write_text(json.dumps({**MARKED, "format": FORMAT + 1}))
+    with pytest.raises(NewerFormat, match=r"mlflow\.json was written by a newer fedgrid"):
+        is_logged(tmp_path)
+
+
+def test_a_gap_in_the_records_is_refused(storage, teller, monkeypatch):
+    record(storage, CONFIG, ROUNDS)
+    monkeypatch.setattr("fedgrid.grids.following.teller.rounds_after", lambda folder, number: [(2, {}, 1)])
+    with pytest.raises(TrackerFailed, match="round 1 is missing before round 2"):
+        tell(teller, CONFIG)
+
+
+def test_rounds_follow_the_records(storage, store, teller):
+    for number in (1, 2, ROUNDS):
+        record(storage, CONFIG, number)
+        tell(teller, CONFIG)
+        assert store.steps(CONFIG) == list(range(1, number + 1))
+    assert tell(teller, CONFIG, "FINISHED") == 0
+
+
+def test_run_of_a_killed_driver_is_continued(storage, store, teller):
+    """MLflow has round 1; the next driver finds three."""
+    record(storage, CONFIG, 1)
+    tell(teller, CONFIG)
+    successor = new_teller(storage)
+    record(storage, CONFIG, 3)
+    assert tell(successor, CONFIG) == 2
+    assert store.steps(CONFIG) == [1, 2, 3]
+
+
+def test_run_that_resumes_before_the_last_logged_round_is_not_logged_twice(storage, store, teller):
+    """Round 3's state was damaged: rounds 2 and 3 come again."""
+    record(storage, CONFIG, 3)
+    tell(teller, CONFIG)
+    successor = new_teller(storage)
+    for number in (1, 2, 3, 4):
+        record(storage, CONFIG, number)
+        tell(successor, CONFIG)
+    tell(successor, CONFIG, "FINISHED")
+    assert store.steps(CONFIG) == store.steps(CONFIG, "round") == [1, 2, 3, 4]
+
+
+def test_failed_run_has_its_rounds_and_is_continued_by_a_retry(storage, store, teller):
+    record(storage, CONFIG, 2)
+    tell(teller, CONFIG, "FAILED")
+    assert (store.status(CONFIG), store.steps(CONFIG)) == ("FAILED", [1, 2])
+    assert not is_logged(folder_of(storage, CONFIG))
+    record(storage, CONFIG, 3)
+    tell(teller, CONFIG)
+    assert store.status(CONFIG) == "RUNNING"
+    record(storage, CONFIG, ROUNDS)
+    tell(teller, CONFIG, "FINISHED")
+    assert (store.status(CONFIG), store.steps(CONFIG)) == ("FINISHED", [1, 2, 3, 4])
+
+
+def test_run_killed_after_its_last_round_is_not_marked_as_logged(storage, store, teller):
+    record(storage, CONFIG, ROUNDS)
+    tell(teller, CONFIG, "KILLED")
+    assert not is_logged(folder_of(storage, CONFIG))
+    tell(teller, CONFIG, "FINISHED")
+    assert is_logged(folder_of(storage, CONFIG))
+
+
+def test_run_that_failed_before_its_first_round_is_logged_without_metrics(storage, store, teller):
+    tell(teller, CONFIG, "FAILED")
+    assert (store.status(CONFIG), store.runs[run_name(CONFIG)].data.metrics) == ("FAILED", {})
+
+
+def test_batch_repeated_after_a_failure_is_logged_once(storage, store, teller, monkeypatch):
+    """The store fails after it has accepted the batch, which looks like any other failure."""
+    record(storage, CONFIG, 2)
+    plain = MlflowClient.log_batch
+
+    def lost_answer(client, run_id, metrics=(), **rest):
+        plain(client, run_id, metrics=metrics, **rest)
+        if metrics:
+            raise ConnectionError("timed out")
+
+    monkeypatch.setattr(MlflowClient, "log_batch", lost_answer)
+    with pytest.raises(TrackerFailed, match="timed out"):
+        tell(teller, CONFIG)
+    monkeypatch.setattr(MlflowClient, "log_batch", plain)
+    record(storage, CONFIG, ROUNDS)
+    tell(teller, CONFIG)
+    tell(teller, CONFIG, "FINISHED")
+    assert store.steps(CONFIG) == store.steps(CONFIG, "clustering/ari") == [1, 2, 3, 4]
+
+
+def test_summary_and_counts_are_logged_to_the_run_of_the_grid(storage, store, teller):
+    (storage / "table.txt").write_text("a table")
+    teller.close(End("FINISHED", [storage / "table.txt"], {"grid/runs_done": 3, "grid/runs_failed": 1}))
+    parent = store.runs["mine"]
+    assert parent.data.metrics == {"grid/runs_done": 3, "grid/runs_failed": 1}
+    assert (parent.info.status, store.artifacts("mine")) == ("FINISHED", {"table.txt"})
+
+
+def test_report_that_another_user_has_logged_is_replaced(storage, teller, monkeypatch):
+    """In a storage of a group files may be replaced, but only their owner may set their times."""
+    report = storage / "report"
+    (report / "tables").mkdir(parents=True)
+    (report / "tables" / "a.md").write_text("old")
+    (report / "index.html").write_text("page")
+    teller.close(End("FINISHED"))
+    assert log_report("mine", Storage(storage), report)
+    [kept] = storage.glob("mlartifacts/*/artifacts/report")
+    others = set(kept.rglob("*"))
+    own = shutil.copystat
+
+    def copystat(source, target, **options):
+        if Path(target) in others:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        own(source, target, **options)
+
+    monkeypatch.setattr(shutil, "copystat", copystat)
+    (report / "tables" / "a.md").write_text("new")
+    assert log_report("mine", Storage(storage), report)
+    assert (kept / "tables" / "a.md").read_text() == "new"
+    assert (kept / "index.html").read_text() == "page"
+
+
+def test_deleted_run_becomes_a_new_mlflow_run(storage, store, teller):
+    record(storage, CONFIG, ROUNDS)
+    tell(teller, CONFIG, "FINISHED")
+    before = store.runs[run_name(CONFIG)].info.run_id
+    teller.forget(CONFIG)
+    assert run_name(CONFIG) not in store.runs
+    assert not is_logged(folder_of(storage, CONFIG))
+    tell(teller, CONFIG, "FINISHED")
+    assert store.runs[run_name(CONFIG)].info.run_id != before
+
+
+def test_two_storages_of_one_store_do_not_share_runs(tmp_path, monkeypatch):
+    """Both have the same run. Each logs its own rounds, under a parent of its own."""
+    here, there = new_storage(tmp_path / "a"), tmp_path / "b"
+    uri = default_uri(here)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    for storage, rounds in ((here, 3), (there, ROUNDS)):
+        record(storage, CONFIG, rounds)
+        tell(new_teller(storage), CONFIG, "FINISHED")
+    client = MlflowClient(tracking_uri=uri)
+    [experiment] = [found for found in client.search_experiments() if found.name == "mine"]
+    runs = client.search_runs([experiment.experiment_id])
+    assert sorted(run.info.run_name for run in runs) == [run_name(CONFIG), run_name(CONFIG), "mine", "mine"]
+    found = {
+        run.data.tags["fedgrid.storage_id"]: len(client.get_metric_history(run.info.run_id, "round"))
+        for run in runs
+        if run.info.run_name == run_name(CONFIG)
+    }
+    assert found == {id_of(here): 3, id_of(there): ROUNDS}
+
+
+def test_moved_storage_goes_on_with_its_runs(tmp_path, monkeypatch):
+    here, there = new_storage(tmp_path / "a"), tmp_path / "b"
+    uri = default_uri(here)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    record(here, CONFIG, 2)
+    tell(new_teller(here), CONFIG)
+    shutil.copytree(here, there, ignore=shutil.ignore_patterns("mlflow.db"))
+    record(there, CONFIG, ROUNDS)
+    assert tell(new_teller(there), CONFIG, "FINISHED") == ROUNDS - 2
+    assert Store(uri).steps(CONFIG) == [1, 2, 3, 4]
+
+
+def test_work_on_a_copy_of_a_storage_leaves_the_original_alone(storage, teller, tmp_path, capsys):
+    def files():
+        return {path: path.read_bytes() for path in storage.rglob("*") if path.is_file()}
+
+    record(storage, CONFIG, ROUNDS)
+    tell(teller, CONFIG, "FINISHED")
+    before, copy = files(), shutil.copytree(storage, tmp_path / "copy")
+    # Another run: MLflow remembers addresses by run as long as a process lives.
+    record(copy, config_of(1), ROUNDS)
+    tell(new_teller(copy), config_of(1), "FINISHED")
+    assert files() == before
+    assert len(list(copy.glob("mlartifacts/*/artifacts/config.json"))) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "artifacts of 2 runs" in line and str(copy) in line] == lines

@@ -1,0 +1,125 @@
+"""What a run shows in MLflow beside its metrics: name, times, data set, source, description."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedgrid.engine.federation.dealing.kinds import KINDS
+from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.integrity.made_with import CODE, MADE_WITH, Part, seal_parts
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.grids.following.teller import End
+from fedgrid.grids.trackers.mlflow.descriptions import of_run_ended
+from fedgrid.grids.trackers.mlflow.runs import KIND_TAG
+from fedgrid.grids.trackers.mlflow.store import default_uri
+from fedgrid.grids.trackers.mlflow.view import VIEW_TAG
+from fedgrid.grids.trackers.names import run_name, source
+from tests.helpers.command_line import new_storage
+from tests.helpers.logged_runs import ROUNDS, STARTED_MS, Store, config_of, new_teller, record, tell, unpacked
+
+CONFIG = config_of(0)
+NAME = "fedavg s0 NB, digits-4"
+DIGEST = "0123456789abcdef" * 4
+
+
+@pytest.fixture
+def storage(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return new_storage(tmp_path / "runs")
+
+
+@pytest.fixture
+def store(storage):
+    return Store(default_uri(storage))
+
+
+@pytest.fixture
+def teller(storage):
+    return new_teller(storage)
+
+
+def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, teller):
+    """Four rounds of half a second, the first of which began at STARTED_MS."""
+    record(storage, CONFIG, ROUNDS)
+    folder = folder_of(storage, CONFIG)
+    (folder / MADE_WITH).write_text(seal_parts((Part(1, {CODE: "a digest", "images": DIGEST}),)))
+    tell(teller, CONFIG, "FINISHED")
+    run = store.runs[NAME]
+    assert (run.info.start_time, run.info.end_time) == (STARTED_MS, STARTED_MS + 2000)
+    points = store.client.get_metric_history(run.info.run_id, "clustering/ari")
+    assert [point.timestamp for point in points] == [STARTED_MS + 500 * number for number in (1, 2, 3, 4)]
+    [given] = run.inputs.dataset_inputs
+    assert (given.dataset.name, given.dataset.digest) == ("digits", DIGEST[:36])
+    assert json.loads(given.dataset.profile)["clients"] == 4
+    assert [(tag.key, tag.value) for tag in given.tags] == [("mlflow.data.context", "training")]
+    note = run.data.tags["mlflow.note.content"]
+    assert note.startswith(
+        "**BNC** (`fedavg`) on digits, 4 clients, nonoverlapping-balanced; seed 0, 4 rounds"
+    )
+
+
+def test_description_shows_the_figures_of_a_run(storage):
+    record(storage, CONFIG, ROUNDS - 1)
+    note = of_run_ended(CONFIG, [Path("run.png")], "abc")
+    assert "![run](get-artifact?path=figures%2Frun.png&run_uuid=abc)" in note
+
+
+def test_description_that_the_user_wrote_stays(storage, store, teller):
+    record(storage, CONFIG, 2)
+    tell(teller, CONFIG)
+    store.client.set_tag(store.runs[NAME].info.run_id, "mlflow.note.content", "mine")
+    record(storage, CONFIG, ROUNDS)
+    tell(teller, CONFIG, "FINISHED")
+    assert store.runs[NAME].data.tags["mlflow.note.content"] == "mine"
+
+
+def test_experiment_has_the_view_a_description_and_the_kind_of_its_pages(storage, store, teller):
+    teller.close(End("FINISHED"))
+    experiment = store.client.get_experiment_by_name("mine")
+    assert unpacked(experiment.tags[VIEW_TAG])["groupBy"]
+    assert (
+        f"#/experiments/{experiment.experiment_id}/runs?viewStateShareKey="
+        in (experiment.tags["mlflow.note.content"])
+    )
+    assert experiment.tags[KIND_TAG] == "custom_model_development"
+    store.client.set_experiment_tag(experiment.experiment_id, "mlflow.note.content", "mine")
+    new_teller(storage).close(End("FINISHED"))
+    assert store.client.get_experiment_by_name("mine").tags["mlflow.note.content"] == "mine"
+
+
+def test_name_begins_with_what_tells_runs_apart():
+    assert run_name(config_of(3), ["training.local_epochs", "algorithm.cooldown"]) == (
+        f"fedavg s3 NB, local_epochs {CONFIG.training.local_epochs}, digits-4"
+    )
+
+
+def test_names_of_runs_that_differ_in_the_split_alone_differ_in_what_lists_show():
+    """MLflow's lists show 20 characters."""
+    for algorithm in ("fedavg", "ocfl-meanshift"):
+        runs = [
+            complete({"algorithm": algorithm, "split": kind}, Path("unused")) for kind in PUBLISHED_SPLITS
+        ]
+        assert len({run_name(run)[:20] for run in runs}) == len(PUBLISHED_SPLITS)
+
+
+def test_initials_tell_all_splits_apart():
+    runs = [
+        CONFIG.model_copy(update={"split": CONFIG.split.model_copy(update={"kind": kind})}) for kind in KINDS
+    ]
+    assert len({run_name(run) for run in runs}) == len(KINDS)
+
+
+def test_axes_of_one_last_word_keep_the_whole_key_in_the_name():
+    name = run_name(config_of(3), ["training.local_epochs", "algorithm.local_epochs"])
+    assert name.startswith("fedavg s3 NB, training.local_epochs ")
+
+
+def test_source_is_the_command_without_options(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/opt/bin/fedgrid", "retry", "mine", "--storage", "/data/runs"])
+    tags = source("mine")
+    assert tags["mlflow.source.name"] == "fedgrid retry mine"
+    assert tags["mlflow.project.entryPoint"] == "retry"
+    assert tags["command"] == "fedgrid retry mine --storage /data/runs"

@@ -1,0 +1,68 @@
+"""Where MLflow is: addresses, and stores that cannot be reached."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow import store
+from tests.helpers.command_line import new_storage
+
+
+def test_the_default_store_is_an_absolute_sqlite_file(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert store.tracking_uri(Path("runs")) == f"sqlite:///{tmp_path}/runs/mlflow.db"
+
+
+@pytest.mark.parametrize(
+    "uri", ["http://head:5000", "sqlite:////abs/mlflow.db", "postgresql+psycopg2://user:word@host/mlflow"]
+)
+def test_the_environment_names_another_store(uri, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert store.tracking_uri(tmp_path) == uri
+
+
+def test_a_relative_sqlite_file_is_made_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
+    assert store.tracking_uri(tmp_path / "elsewhere") == f"sqlite:///{tmp_path}/mlflow.db"
+
+
+@pytest.mark.parametrize(
+    "uri", ["htp://host:5000", "./mlruns", "file:///tmp/mlruns", "http://", "sqlite:///"]
+)
+def test_a_malformed_store_address_is_refused_with_the_allowed_ones(uri, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    with pytest.raises(
+        TrackerFailed, match=r"MLFLOW_TRACKING_URI is '.*sqlite:////absolute.*postgresql.*http"
+    ):
+        store.tracking_uri(tmp_path)
+
+
+def test_an_mlflow_server_that_does_not_answer_is_an_error_of_one_line(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(
+        TrackerFailed, match=rf"at http://\*\*\*@127.0.0.1:{port} .*refused.*; start it"
+    ) as caught:
+        store.connect(f"http://user:secret@127.0.0.1:{port}")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_that_is_no_database_is_one_line(tmp_path):
+    (tmp_path / "mlflow.db").write_text("not a database, but long enough to be read as one" * 50)
+    with pytest.raises(TrackerFailed, match="mlflow.db: file is not a database; move .*fedgrid sync"):
+        store.connect(store.default_uri(tmp_path))
+
+
+def test_truncated_store_is_one_line_before_mlflow_asks_it_for_a_minute(tmp_path):
+    """The first page is whole, and says that there are more."""
+    file = new_storage(tmp_path) / "mlflow.db"
+    os.truncate(file, 4096)
+    uri = store.default_uri(tmp_path)
+    with pytest.raises(TrackerFailed, match="malformed; move the file away.*sync"), store.one_line(uri):
+        store.check_reachable(uri)

@@ -1,0 +1,122 @@
+"""Scores beside epsilon: in a table, and over it in a figure."""
+
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+
+from fedgrid.tracking import figures
+from fedgrid.tracking.report.contents import report_page
+from fedgrid.tracking.tables.cost import last_sent, over_epsilon
+from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
+
+NAN = float("nan")
+EPSILONS = {"clip 1": NAN, "clip 1, noise 0.1": 1000.0, "clip 1, noise 1": 12.345}
+
+
+def result(algorithm, uplink, epsilon, labels_RK, accuracy, seed=0):
+    run = run_of(algorithm, seed=seed, is_reference=algorithm == "SOLO")
+    run = replace(
+        run,
+        run_id=f"{run.run_id}-{uplink}",
+        axes=(("uplink", uplink),),
+        values={"privacy.delta": "1e-05"},
+    )
+    curves = {
+        "personalised_accuracy": (0.1, accuracy),
+        "epsilon": (epsilon / 2, epsilon),
+        **dict.fromkeys(("last_local_accuracy", "generalised_accuracy", "global_accuracy"), (NAN, NAN)),
+        "silhouette": (NAN, NAN),
+    }
+    return result_of(run, labels_RK, curves=curves)
+
+
+def study(solo=True, telling=False):
+    """OCFL-HDB finds the groups but with the most noise; SOLO sends nothing."""
+    results = [
+        found
+        for number, (uplink, epsilon) in enumerate(EPSILONS.items())
+        for found in (
+            result("OCFL-HDB", uplink, epsilon, ONE if number == 2 else WHOLE, 0.9 - number / 5),
+            *([result("SOLO", uplink, 0 if number else NAN, ONE, 0.8)] if solo else ()),
+            *([result("IFCA", uplink, inf if number else NAN, ONE, 0.7)] if telling else ()),
+        )
+    ]
+    return study_of(results)
+
+
+class TestTable:
+    def test_has_the_epsilon_of_each_algorithm_in_each_setting(self):
+        table = over_epsilon(study(telling=True))
+        rows = [(row.section, row.name, *(cell.text for cell in row.cells)) for row in table.rows]
+        assert rows == [
+            ("uplink clip 1", "OCFL-HDB", "–", "1.000", "0.900"),
+            ("uplink clip 1", "IFCA", "–", "0.000", "0.700"),
+            ("uplink clip 1", "SOLO", "–", "0.000", "0.800"),
+            ("uplink clip 1, noise 0.1", "OCFL-HDB", "1e+03", "1.000", "0.700"),
+            ("uplink clip 1, noise 0.1", "IFCA", "∞", "0.000", "0.700"),
+            ("uplink clip 1, noise 0.1", "SOLO", "0", "0.000", "0.800"),
+            ("uplink clip 1, noise 1", "OCFL-HDB", "12.3", "0.000", "0.500"),
+            ("uplink clip 1, noise 1", "IFCA", "∞", "0.000", "0.700"),
+            ("uplink clip 1, noise 1", "SOLO", "0", "0.000", "0.800"),
+        ]
+        assert "delta 1e-05" in table.caption
+
+    def test_has_the_last_round_that_cost_anything_where_there_are_budgets(self):
+        """Epsilon rises to 6 in round 2 of 3, and stays."""
+        whole, *_ = study(solo=False).finished
+        keys = {"privacy.delta": "1e-05", "privacy.epsilon": "8"}
+        spent = replace(whole, values=keys, curves={**whole.curves, "epsilon": np.array([3.0, 6.0, 6.0])})
+        table = over_epsilon(study_of([spent]))
+        assert [column.name for column in table.columns][:2] == ["epsilon", "sends until"]
+        assert [cell.text for cell in table.rows[0].cells][1] == "2"
+        assert last_sent(np.array([0.0, 0.0])) == 0
+        assert last_sent(np.array([inf, inf, inf])) == 3
+
+    def test_has_the_largest_epsilon_of_any_run(self):
+        """One seed asked its clients more often than the other."""
+        runs = [result("BNC", "noise", epsilon, ONE, 0.5, seed) for seed, epsilon in enumerate((3.0, 5.0))]
+        [row] = over_epsilon(study_of(runs)).rows
+        assert row.cells[0].value == 5.0
+
+
+class TestFigure:
+    def lines(self, study):
+        return [
+            {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+            for axes in figures.over_epsilon(study).axes
+        ]
+
+    def test_has_a_point_for_each_setting_and_runs_without_noise_at_the_edge(self):
+        accuracy, ari = self.lines(study(solo=False))
+        assert accuracy["OCFL-HDB"] == [[12.345, 0.5], [1000, pytest.approx(0.7)], [10_000, 0.9]]
+        assert ari["OCFL-HDB"] == [[12.345, 0], [1000, 1], [10_000, 1]]
+
+    def test_has_a_level_line_of_an_algorithm_that_sends_nothing(self):
+        accuracy, _ = self.lines(study())
+        assert [height for _, height in accuracy["SOLO"]] == pytest.approx([0.8, 0.8])
+
+    def test_leaves_out_an_infinite_epsilon_but_for_runs_without_noise(self):
+        accuracy, _ = self.lines(study(telling=True))
+        assert accuracy["IFCA"] == [[10_000, pytest.approx(0.7)]]
+
+    def test_names_powers_of_ten_and_infinity(self):
+        axes, _ = figures.over_epsilon(study()).axes
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["10¹", "10²", "10³", "∞"]
+        assert axes.get_xticks() == pytest.approx([10, 100, 1000, 10_000])
+
+    def test_of_a_study_without_results_says_so(self):
+        empty = study_of([], [run_of()])
+        assert any("no run" in text.get_text() for text in figures.over_epsilon(empty).axes[0].texts)
+
+
+def sections(study):
+    return [section.name for section in report_page(study).sections]
+
+
+def test_a_report_has_the_section_only_where_there_is_noise():
+    quiet = study_of([result("BNC", "clip 1", NAN, ONE, 0.5)])
+    assert "privacy" in sections(study())
+    assert "privacy" not in sections(quiet)
+    assert np.isnan(quiet.finished[0].last("epsilon"))
