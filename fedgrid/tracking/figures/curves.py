@@ -10,15 +10,14 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon
 from matplotlib.ticker import MaxNLocator
 
 from fedgrid.tracking.arrays import Array, mean
-from fedgrid.tracking.figures.maps import HUES
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
     Margins,
+    band,
     entries,
     number_rounds,
     panels,
@@ -26,7 +25,7 @@ from fedgrid.tracking.figures.panels import (
     share_y,
     title,
 )
-from fedgrid.tracking.figures.style import GRID, INK, SMALL, Style, paper_style, styles
+from fedgrid.tracking.figures.style import GRID, HUES, INK, SMALL, Style, paper_style, styles
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
 
@@ -135,12 +134,6 @@ def deviation(values_SR: Array) -> Array:
     count_R = (~np.isnan(values_SR)).sum(axis=0)
     squares_R = np.nansum((values_SR - mean(values_SR.T)) ** 2, axis=0)
     return np.asarray(np.sqrt(squares_R / np.maximum(count_R - 1, 1)))
-
-
-def band(axes: Axes, round_R: Array, low_R: Array, high_R: Array, colour: str) -> None:
-    """Shade the area between two curves."""
-    around = np.concatenate([round_R, round_R[::-1]]), np.concatenate([low_R, high_R[::-1]])
-    axes.add_patch(Polygon(np.column_stack(around), facecolor=colour, alpha=0.12, linewidth=0))
 
 
 def _draw(axes: Axes, study: Study, score: Score, style: Mapping[str, Style]) -> None:

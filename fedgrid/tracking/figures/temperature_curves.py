@@ -13,10 +13,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from fedgrid.tracking.arrays import Array, mean
-from fedgrid.tracking.figures.curves import band, by_round
+from fedgrid.tracking.figures.curves import by_round
 from fedgrid.tracking.figures.panels import (
     NO_RUN,
     Margins,
+    band,
     entries,
     number_rounds,
     panels,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.base import Algorithm, Fresh, Labels, State
-from fedgrid.algorithms.contract.checks import BrokenContract, checked_state
+from fedgrid.algorithms.contract.checks import BrokenContract, check_state
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -154,7 +154,7 @@ class Federation:
 
     def checked(self, method: str, state: State) -> State:
         """Return the state that a method of the algorithm has returned, checked and read-only."""
-        return checked_state(self.algorithm, method, state, self.layout.size, len(self.truth_K))
+        return check_state(self.algorithm, method, state, self.layout.size, len(self.truth_K))
 
     def evaluates(self, round_index: int) -> bool:
         """Return whether models are tested in a round, which counts from 0."""

@@ -15,7 +15,7 @@ import numpy as np
 from fedgrid.algorithms.clustering.measures import is_defined, silhouette
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import Diagnostics, State
-from fedgrid.algorithms.contract.checks import checked_global_model, checked_served
+from fedgrid.algorithms.contract.checks import check_global_model, check_served
 from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache, Stopwatch
@@ -190,10 +190,10 @@ def _run_tests(
     if federation.evaluation.clients == "asked":
         testing = [order.client for order in plan.orders]
     size = federation.layout.size
-    served = checked_served(federation.algorithm, state, size)
+    served = check_served(federation.algorithm, state, size)
     model = None
     if federation.evaluation.global_model:
-        model = checked_global_model(federation.algorithm, state, size)
+        model = check_global_model(federation.algorithm, state, size)
     of_served = _tests(served, work, memories, testing)
     by_name = {"cluster": of_served}
     if model is not None and served.adaptation is None and all(other is model for other in served.models):
