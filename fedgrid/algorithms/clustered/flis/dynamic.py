@@ -146,7 +146,7 @@ class FlisDc(Algorithm):
         model_K = np.full(len(state.labels_K), NOBODYS, np.int64)
         model_K[participants] = owner_N
         classes_KM = latest_classes(state, participants, classes_NM)
-        labels_K = labels_of_all(classes_KM, participants, components(joined_NN))
+        labels_K = _labels_of_all(classes_KM, participants, components(joined_NN))
         models = cluster_models(state.models, updates, groups, self.settings.aggregate)
         members = {client: tuple(groups[owner]) for client, owner in zip(participants, owner_N, strict=True)}
         state = replace(state, models=tuple(models), labels_K=labels_K)
@@ -202,7 +202,7 @@ def _mean_start(models: Sequence[Vector], updates: Updates, group: Sequence[int]
     return mean_of([models[chosen] for chosen in shares], tuple(shares.values())).astype(np.float32)
 
 
-def labels_of_all(classes_KM: Classes, participants: Sequence[int], labels_N: Labels) -> Labels:
+def _labels_of_all(classes_KM: Classes, participants: Sequence[int], labels_N: Labels) -> Labels:
     """Return a partition of all clients, which is scored: a participant is in its connected component.
 
     Another client is labelled as the participant whose predictions agree most with its own latest ones, or,
