@@ -159,10 +159,7 @@ class FlisDc(Algorithm):
 
 
 def cluster_models(
-    models: Sequence[Vector],
-    updates: Updates,
-    groups: Sequence[Sequence[int]],
-    aggregate: Aggregator = MEAN,
+    models: Sequence[Vector], updates: Updates, groups: Sequence[Sequence[int]], aggregate: Aggregator = MEAN
 ) -> list[Vector]:
     """Return the mean local model of each group of clients, or their `aggregate`, by the run's weights.
 
