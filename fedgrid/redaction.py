@@ -4,8 +4,11 @@ Errors, warnings, logs, marks and tags pass through `redacted`. This module impo
 that every package can use it.
 """
 
+import csv
 import re
 import unicodedata
+from collections.abc import Iterable
+from io import StringIO
 from typing import Any
 
 HIDDEN = "***"
@@ -75,6 +78,13 @@ def in_csv(value: Any) -> Any:
     except ValueError:
         return f"'{value}"
     return value
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Return the text of a csv file with these rows, the first of which are its headings, as of `in_csv`."""
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(map(in_csv, row) for row in rows)
+    return text.getvalue()
 
 
 def in_markdown(text: str) -> str:

@@ -39,10 +39,10 @@ def import_archive(
         RunError: if the storage cannot be written.
     """
     layout.check(path)
-    found = {name: layout.experiments(path), f"{name}-temperature": layout.temperatures(path)}
+    by_grid = {name: layout.experiments(path), f"{name}-temperature": layout.temperatures(path)}
     grids = [
         Imported(name, runs, storage, warn, published_truth=published_truth)
-        for name, runs in found.items()
+        for name, runs in by_grid.items()
         if runs
     ]
     if not grids:
@@ -78,9 +78,9 @@ def import_archive(
 
 def _readable(read: Callable[[F], R], files: Iterable[F]) -> Iterator[R]:
     """Yield the content of the files that can be read; the others are named and skipped."""
-    for each in files:
+    for file in files:
         try:
-            yield read(each)
+            yield read(file)
         except DataError as error:
             warn(f"skipped: {error}")
 

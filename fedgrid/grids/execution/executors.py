@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.placement import Placement, at_once, most_at_once
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from fedgrid.grids.presets.grid import Grid
 
 
-class Executor(Protocol):
+class Executor:
     """Does runs, in the order that is best for it."""
 
-    def started(self, steps: Steps) -> AbstractContextManager[None]:
+    @contextmanager
+    def started(self, steps: Steps) -> Iterator[None]:
         """Start what the runs need, for the block of a `with`; `steps` says so."""
+        yield
 
     def place(self, runs: Sequence[RunConfig]) -> None:
         """Decide what each of the runs reserves, before the first of them starts.
@@ -48,6 +50,7 @@ class Executor(Protocol):
         cache: CacheOptions | None,
     ) -> None:
         """Do runs of a grid that have been placed, to their ends or until the launch is stopped."""
+        raise NotImplementedError
 
     def check(self) -> None:
         """Check that a run can still start.
@@ -58,18 +61,10 @@ class Executor(Protocol):
 
 
 class InProcess(Executor):
-    """This process, without Ray."""
+    """This process, without Ray: nothing is needed, and any run fits."""
 
     def __init__(self, options: LaunchOptions) -> None:
         self._options = options
-
-    @contextmanager
-    def started(self, steps: Steps) -> Iterator[None]:
-        """Nothing is needed."""
-        yield
-
-    def place(self, runs: Sequence[RunConfig]) -> None:
-        """Any run fits."""
 
     def run(
         self,
@@ -93,9 +88,6 @@ class InProcess(Executor):
             cache,
             accept_changes=self._options.accept_changes,
         )
-
-    def check(self) -> None:
-        """This process is there."""
 
 
 class OnRay(Executor):

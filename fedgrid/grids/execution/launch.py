@@ -31,8 +31,6 @@ from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.round_cache.retention import Retention
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.steps import Steps
@@ -77,7 +75,9 @@ def launch(
         stack.enter_context(executor.started(steps))
         executor.place(todo)
         _begin(grid, storage, lease)
-        cache = _measured(options.cache, storage) if todo else options.cache
+        cache = options.cache
+        if cache is not None and todo:
+            cache = replace(cache, speed=entry.measure(storage, FOLDER))
         if options.fresh:
             _forget(grid, todo, storage, lease, trackers, cached=cached)
         stack.enter_context(trackers)
@@ -100,8 +100,8 @@ def launch(
         with graceful(watch.ask_to_stop):
             _Runs(storage, folder, executor, watch, retention, cache).do(grid, todo, then)
         watch.write_progress()
-        written, failed = _written(folder, storage), len(watch.failures)
-        trackers.summary(written, watch.tally.done, failed, stopped=watch.stopping)
+        written = write_summary(folder.runs(), storage, folder.path)
+        trackers.summary([written], watch.tally.done, len(watch.failures), stopped=watch.stopping)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
 
 
@@ -148,10 +148,6 @@ def _begin(grid: Grid, storage: Storage, lease: Lease) -> None:
     claim(storage)
 
 
-def _measured(cache: CacheOptions | None, storage: Storage) -> CacheOptions | None:
-    return cache and replace(cache, speed=entry.measure(storage, FOLDER))
-
-
 def sweep(storage: Storage, grid: str, lease: Lease) -> None:
     """Delete the files that killed writers left half written: below the grid, and everywhere if it is alone.
 
@@ -168,8 +164,8 @@ def _tally(grid: Grid, todo: Sequence[RunConfig], storage: Storage) -> Tally:
 
 def _count_new(grid: Grid, grown: Grid, storage: Storage, tally: Tally) -> None:
     """Count the runs that `grown` has and `grid` does not."""
-    known = {run.run_id for run in grid.runs}
-    new = [run for run in grown.runs if run.run_id not in known]
+    before = {run.run_id for run in grid.runs}
+    new = [run for run in grown.runs if run.run_id not in before]
     todo = unfinished(new, storage)
     rounds_done = {run.run_id: RunFolder(storage, run).rounds_done for run in todo}
     tally.add(todo, rounds_done, len(new) - len(todo))
@@ -191,10 +187,6 @@ def _forget(
         storage.remove(name)
         rmtree(storage.root / name, ignore_errors=True)
     lease.extend(launch_claims(grid.runs, todo, cached=cached))
-
-
-def _written(folder: GridFolder, storage: Storage) -> list[Path]:
-    return [write_summary(folder.runs(), storage, folder.path)]
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """Writes and reads the files of a search in its grid's folder: `search.json`, `search.csv`, figures."""
 
-import csv
-import io
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +16,7 @@ from fedgrid.grids.search.definition import Search
 from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
 from fedgrid.grids.search.space import Range
 from fedgrid.grids.search.suggest import BATCH, SEED
-from fedgrid.redaction import in_csv
+from fedgrid.redaction import csv_text
 from fedgrid.regular_files import read_file
 
 TABLE, FIGURES = "search.csv", "figures"
@@ -117,17 +115,14 @@ def read_results(name: str, storage: Storage) -> dict[str, Any]:
 
 def _table(search: Search, trials: Sequence[Trial]) -> str:
     """Return the table with one row per trial, as csv. The oracle's column is named so."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     scores = [f"{name}_oracle" if of.is_oracle else name for name, of in OBJECTIVES.items()]
-    writer.writerow(["trial", *search.space, *scores, "stopped_at", "failed", "runs"])
+    lines: list[list[Any]] = [["trial", *search.space, *scores, "stopped_at", "failed", "runs"]]
     for trial in trials:
         params = [trial.params[key] for key in search.space]
         values = [trial.score(name) for name in OBJECTIVES]
         runs = " ".join(trial.run_ids)
-        line = [trial.number, *params, *values, trial.stopped_at, trial.failed, runs]
-        writer.writerow(map(in_csv, line))
-    return text.getvalue()
+        lines.append([trial.number, *params, *values, trial.stopped_at, trial.failed, runs])
+    return csv_text(lines)
 
 
 def _draw(search: Search, trials: Sequence[Trial], folder: Path) -> None:

@@ -17,7 +17,7 @@ from fedgrid.grids.search.early_stop import END, Rung, round_at, share_at
 from fedgrid.grids.search.objectives import Trial, score, value
 from fedgrid.grids.search.space import Params
 from fedgrid.grids.search.suggest import BATCH, StoppedEarly, TrialResult, suggestions
-from fedgrid.tracking.scoring.scores import of_rounds
+from fedgrid.tracking.scoring.scores import score_rounds
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,6 @@ class SearchProgress:
             folder = folder_of(self._storage.root, run)
             self._storage.pull(folder.name, skip=("state-",))
             last = round_at(run, rung)
-            tested = {number: scores for number, scores in of_rounds(folder) if number <= last}
+            tested = {number: scores for number, scores in score_rounds(folder) if number <= last}
             scores_of_runs.append(tested[last])
         return score(scores_of_runs)

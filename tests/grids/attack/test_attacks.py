@@ -14,7 +14,7 @@ from fedgrid.algorithms.clustered.before_training.class_means import (
 from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.federation.encoders.encoder import Encoder, decode
 from fedgrid.engine.federation.models import flat_vectors
-from fedgrid.engine.federation.uplink.accountant import epsilon
+from fedgrid.engine.federation.uplink.ledger import epsilon
 from fedgrid.engine.runtime.run import checkpoint, pretraining
 from fedgrid.engine.runtime.run.replay import Observed, SentUpdate, observe
 from fedgrid.engine.runtime.storage.storage import Storage

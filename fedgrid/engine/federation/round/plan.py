@@ -34,7 +34,6 @@ class Plan:
     state: State
     """The algorithm's, once it has heard the round's messages."""
     meeting: Meeting
-    """The messages."""
     ordered: Sequence[Order]
     """What the algorithm asks for, by client."""
     orders: Sequence[Order]

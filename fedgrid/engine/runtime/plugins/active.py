@@ -54,7 +54,6 @@ _sources: dict[str, PluginSource] = {}
 _loaded: dict[str, Plugin] = {}
 """By digest."""
 _active: list[Plugin] = []
-"""In the registries now."""
 
 
 def use(files: Iterable[Path | str] = ()) -> None:

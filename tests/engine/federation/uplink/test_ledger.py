@@ -11,8 +11,7 @@ from fedgrid.algorithms.averaging.scaffold import ScaffoldRule
 from fedgrid.algorithms.clustered.before_training.class_means import bits_distance
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.registry import create
-from fedgrid.engine.federation.uplink.accountant import ORDERS, Accountant, epsilon
-from fedgrid.engine.federation.uplink.ledger import ledger_of
+from fedgrid.engine.federation.uplink.ledger import ORDERS, Accountant, epsilon, ledger_of
 from fedgrid.engine.federation.uplink.privacy import Privacy
 from fedgrid.engine.federation.uplink.steps import Clip, Noise
 
