@@ -131,9 +131,7 @@ def _view_of(table: Table) -> _View:
     return _View(
         groups=tuple(_groups(table)),
         parts=tuple((part, tuple(rows)) for part, rows in groupby(table.rows, key=lambda row: row.section)),
-        legend=tuple(
-            (kind, legend.get(kind, kind)) for kind in ("better", "worse", *legend) if kind in kinds
-        ),
+        legend=tuple((kind, words) for kind, words in legend.items() if kind in kinds),
     )
 
 
