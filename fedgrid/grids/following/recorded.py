@@ -51,10 +51,10 @@ def files_of(run: TrackedRun, status: Status) -> Iterator[list[tuple[Path, str]]
         files = [(path, "") for path in paths.values() if path.is_file()]
         if status == "FINISHED":
             # Imports matplotlib, which takes seconds.
-            from fedgrid.tracking import figures
+            from fedgrid.tracking.figures.runs import write
 
             with suppress(RecordsError, DamagedFile):  # The next launch says what is wrong.
-                files.append((figures.write(run.folder, Path(scratch)), "figures"))
+                files.append((write(run.folder, Path(scratch)), "figures"))
         yield files
 
 

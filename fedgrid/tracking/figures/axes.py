@@ -13,12 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.figures.curves import band
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
     SUPERSCRIPT,
     Margins,
+    band,
     entries,
     name_row,
     panels,

@@ -10,15 +10,14 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon
 from matplotlib.ticker import MaxNLocator
 
 from fedgrid.tracking.arrays import Array, mean
-from fedgrid.tracking.figures.maps import HUES
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
     Margins,
+    band,
     entries,
     number_rounds,
     panels,
@@ -26,9 +25,8 @@ from fedgrid.tracking.figures.panels import (
     share_y,
     title,
 )
-from fedgrid.tracking.figures.style import GRID, INK, SMALL, Style, paper_style, styles
-from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.study import Study, require_one
+from fedgrid.tracking.figures.style import GRID, HUES, INK, SMALL, Style, paper_style, styles
+from fedgrid.tracking.scoring.study import Study, by_round, require_one
 
 
 @dataclass(frozen=True)
@@ -121,26 +119,11 @@ def is_recorded(study: Study, curve: str) -> bool:
     return any(np.isfinite(result.curves[curve]).any() for result in study.finished)
 
 
-def by_round(results: Sequence[Run], curve: str) -> tuple[Array, Array]:
-    """Return the rounds of all runs, shape (R,), and the curve, (S, R), NaN in rounds that a run lacks."""
-    round_R = np.unique(np.concatenate([result.round_R for result in results]))
-    values_SR = np.full((len(results), len(round_R)), np.nan)
-    for values_R, result in zip(values_SR, results, strict=True):
-        values_R[np.searchsorted(round_R, result.round_R)] = result.curves[curve]
-    return round_R, values_SR
-
-
 def deviation(values_SR: Array) -> Array:
     """Return the standard deviation (n - 1) of each column without its NaNs, 0 of fewer than two values."""
     count_R = (~np.isnan(values_SR)).sum(axis=0)
     squares_R = np.nansum((values_SR - mean(values_SR.T)) ** 2, axis=0)
     return np.asarray(np.sqrt(squares_R / np.maximum(count_R - 1, 1)))
-
-
-def band(axes: Axes, round_R: Array, low_R: Array, high_R: Array, colour: str) -> None:
-    """Shade the area between two curves."""
-    around = np.concatenate([round_R, round_R[::-1]]), np.concatenate([low_R, high_R[::-1]])
-    axes.add_patch(Polygon(np.column_stack(around), facecolor=colour, alpha=0.12, linewidth=0))
 
 
 def _draw(axes: Axes, study: Study, score: Score, style: Mapping[str, Style]) -> None:

@@ -16,11 +16,12 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Polygon
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.style import COLUMN, FAINT, GRID, PAGE, SMALL, PaperFigure, Style
-from fedgrid.tracking.tables.cells import split_name
+from fedgrid.tracking.scoring.study import split_name
 
 LETTER = 0.059
 """Mean width of a letter, in inches."""
@@ -180,3 +181,9 @@ def scale_y(axes: Axes, largest: float) -> None:
         formatter.set_offset_string(f"×10{str(power).translate(SUPERSCRIPT)}")
         axes.yaxis.set_major_formatter(formatter)
         axes.yaxis.get_offset_text().set_fontsize(SMALL)
+
+
+def band(axes: Axes, round_R: Array, low_R: Array, high_R: Array, colour: str) -> None:
+    """Shade the area between two curves."""
+    around = np.concatenate([round_R, round_R[::-1]]), np.concatenate([low_R, high_R[::-1]])
+    axes.add_patch(Polygon(np.column_stack(around), facecolor=colour, alpha=0.12, linewidth=0))

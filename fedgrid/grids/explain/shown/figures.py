@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from fedgrid.grids.explain.shown.results import Band
 from fedgrid.tracking.explained.scores import Explained
-from fedgrid.tracking.figures.curves import band as shade
 from fedgrid.tracking.figures.panels import FIFTHS, Margins, entries, panels, rule, say, share_y
+from fedgrid.tracking.figures.panels import band as shade
 from fedgrid.tracking.figures.style import DASHED, FAINT, Style, paper_style, styles
 
 NONE = "no images"
