@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedgrid.parquet_files import BadTable, read_parquet
+from fedgrid.parquet_files import BadTable, is_number, read_parquet, wrong_type, wrong_value
 from fedgrid.record_columns import RECALL, SCORES, TESTS
-from fedgrid.record_values import is_number, wrong_type, wrong_value
 from fedgrid.regular_files import LARGEST_TABLE, open_file
 from fedgrid.tracking.arrays import Array
 

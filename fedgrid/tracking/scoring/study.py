@@ -236,11 +236,6 @@ def require_one(study: Study, *parts: str) -> tuple[Any, ...]:
     return tuple(getattr(study.runs[0], part) for part in parts) if study.runs else ()
 
 
-def split_name(split: str) -> str:
-    """Return the name of a split in headings, as the papers have theirs: `overlapping balanced`."""
-    return split.replace("-", " ") if split in SPLITS else split
-
-
 def by_round(results: Sequence[Run], curve: str) -> tuple[Array, Array]:
     """Return the rounds of all runs, shape (R,), and the curve, (S, R), NaN in rounds that a run lacks."""
     round_R = np.unique(np.concatenate([result.round_R for result in results]))
@@ -282,3 +277,8 @@ def _last_scores(run: Run) -> dict[str, Any]:
         "exactly_right": run.scores["exactly_right"],
         **{name: run.last(name) for name in run.curves},
     }
+
+
+def split_name(split: str) -> str:
+    """Return the name of a split in headings, as the papers have theirs: `overlapping balanced`."""
+    return split.replace("-", " ") if split in SPLITS else split

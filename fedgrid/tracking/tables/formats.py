@@ -1,12 +1,10 @@
 """Tables as Markdown, LaTeX and csv; the same table gives the same bytes."""
 
-import csv
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
-from fedgrid.redaction import in_csv, in_markdown, printable
+from fedgrid.redaction import csv_text, in_markdown, printable
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Row, Table
 
 LATEX = {
@@ -92,8 +90,6 @@ def to_csv(table: Table) -> str:
     (`... seeds`), if more than one, its reference numbers (`... reference`) and p of tests (`... p`). Cells
     without a result, and dashes without a number, are empty.
     """
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
     has_sections = any(row.section for row in table.rows)
     parts = [
         part
@@ -102,10 +98,8 @@ def to_csv(table: Table) -> str:
     ]
     names = [[row.section, row.name] if has_sections else [row.name] for row in table.rows]
     corner = [table.part, table.corner] if has_sections else [table.corner]
-    writer.writerow(map(in_csv, [*corner, *(heading for heading, _ in parts)]))
-    for index, name in enumerate(names):
-        writer.writerow(map(in_csv, [*name, *(values[index] for _, values in parts)]))
-    return file.getvalue()
+    lines = ([*name, *(values[index] for _, values in parts)] for index, name in enumerate(names))
+    return csv_text([[*corner, *(heading for heading, _ in parts)], *lines])
 
 
 def _csv_columns(heading: str, cells: Sequence[Cell]) -> Iterator[tuple[str, list[str]]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fedgrid.tracking.papers.ocfl import numbers, reasons
-from fedgrid.tracking.papers.shared.paper import Paper, Study, put_beside, table_beside
+from fedgrid.tracking.papers.shared.paper import Paper, Study, put_beside, split_name, table_beside
 from fedgrid.tracking.scoring.measures import PUBLISHED_CLUSTERING
 from fedgrid.tracking.tables.cells import over_scenarios
 from fedgrid.tracking.tables.clustering import published_cell, published_round
@@ -50,10 +50,7 @@ def _clustering(study: Study) -> Table:
         f"against-table1-{dataset}-{clients}",
         f"Table 1 beside the published one: {dataset}, {clients} clients",
         _caption(study, "–: one cluster in all rounds.", "first-50", "runs", "cnn"),
-        (
-            Column(heading, split.replace("-", " "), reasons.column_notes(heading))
-            for split, heading in columns
-        ),
+        (Column(heading, split_name(split), reasons.column_notes(heading)) for split, heading in columns),
         lambda part: (_score(part.of(split=split), heading) for split, heading in columns),
         reasons.texts(reasons.FAR_SCORE, archived=study.is_archived),
         reasons.row_notes,
@@ -90,7 +87,7 @@ def _rounds(study: Study) -> Table:
         f"against-table2-{study.datasets[0]}",
         f"Table 2 beside the published one: {study.datasets[0]}",
         _caption(study, "–: the labels never change.", "runs", "cnn"),
-        (Column(split.replace("-", " "), f"{clients} clients") for clients, split in columns),
+        (Column(split_name(split), f"{clients} clients") for clients, split in columns),
         lambda part: (_round(part.of(clients=clients, split=split)) for clients, split in columns),
         reasons.texts(reasons.FAR_ROUND, archived=study.is_archived),
         reasons.row_notes,

@@ -8,7 +8,7 @@ import pytest
 
 from fedgrid.grids.explain.shown.figures import insertion_against_deletion, mean_curves
 from fedgrid.grids.explain.shown.maps import map_grid, overlay
-from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, Paired, Shown, paired, sentence
+from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, Paired, ShownMap, paired, sentence
 from fedgrid.grids.explain.shown.sections import own_sections
 from fedgrid.grids.explain.shown.tables import own_scores
 from fedgrid.tracking import figures
@@ -81,7 +81,7 @@ def band(algorithm):
 def shown(algorithm, place=0, prediction=3):
     pixels = np.arange(12, dtype=np.uint8).reshape(1, 3, 4)
     where = SCENARIO, 0, algorithm, "members", 0, (0, place)
-    return Shown(*where, 3, prediction, pixels[0] * 20, pixels, is_empty=False)
+    return ShownMap(*where, 3, prediction, pixels[0] * 20, pixels, is_empty=False)
 
 
 def test_curves_have_a_panel_for_each_direction_with_the_random_order_dashed():
