@@ -18,8 +18,6 @@ from fedgrid.tracking.scoring.run import AS_PUBLISHED, plain_title
 COLUMN, PAGE = 3.4, 7.0
 """Widths of a column and of a page, in inches."""
 INK, FAINT, GRID = "#333333", "#777777", "#E3E3E3"
-HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
-"""Of hidden groups."""
 SMALL = 6.5
 """Font size of text inside panels, in points."""
 SETTINGS = {
