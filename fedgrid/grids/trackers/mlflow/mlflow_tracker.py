@@ -15,15 +15,14 @@ from typing import Any
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.storage_id import id_of
-from fedgrid.engine.runtime.storage.atomic import write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.times import round_ends, started_ms
 from fedgrid.grids.trackers.annotations import Annotations, annotations_of
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow import descriptions, runs
-from fedgrid.grids.trackers.mlflow.store import is_missing, one_line, tracking_uri
+from fedgrid.grids.trackers.mlflow.store import is_marked, is_missing, one_line, tracking_uri, write_mark
 from fedgrid.grids.trackers.names import described, made_by, metrics, run_name, tags, totals
 from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun, Tracker
 from fedgrid.redaction import redacted
@@ -116,9 +115,8 @@ class MlflowTracker(Tracker):
         """End a run, and mark its folder: the next launch need not log it."""
         mlflow_run_id, rounds = self._end(run, "FINISHED")
         if run.folder.is_dir():
-            mark = {"uri": redacted(self._uri), "mlflow_run_id": mlflow_run_id, "rounds": rounds}
             with one_line(self._uri):
-                write_text(run.folder / MARK, seal(mark))
+                write_mark(run.folder / MARK, self._uri, mlflow_run_id=mlflow_run_id, rounds=rounds)
             self.grid.storage.push(f"{run.folder.name}/{MARK}")
 
     def failed(self, run: TrackedRun, status: Status) -> None:
@@ -172,13 +170,8 @@ class MlflowTracker(Tracker):
         Raises:
             NewerFormat: a newer fedgrid wrote it.
         """
-        try:
-            mark = unseal(run.folder / MARK)
-        except (FileNotFoundError, DamagedFile, UnreadableFile):
-            return True
         uri = tracking_uri(grid.storage.root)
-        same = (mark.get("uri"), mark.get("rounds")) == (redacted(uri), run.config.training.rounds)
-        return not same or is_missing(uri)
+        return not is_marked(run.folder / MARK, uri, rounds=run.config.training.rounds) or is_missing(uri)
 
     @classmethod
     def title(cls) -> str:
