@@ -47,7 +47,7 @@ def redacted(text: str) -> str:
     `sig`, `password` or `secret_key` (in a query, a connection string or a mapping), and the tokens of HTTP
     headers.
     """
-    text = _USER.sub(lambda found: f"{found['scheme']}{HIDDEN}@", text)
+    text = _USER.sub(lambda match: f"{match['scheme']}{HIDDEN}@", text)
     return _HEADER.sub(rf"\g<kind>{HIDDEN}", _PAIR.sub(_without_value, text))
 
 
@@ -93,6 +93,6 @@ def in_markdown(text: str) -> str:
     return _HTML.sub("&lt;", text).replace("|", r"\|").replace("](", r"]\(")
 
 
-def _without_value(found: re.Match[str]) -> str:
-    name, between = found["name"] or found["quoted"], found["equals"] or found["colon"]
-    return f"{name}{between}{HIDDEN}" if _SECRET_NAME.search(name) else found[0]
+def _without_value(match: re.Match[str]) -> str:
+    name, between = match["name"] or match["quoted"], match["equals"] or match["colon"]
+    return f"{name}{between}{HIDDEN}" if _SECRET_NAME.search(name) else match[0]

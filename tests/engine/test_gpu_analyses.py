@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from fedgrid.algorithms.clustered.before_training import ladd
-from fedgrid.algorithms.clustered.before_training.class_means import ClassMeans
+from fedgrid.algorithms.clustered.before_training.class_means import ClassMeans, PrivateMessage
 from fedgrid.algorithms.clustered.before_training.ladd import Styles, style
-from fedgrid.algorithms.clustered.before_training.private import PrivateMessage
 from fedgrid.algorithms.contract.encoder import EncoderKind
 from fedgrid.algorithms.contract.orders import Message
 from fedgrid.engine.federation.clients.messages import EvaluateTask

@@ -28,7 +28,7 @@ from fedgrid.grids.analyses.report import describe_runs, find_results, note_aske
 from fedgrid.grids.analyses.show import ProgressView, show_plan, show_results
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.checks import check_origins
-from fedgrid.grids.planning.claims import of_further_results
+from fedgrid.grids.planning.claims import result_claims
 from fedgrid.grids.ray_cluster.gpus import Gpu
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -93,7 +93,7 @@ def analyse(
         return Result()
     if waiting:
         warn(f"{len(waiting)} of {len(runs)} runs are not finished and were skipped: {_named(waiting)}")
-    with Lease(storage, grid_name, of_further_results(analysis.folder, finished), warn) as lease:
+    with Lease(storage, grid_name, result_claims(analysis.folder, finished), warn) as lease:
         lease.confirm()
         storage = storage.patient(warn)
         grid, context = GridFolder(storage, grid_name), replace(context, storage=storage)

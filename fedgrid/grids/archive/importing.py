@@ -20,7 +20,7 @@ from fedgrid.grids.archive.explanation_records import read_explanations
 from fedgrid.grids.archive.grid import GridFolder, Imported, Storage
 from fedgrid.grids.archive.training_records import read_training
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.planning.claims import of_import
+from fedgrid.grids.planning.claims import import_claims
 
 F = TypeVar("F")
 R = TypeVar("R")
@@ -55,7 +55,7 @@ def import_archive(
     storage.check_writable()
     for grid in grids:
         grid.check_is_archived()
-    with Lease(storage, name, of_import(f"{name}-temperature"), warn) as lease:
+    with Lease(storage, name, import_claims(f"{name}-temperature"), warn) as lease:
         claim(storage)
         for grid in grids:
             for run in grid.found:

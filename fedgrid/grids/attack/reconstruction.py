@@ -22,7 +22,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.clustered.before_training.class_means import BITS, VECTOR, Bits, class_means, scaled
+from fedgrid.algorithms.clustered.before_training.class_means import (
+    BITS,
+    VECTOR,
+    Bits,
+    class_means,
+    scale_vector,
+)
 from fedgrid.engine.federation.encoders.encoder import Codec, Encoder, decode
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.runtime.run.replay import HeldImages, Observed
@@ -112,7 +118,7 @@ class Scale:
     def of(cls, means_LZ: NDArray[np.float64]) -> "Scale":
         """Return the mean of the codes below, and of those above the middle of the range of class means."""
         finite_LZ = means_LZ[np.isfinite(means_LZ[:, 0])]
-        above = scaled(finite_LZ) > 0.5
+        above = scale_vector(finite_LZ) > 0.5
         low, high = (
             finite_LZ[where].mean() if where.any() else finite_LZ.mean() for where in (~above, above)
         )

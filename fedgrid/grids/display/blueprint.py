@@ -1,4 +1,4 @@
-"""Class counts of each client as a csv file in the OCFL authors' format (a dataset blueprint).
+"""Class counts of each client: a table, and a csv file in the OCFL authors' format (a dataset blueprint).
 
 A header, one row for the server's test set, then two rows per client:
 
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.table import Table
 
 from fedgrid.engine.federation.data.images import ClassLabels
 from fedgrid.engine.federation.errors import DataError
@@ -62,7 +63,7 @@ class Blueprint:
             raise DataError(f"{path} cannot be written: {error.strerror}; name another file") from error
 
 
-def of(
+def count_classes(
     held_K: Sequence[tuple[ClassLabels, ClassLabels]], server_labels: ClassLabels, classes: Sequence[str]
 ) -> Blueprint:
     """Count the classes that each client has for training and for tests, and those of the server."""
@@ -108,3 +109,25 @@ def read_blueprint(path: Path) -> Blueprint:
             "must add up"
         )
     return Blueprint(counts_RL[1::2], counts_RL[2::2], counts_RL[0], classes)
+
+
+def class_count_table(blueprint: Blueprint, clusters: Sequence[int]) -> Table:
+    """Return the number of images per class in every client's training and test set, by hidden group."""
+    table = Table(header_style="bold")
+    for heading in ("client", "group", "set", "images"):
+        table.add_column(heading, justify="left" if heading == "set" else "right", no_wrap=True)
+    for name in blueprint.classes:
+        table.add_column(name, justify="right", overflow="fold")
+    by_group = sorted(range(len(clusters)), key=lambda client: clusters[client])
+    for before, client in zip([None, *by_group], by_group, strict=False):
+        if before is not None and clusters[client] != clusters[before]:
+            table.add_section()
+        table.add_row(str(client), str(clusters[client]), "train", *_counts(blueprint.train_KL[client]))
+        table.add_row("", "", "test", *_counts(blueprint.test_KL[client]))
+    table.add_section()
+    table.add_row("server", "", "test", *_counts(blueprint.server_L))
+    return table
+
+
+def _counts(counts_L: NDArray[np.int64]) -> list[str]:
+    return [str(counts_L.sum()), *(str(count) if count else "·" for count in counts_L)]

@@ -1,6 +1,6 @@
 """Proposes Sattler's epsilons from a centralised training: `fedgrid analyse centralised epsilons`.
 
-The records of such a run have the norm of each epoch's update (`federation.round.metrics`);
+The records of such a run have the norm of each epoch's update (`federation.round.record`);
 `epsilons.rules` has the rules.
 """
 

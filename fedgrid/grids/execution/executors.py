@@ -10,7 +10,7 @@ from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.placement import Placement, at_once, most_at_once
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.grids.planning.start_order import in_order
+from fedgrid.grids.planning.start_order import sort_runs
 from fedgrid.grids.ray_cluster.cluster import connected, known_nodes, placements
 from fedgrid.grids.ray_cluster.gpus import Gpu, open_here, open_on_cluster
 from fedgrid.grids.ray_cluster.import_meanwhile import import_meanwhile
@@ -79,7 +79,7 @@ class InProcess(Executor):
         from fedgrid.grids.execution.in_process import run_in_process
 
         run_in_process(
-            in_order(runs),
+            sort_runs(runs),
             storage,
             self._options.data_dir,
             watch,
@@ -154,7 +154,7 @@ class OnRay(Executor):
         from fedgrid.grids.execution.tune import run_trials
 
         side_by_side = most_at_once(self._places.values(), cluster_nodes()) if self._shares_rounds else 1
-        runs = in_order(runs, max(1, side_by_side))
+        runs = sort_runs(runs, max(1, side_by_side))
         context = LaunchContext(
             grid.name,
             runs,

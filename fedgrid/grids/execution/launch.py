@@ -25,7 +25,7 @@ from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.display.summary import write_summary
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.execution.watch import LaunchResult, Watch
-from fedgrid.grids.planning.claims import of_launch
+from fedgrid.grids.planning.claims import launch_claims
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.round_cache.retention import Retention
@@ -63,7 +63,7 @@ def launch(
         RunError: if the grid as a whole cannot go on.
     """
     cached = options.cache is not None
-    claims = of_launch(grid.runs, todo, cached=cached, fresh=options.fresh)
+    claims = launch_claims(grid.runs, todo, cached=cached, fresh=options.fresh)
     # Before standard output is redirected.
     view = _view(grid, options, console)
     with ExitStack() as stack:
@@ -97,7 +97,7 @@ def launch(
             retention=retention,
             check_cluster=executor.check,
         )
-        with graceful(watch.ask_to_stop):
+        with stop_gracefully(watch.ask_to_stop):
             _Runs(storage, folder, executor, watch, retention, cache).do(grid, todo, then)
         watch.write_progress()
         written = write_summary(folder.runs(), storage, folder.path)
@@ -131,7 +131,7 @@ class _Runs:
         failed = {failure.run_id for failure in self.watch.failures}
         left = unfinished(grown.runs, self.storage, grown.until)
         todo = [run for run in left if run.run_id not in failed]
-        self.watch.lease.extend(of_launch(grown.runs, todo, cached=self.retention is not None))
+        self.watch.lease.extend(launch_claims(grown.runs, todo, cached=self.retention is not None))
         self.folder.keep(grown.runs, grown.text, grown.source, grown.asks)
         _count_new(grid, grown, self.storage, self.watch.tally)
         if todo:
@@ -186,7 +186,7 @@ def _forget(
     for name in (*(folder_of(storage.root, run).name for run in todo), *sorted(shared_prefixes)):
         storage.remove(name)
         rmtree(storage.root / name, ignore_errors=True)
-    lease.extend(of_launch(grid.runs, todo, cached=cached))
+    lease.extend(launch_claims(grid.runs, todo, cached=cached))
 
 
 @contextmanager
@@ -208,7 +208,7 @@ def _view(grid: Grid, options: LaunchOptions, console: Console) -> Bars | Lines 
 
 
 @contextmanager
-def graceful(ask_to_stop: Callable[[], None]) -> Iterator[None]:
+def stop_gracefully(ask_to_stop: Callable[[], None]) -> Iterator[None]:
     """Call `ask_to_stop` at the first SIGINT or SIGTERM; the second raises KeyboardInterrupt.
 
     Only the main thread may handle signals: in another one nothing changes.

@@ -30,7 +30,7 @@ from fedgrid.grids.explain.shown.results import ExplainedGrid, sentence
 from fedgrid.grids.explain.shown.sections import own_sections
 from fedgrid.grids.explain.shown.tables import own_scores
 from fedgrid.tracking import figures
-from fedgrid.tracking.explained.scores import DISTRIBUTIONS, OWN_SCORES, of_runs
+from fedgrid.tracking.explained.scores import DISTRIBUTIONS, OWN_SCORES, run_means
 from fedgrid.tracking.scoring.run import AS_PUBLISHED
 
 
@@ -142,7 +142,7 @@ def metrics_of(read: ReadJob) -> dict[str, float]:
     style = "_as_published" if read.settings.as_published else ""
     metrics = {}
     for score in OWN_SCORES:
-        for scenarios in of_runs(explained, read.settings.on, score).values():
+        for scenarios in run_means(explained, read.settings.on, score).values():
             for seeds in scenarios.values():
                 name = score.name.replace(" / p", "_by_p").replace(" ", "_")
                 metrics[f"explanations/{read.settings.on}_{name}{style}"] = next(iter(seeds.values()))
@@ -156,7 +156,7 @@ def _style(job: Job) -> str:
 def _rows(explained: ExplainedGrid) -> Iterator[dict[str, Any]]:
     for on in DISTRIBUTIONS:
         for score in OWN_SCORES:
-            for algorithm, scenarios in of_runs(explained.explained, on, score).items():
+            for algorithm, scenarios in run_means(explained.explained, on, score).items():
                 for scenario, seeds in scenarios.items():
                     for seed, value in seeds.items():
                         yield {

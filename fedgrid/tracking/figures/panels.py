@@ -121,12 +121,12 @@ def entries(styles: Mapping[str, Style]) -> list[Line2D]:
     return [Line2D([], [], label=fill(name, LONG), **style.of_line) for name, style in styles.items()]
 
 
-def named_rows(names: Sequence[str]) -> tuple[list[str], float, float]:
+def name_rows(names: Sequence[str]) -> tuple[list[str], float, float]:
     """Return the names, wrapped; their width and the height of a row, in inches."""
     labels = [fill(name, LONG) for name in names]
-    lines = [label.split("\n") for label in labels]
-    longest = max((len(line) for label in lines for line in label), default=0)
-    return labels, 0.16 + LETTER * longest, 0.05 + LINE * max(map(len, lines), default=1)
+    longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
+    num_lines = max((label.count("\n") + 1 for label in labels), default=1)
+    return labels, 0.16 + LETTER * longest, 0.05 + LINE * num_lines
 
 
 def say(axes: Axes, reason: str) -> None:
@@ -139,7 +139,7 @@ def say(axes: Axes, reason: str) -> None:
 
 def title(axes: Axes, split: str) -> None:
     """Set the split as title of a panel, in two lines to fit a quarter of a page."""
-    axes.set_title("\n".join(split_name(split).split(" ")))
+    axes.set_title(split_name(split).replace(" ", "\n"))
 
 
 def name_row(axes: Axes, text: str) -> None:

@@ -127,13 +127,13 @@ def from_csv(text: str, name: str) -> tuple[Outcome, ...]:
     if tuple(lines.fieldnames or ()) != HEADINGS:
         missing = [heading for heading in HEADINGS if heading not in (lines.fieldnames or ())]
         raise ValueError(f"{name} has other columns than outcomes of this version: {missing} are missing")
-    found = []
+    outcomes = []
     for number, line in enumerate(lines, start=2):
         try:
-            found.append(_read(line))
+            outcomes.append(_read(line))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{name}, line {number}: {error}") from error
-    return tuple(found)
+    return tuple(outcomes)
 
 
 _NAMES = (

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.engine.federation.clients.messages import Memories
-from fedgrid.engine.federation.uplink.accountant import Spent
+from fedgrid.engine.federation.uplink.ledger import Spent
 
 
 @dataclass(frozen=True)

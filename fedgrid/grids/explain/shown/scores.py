@@ -13,8 +13,8 @@ from fedgrid.tracking.explained.scores import (
     SCORES,
     Explained,
     ExplanationScore,
+    choose_clients,
     compare_explanations,
-    of_clients,
     verdict,
 )
 from fedgrid.tracking.papers.ocfl.explanations import ranks, scores
@@ -31,7 +31,7 @@ WRONG_WAY = "As published: rank 1 is the highest deletion, which is the worst."
 def explanation_sections(explained: Sequence[Explained]) -> Iterator[Section]:
     """Yield the sections of published scores, none without scores."""
     for clients in sorted({model.scenario[1] for model in explained}):
-        yield scores_section(of_clients(explained, clients), clients)
+        yield scores_section(choose_clients(explained, clients), clients)
 
 
 def scores_section(explained: Sequence[Explained], clients: int) -> Section:

@@ -9,7 +9,7 @@ from fedgrid.grids.explain.shown.results import ExplainedGrid, ShownMap, sentenc
 from fedgrid.grids.explain.shown.scores import scores_section
 from fedgrid.grids.explain.shown.tables import own_scores
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS
-from fedgrid.tracking.report.page import Choice, Plate, Section, worded
+from fedgrid.tracking.report.page import Choice, Plate, Section, add_words
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.tables.cells import split_name
 
@@ -30,7 +30,7 @@ def own_sections(own: Mapping[str, ExplainedGrid], *, published: bool) -> Iterat
                 " ".join(filter(None, (part.about, beside.text, *_sentences(part), *part.lacking))),
                 items=(*_own_items(part, clients), *compared),
             )
-            yield worded(section, [style] if style else [])
+            yield add_words(section, [style] if style else [])
 
 
 def _sentences(grid: ExplainedGrid) -> Iterator[str]:

@@ -8,7 +8,7 @@ from fedgrid.tracking.explained.scores import (
     OWN_SCORES,
     UNSEEN_GAP,
     Explained,
-    of_runs,
+    run_means,
 )
 from fedgrid.tracking.tables.cells import mean_over_scenarios
 from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns
@@ -40,7 +40,7 @@ def own_scores(explained: Sequence[Explained], on: str) -> Table:
     for name, chosen in parts:
         part = [model for model in chosen_models if model.scenario[0] in chosen]
         every = [model for model in explained if model.scenario[0] in chosen]
-        by_score = [of_runs([*part], on, score) for score in chosen_scores]
+        by_score = [run_means([*part], on, score) for score in chosen_scores]
         for algorithm in algorithms:
             expected = {(model.scenario, model.seed) for model in every if model.algorithm == algorithm}
             cells = [

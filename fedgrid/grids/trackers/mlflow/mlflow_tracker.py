@@ -23,7 +23,7 @@ from fedgrid.grids.trackers.annotations import Annotations, annotations_of
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow import descriptions, runs
 from fedgrid.grids.trackers.mlflow.store import is_marked, is_missing, one_line, tracking_uri, write_mark
-from fedgrid.grids.trackers.names import described, made_by, metrics, run_name, tags, totals
+from fedgrid.grids.trackers.names import metric_meanings, metrics, run_name, source_tags, tags, totals
 from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun, Tracker
 from fedgrid.redaction import redacted
 
@@ -64,7 +64,7 @@ class MlflowTracker(Tracker):
         given = tags(config, self.grid.name, self.grid.axes)
         given["mlflow.parentRunId"] = self._begin().info.run_id
         if self.grid.is_launch or is_new:
-            given |= made_by(self.grid.name, config)
+            given |= source_tags(self.grid.name, config)
         started = run.started_ms
         if is_new:
             given |= descriptions.note_tags(descriptions.describe_run(config))
@@ -135,7 +135,7 @@ class MlflowTracker(Tracker):
         self._begin()
         parent = self._read(PARENT)
         if counts:
-            self._describe(PARENT, descriptions.of_metrics(described()), Annotations(), counts)
+            self._describe(PARENT, descriptions.of_metrics(metric_meanings()), Annotations(), counts)
         runs.end(self._client, parent, status)
 
     def has(self, run: TrackedRun | None, status: Status, rounds: int) -> bool:
@@ -214,11 +214,11 @@ class MlflowTracker(Tracker):
             return self.runs[PARENT]
         given, is_new = {"grid": self.grid.name}, PARENT not in self.runs
         if self.grid.is_launch or is_new:
-            given |= made_by(self.grid.name)
+            given |= source_tags(self.grid.name)
         if is_new:
-            given |= descriptions.note_tags(descriptions.of_metrics(described()))
+            given |= descriptions.note_tags(descriptions.of_metrics(metric_meanings()))
         parent = self._start(PARENT, self.grid.name, given, {}, None)
-        runs.describe_experiment(self._client, self._experiment_id, self.grid, [*described()])
+        runs.describe_experiment(self._client, self._experiment_id, self.grid, [*metric_meanings()])
         if self.grid.text:
             with TemporaryDirectory(prefix="fedgrid-") as scratch:
                 preset = Path(scratch, "preset.yaml")

@@ -8,11 +8,11 @@ import pytest
 
 from fedgrid.grids.explain.shown.figures import insertion_against_deletion, mean_curves
 from fedgrid.grids.explain.shown.maps import map_grid, overlay
-from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, Paired, ShownMap, paired, sentence
+from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, Paired, ShownMap, pair_images, sentence
 from fedgrid.grids.explain.shown.sections import own_sections
 from fedgrid.grids.explain.shown.tables import own_scores
 from fedgrid.tracking import figures
-from fedgrid.tracking.explained.scores import GAP, Explained, of_runs
+from fedgrid.tracking.explained.scores import GAP, Explained, run_means
 
 SCENARIO = ("digits", 15, "overlapping-balanced")
 
@@ -37,8 +37,8 @@ def test_images_are_paired_and_those_of_one_algorithm_alone_do_not_count():
         BNC={image(0): 0.25, image(1): 0.5, image(2): 0.125, image(9): 1.0},
         SCL={image(0): 0.5, image(1): 0.375, image(2): 0.125, image(7): -1.0},
     )
-    assert paired(found, "members") == [Paired("SCL", 0.125 / 3, 0.5, 3)]
-    assert paired(found, "server") == []
+    assert pair_images(found, "members") == [Paired("SCL", 0.125 / 3, 0.5, 3)]
+    assert pair_images(found, "server") == []
 
 
 def test_sentence_says_which_algorithms_gain_and_which_lose():
@@ -52,8 +52,8 @@ def test_sentence_says_which_algorithms_gain_and_which_lose():
 def test_score_of_an_own_run_is_the_mean_over_images_and_a_diverged_model_leaves_it_without_one():
     """3 images of gap 0.5 and 1 of gap 0.1."""
     rows = [model("SCL", 0.75, 0.25, weight=3), model("SCL", 0.3, 0.2, weight=1)]
-    assert of_runs(rows, "members", GAP)["SCL"][SCENARIO][0] == pytest.approx(0.4)
-    assert of_runs([*rows, model("SCL", nan, nan, weight=1)], "members", GAP) == {"SCL": {}}
+    assert run_means(rows, "members", GAP)["SCL"][SCENARIO][0] == pytest.approx(0.4)
+    assert run_means([*rows, model("SCL", nan, nan, weight=1)], "members", GAP) == {"SCL": {}}
 
 
 def test_table_has_the_gap_of_unseen_images_only_where_some_are_seen():
