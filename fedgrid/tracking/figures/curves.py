@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedgrid.tracking.arrays import Array, mean
-from fedgrid.tracking.figures.maps import HUES
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
@@ -26,7 +25,7 @@ from fedgrid.tracking.figures.panels import (
     share_y,
     title,
 )
-from fedgrid.tracking.figures.style import GRID, INK, SMALL, Style, paper_style, styles
+from fedgrid.tracking.figures.style import GRID, HUES, INK, SMALL, Style, paper_style, styles
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
 

@@ -25,10 +25,9 @@ from fedgrid.tracking.figures.panels import (
     rule,
     say,
 )
-from fedgrid.tracking.figures.style import INK, paper_style
+from fedgrid.tracking.figures.style import HUES, INK, paper_style
 from fedgrid.tracking.scoring.study import Study, require_one
 
-HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 MIXED = "#9A9A9A"
 PANELS_A_ROW = 4
 NAMED_GROUPS = 6

@@ -21,7 +21,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.style import COLUMN, FAINT, GRID, PAGE, SMALL, PaperFigure, Style
-from fedgrid.tracking.tables.cells import split_name
+from fedgrid.tracking.scoring.study import split_name
 
 LETTER = 0.059
 """Mean width of a letter, in inches."""

@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.figures.maps import HUES, by_group, draw_map
+from fedgrid.tracking.figures.maps import by_group, draw_map
 from fedgrid.tracking.figures.panels import Margins, number_rounds, panels, say, scale_y
-from fedgrid.tracking.figures.style import GRID, INK, SMALL, paper_style, save
+from fedgrid.tracking.figures.style import GRID, HUES, INK, SMALL, paper_style, save
 from fedgrid.tracking.records import Records, read_records
 from fedgrid.tracking.scoring.partitions import clustering_round
 

@@ -71,6 +71,8 @@ OwnStyle: TypeAlias = str | Path | Mapping[str, Any]
 _own: ContextVar[tuple[OwnStyle, ...]] = ContextVar("own styles", default=())
 _in_use: ContextVar[tuple[OwnStyle, ...] | None] = ContextVar("own styles in use", default=None)
 DASHED = (0, (3.5, 1.5))
+HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+"""Of hidden groups, and of a single line."""
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from fedgrid.tracking.figures.curves import is_recorded
 from fedgrid.tracking.report.page import Choice, Plate, Section
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
 from fedgrid.tracking.scoring.run import AS_PUBLISHED
-from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.scoring.study import Study, split_name
 from fedgrid.tracking.tables import clustering, personalisation
-from fedgrid.tracking.tables.cells import split_name
 from fedgrid.tracking.tables.cost import before_training, cost, has_messages
 from fedgrid.tracking.tables.table import Table
 

@@ -267,3 +267,8 @@ def _last_scores(run: Run) -> dict[str, Any]:
         "exactly_right": run.scores["exactly_right"],
         **{name: run.last(name) for name in run.curves},
     }
+
+
+def split_name(split: str) -> str:
+    """Return the name of a split in headings, as the papers have theirs: `overlapping balanced`."""
+    return split.replace("-", " ") if split in SPLITS else split

@@ -9,8 +9,8 @@ from fedgrid.tracking.scoring.measures import Measure, measure_named, scores_by_
 from fedgrid.tracking.scoring.paired_tests import ALPHA, LEAST_SEEDS, by_seed, holm, seeds_test
 from fedgrid.tracking.scoring.run import AXES, SETTING_OF_ALGORITHM, Run, find_axis
 from fedgrid.tracking.scoring.scores import DECLARED
-from fedgrid.tracking.scoring.study import Study, plain, slug
-from fedgrid.tracking.tables.cells import explain_cells, over_scenarios, split_name
+from fedgrid.tracking.scoring.study import Study, plain, slug, split_name
+from fedgrid.tracking.tables.cells import explain_cells, over_scenarios
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, embolden
 
 ALGORITHM = "algorithm"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedgrid.tracking.scoring.measures import Measure, means_by, scores_by_seed
-from fedgrid.tracking.scoring.study import SPLITS, Study
+from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns, dash, mean, number
 
 
@@ -152,8 +152,3 @@ def lacking(study: Study) -> str:
     count = len(study.unfinished)
     verb = "has" if count == 1 else "have"
     return f"{count} of {len(study.runs)} runs {verb} no result yet." if count else ""
-
-
-def split_name(split: str) -> str:
-    """Return the name of a split in headings, as the papers have theirs: `overlapping balanced`."""
-    return split.replace("-", " ") if split in SPLITS else split

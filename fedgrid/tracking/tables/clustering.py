@@ -12,8 +12,8 @@ import numpy as np
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS
-from fedgrid.tracking.scoring.study import Study, require_one
-from fedgrid.tracking.tables.cells import algorithms_table, explain_cells, over_seeds, split_name
+from fedgrid.tracking.scoring.study import Study, require_one, split_name
+from fedgrid.tracking.tables.cells import algorithms_table, explain_cells, over_seeds
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, dash, number, share
 
 ROUNDS = {"first": measures.CLUSTERING_ROUND, "last": measures.LAST_CHANGE}

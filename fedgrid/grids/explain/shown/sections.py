@@ -10,8 +10,7 @@ from fedgrid.grids.explain.shown.scores import scores_section
 from fedgrid.grids.explain.shown.tables import own_scores
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS
 from fedgrid.tracking.report.page import Choice, Plate, Section, add_words
-from fedgrid.tracking.scoring.study import plain
-from fedgrid.tracking.tables.cells import split_name
+from fedgrid.tracking.scoring.study import plain, split_name
 
 
 def own_sections(own: Mapping[str, ExplainedGrid], *, published: bool) -> Iterator[Section]:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fedgrid.tracking.papers.ocfl import numbers, reasons
-from fedgrid.tracking.papers.shared.paper import Paper, Study, put_beside, table_beside
+from fedgrid.tracking.papers.shared.paper import Paper, Study, put_beside, split_name, table_beside
 from fedgrid.tracking.scoring.measures import PUBLISHED_CLUSTERING
-from fedgrid.tracking.tables.cells import over_scenarios, split_name
+from fedgrid.tracking.tables.cells import over_scenarios
 from fedgrid.tracking.tables.clustering import published_cell, published_round
 from fedgrid.tracking.tables.personalisation import LAST, MEAN, PUBLISHED, measure_of, untested
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Table, fixed

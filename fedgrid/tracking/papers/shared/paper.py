@@ -7,11 +7,11 @@ from pathlib import Path
 
 from fedgrid.tracking.papers.shared.claim import Claim
 from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.scoring.study import Study, split_name
 from fedgrid.tracking.tables.cells import explain_cells
 from fedgrid.tracking.tables.table import ABSENT, FAR, Cell, Column, Row, Table, Tone, letter_notes
 
-__all__ = ["Paper", "Run", "Study", "csv_rows", "put_beside", "table_beside"]
+__all__ = ["Paper", "Run", "Study", "csv_rows", "put_beside", "split_name", "table_beside"]
 """A paper, and what its functions take."""
 
 
