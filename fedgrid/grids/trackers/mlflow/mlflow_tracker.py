@@ -23,6 +23,7 @@ from fedgrid.grids.trackers.annotations import Annotations, annotations_of
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow import descriptions, runs
 from fedgrid.grids.trackers.mlflow.store import is_marked, is_missing, one_line, tracking_uri, write_mark
+from fedgrid.grids.trackers.mlflow.view import view
 from fedgrid.grids.trackers.names import metric_meanings, metrics, run_name, source_tags, tags, totals
 from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun, Tracker
 from fedgrid.redaction import redacted
@@ -218,7 +219,8 @@ class MlflowTracker(Tracker):
         if is_new:
             given |= descriptions.note_tags(descriptions.of_metrics(metric_meanings()))
         parent = self._start(PARENT, self.grid.name, given, {}, None)
-        runs.describe_experiment(self._client, self._experiment_id, self.grid, [*metric_meanings()])
+        shown = view([*metric_meanings()], self.grid.axes, self.grid.searched)
+        descriptions.describe_experiment(self._client, self._experiment_id, self.grid.name, shown)
         if self.grid.text:
             with TemporaryDirectory(prefix="fedgrid-") as scratch:
                 preset = Path(scratch, "preset.yaml")
