@@ -479,7 +479,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions.analyses import analysis_named
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.space import built_in
-from fedgrid.grids.following.teller import News, Teller, tracker_named
+from fedgrid.grids.following.teller import News, Teller, find_tracker
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.tracking.papers.papers import PAPERS
 from fedgrid.tracking.report.contents import report_page
@@ -502,7 +502,7 @@ with TemporaryDirectory() as folder:
     lines = {}
     for name in ("lines", "own-lines"):
         grid = TrackedGrid("mine", Storage.of(folder))
-        Teller(tracker_named(name), grid).tell(News(run, "FINISHED"))
+        Teller(find_tracker(name), grid).tell(News(run, "FINISHED"))
         lines[name] = Path(folder, f"{name}.txt").read_text()
     active.use()
 page = report_page(study_of([result_of(run_of(), WHOLE, curves={"ari": (0, 1)})]))
