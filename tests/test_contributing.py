@@ -143,7 +143,7 @@ def clusterer(tree):
     tree.insert(where, '    "hdbscan": HDBSCAN,\n', '    "halves": Halves,\n')
     entries = "fedgrid/algorithms/clustered/while_training/entries.py"
     tree.begin(entries, "from fedgrid.algorithms.clustering.clusterers import Halves\n")
-    entry = '    _ocfl("ocfl-halves", "OCFL-2", "halves", OcflSettings(clusterer=Halves()), {}),\n'
+    entry = '    _ocfl("ocfl-halves", "OCFL-2", "halves", ocfl.OcflSettings(clusterer=Halves()), {}),\n'
     tree.insert(entries, "ENTRIES = (\n", entry)
 
 
@@ -191,7 +191,7 @@ class Still(LocalMethod):
 
 
 def aggregator(tree):
-    where = "fedgrid/algorithms/averaging/aggregators.py"
+    where = "fedgrid/algorithms/contract/aggregator.py"
     tree.insert(
         where,
         "def _median(",
@@ -274,8 +274,7 @@ def split(tree):
         before=True,
     )
     kinds = "fedgrid/engine/federation/dealing/kinds.py"
-    tree.insert(kinds, '    "dimmed": DIMMED,\n', '    "darker": DARKER,\n')
-    tree.insert(kinds, "shifted import (\n", "    DARKER,\n")
+    tree.insert(kinds, '    "dimmed": shifted.DIMMED,\n', '    "darker": shifted.DARKER,\n')
 
 
 def number(tree):

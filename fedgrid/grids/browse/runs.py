@@ -8,13 +8,12 @@ from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import ALL, all_columns, check_columns, read_rows, usual_columns
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.tables import RESULT_COLUMNS
+from fedgrid.grids.display.tables import RESULT_COLUMNS, cell, choice_table
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.redaction import in_csv, printable
@@ -122,12 +121,8 @@ def _print(rows: Sequence[Run], columns: Sequence[str], console: Console) -> Non
     if not console.is_terminal:
         print(*_lines(headings, are_numbers, cells), sep="\n")
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading, is_number in zip(headings, are_numbers, strict=True):
-        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
-    for row in zip(*cells, strict=True):
-        table.add_row(*row)
-    console.print(table)
+    numbers = [place for place, is_number in enumerate(are_numbers) if is_number]
+    console.print(choice_table(headings, zip(*cells, strict=True), numbers))
 
 
 def _lines(
@@ -145,12 +140,3 @@ def _lines(
             space = " " * (widest - widths[index])
             column[index] = space + text if is_number else text + space
     return map("  ".join, zip(*columns, strict=True))
-
-
-def cell(value: Any) -> str:
-    """Return a value as it stands in a table."""
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.3f}" if abs(value) < 1000 else f"{value:.0f}"
-    return printable(text_of(value))

@@ -6,7 +6,7 @@ from fedgrid.algorithms.registry import title
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.grids.cite.references import entries
-from fedgrid.tracking.tables.formats import escaped
+from fedgrid.tracking.tables.formats import escape_latex
 
 Words = Callable[[RunConfig], str]
 
@@ -46,7 +46,7 @@ def each(runs: Sequence[RunConfig], words: Words) -> str:
         is_itself = any(f"{text} ".startswith(f"{value} ") for value in of_axis for text in found)
         if all(len(texts) == 1 for texts in of_axis.values()) and not is_itself:
             owners = {text: [value for value in of_axis if text in of_axis[value]] for text in found}
-            return listed(f"{text} ({listed(map(escaped, owners[text]))})" for text in found)
+            return listed(f"{text} ({listed(map(escape_latex, owners[text]))})" for text in found)
     return listed(found, "or")
 
 
@@ -60,6 +60,6 @@ def cited(runs: Iterable[RunConfig], words: Words, bibtex: Words) -> list[str]:
         found.setdefault(words(run), {}).update(entries([bibtex(run)]))
     keys = [",".join(of_name) for of_name in found.values()]
     return [
-        f"{escaped(name)} \\cite{{{own}}}" if own and own != after else escaped(name)
+        f"{escape_latex(name)} \\cite{{{own}}}" if own and own != after else escape_latex(name)
         for name, own, after in zip(found, keys, [*keys[1:], ""], strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Class counts of each client as a csv file in the OCFL authors' format (a dataset blueprint).
+"""Class counts of each client: a table, and a csv file in the OCFL authors' format (a dataset blueprint).
 
 A header, one row for the server's test set, then two rows per client:
 
@@ -13,15 +13,15 @@ Shapes: K clients, L classes.
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.table import Table
 
 from fedgrid.engine.federation.data.images import ClassLabels
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.redaction import in_csv
+from fedgrid.redaction import csv_text
 
 COLUMNS = ["client_id", "partition", "total_samples"]
 SERVER = ("orchestrator", "central_test_set")
@@ -43,14 +43,13 @@ class Blueprint:
 
     def to_csv(self) -> str:
         """Return the text of the file; `read_blueprint` returns the same counts and titles."""
-        text = StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*COLUMNS, *map(in_csv, self.classes)])
-        writer.writerow([*SERVER, self.server_L.sum(), *self.server_L])
-        for client, parts in enumerate(zip(self.train_KL, self.test_KL, strict=True)):
-            for partition, counts_L in zip(PARTITIONS, parts, strict=True):
-                writer.writerow([client, partition, counts_L.sum(), *counts_L])
-        return text.getvalue()
+        of_clients = (
+            [client, partition, counts_L.sum(), *counts_L]
+            for client, parts in enumerate(zip(self.train_KL, self.test_KL, strict=True))
+            for partition, counts_L in zip(PARTITIONS, parts, strict=True)
+        )
+        server = [*SERVER, self.server_L.sum(), *self.server_L]
+        return csv_text([[*COLUMNS, *self.classes], server, *of_clients])
 
     def write(self, path: Path) -> None:
         """Write the csv file.
@@ -64,7 +63,7 @@ class Blueprint:
             raise DataError(f"{path} cannot be written: {error.strerror}; name another file") from error
 
 
-def of(
+def count_classes(
     held_K: Sequence[tuple[ClassLabels, ClassLabels]], server_labels: ClassLabels, classes: Sequence[str]
 ) -> Blueprint:
     """Count the classes that each client has for training and for tests, and those of the server."""
@@ -110,3 +109,25 @@ def read_blueprint(path: Path) -> Blueprint:
             "must add up"
         )
     return Blueprint(counts_RL[1::2], counts_RL[2::2], counts_RL[0], classes)
+
+
+def class_count_table(blueprint: Blueprint, clusters: Sequence[int]) -> Table:
+    """Return the number of images per class in every client's training and test set, by hidden group."""
+    table = Table(header_style="bold")
+    for heading in ("client", "group", "set", "images"):
+        table.add_column(heading, justify="left" if heading == "set" else "right", no_wrap=True)
+    for name in blueprint.classes:
+        table.add_column(name, justify="right", overflow="fold")
+    by_group = sorted(range(len(clusters)), key=lambda client: clusters[client])
+    for before, client in zip([None, *by_group], by_group, strict=False):
+        if before is not None and clusters[client] != clusters[before]:
+            table.add_section()
+        table.add_row(str(client), str(clusters[client]), "train", *_counts(blueprint.train_KL[client]))
+        table.add_row("", "", "test", *_counts(blueprint.test_KL[client]))
+    table.add_section()
+    table.add_row("server", "", "test", *_counts(blueprint.server_L))
+    return table
+
+
+def _counts(counts_L: NDArray[np.int64]) -> list[str]:
+    return [str(counts_L.sum()), *(str(count) if count else "·" for count in counts_L)]

@@ -20,7 +20,7 @@ from fedgrid.engine.runtime.storage.format import next_step
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import PlainConsole, print_plain
-from fedgrid.grids.display.tables import choice_table, duration
+from fedgrid.grids.display.tables import cell, choice_table, duration
 from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
 from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
@@ -105,17 +105,10 @@ def show_all(storage: Storage, as_json: bool, console: Console) -> None:
             console, f"No grid in {storage} yet; `{command(storage, 'run', 'quickstart')}` starts one."
         )
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
     kinds = [*COUNTS, STOPPED] if any(one.get(STOPPED) for one in found) else COUNTS
-    for heading in ("grid", "runs", *(kind.replace("_", " ") for kind in kinds[1:]), "state"):
-        table.add_column(
-            heading, justify="left" if heading in ("grid", "state") else "right", overflow="fold"
-        )
-    for one in found:
-        counts = (one.get(kind) for kind in kinds)
-        cells = ("–" if count is None else str(count) for count in counts)
-        table.add_row(one["grid"], *cells, one["state"])
-    console.print(table)
+    headings = ("grid", "runs", *(kind.replace("_", " ") for kind in kinds[1:]), "state")
+    rows = ([one["grid"], *(cell(one.get(kind)) for kind in kinds), one["state"]] for one in found)
+    console.print(choice_table(headings, rows, range(1, 1 + len(kinds))))
     print_plain(console, f"{storage}; more of one:  {command(storage, 'show', 'GRID')}")
 
 

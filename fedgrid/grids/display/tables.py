@@ -1,17 +1,16 @@
-"""Tables on the terminal: results of a grid, class counts of a scenario, lists of choices."""
+"""Tables on the terminal: results of a grid, lists of choices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fedgrid.grids.display.blueprint import Blueprint
+from fedgrid.redaction import printable
 from fedgrid.tracking.scoring.run import Run
+from fedgrid.tracking.scoring.selection import text_of
 from fedgrid.tracking.tables.cells import spread_over_seeds
 from fedgrid.tracking.tables.table import NONE
 from fedgrid.tracking.tables.table import Table as PageTable
@@ -224,24 +223,6 @@ def failure_table(runs: Sequence[Run]) -> Table:
     return table
 
 
-def class_count_table(blueprint: Blueprint, clusters: Sequence[int]) -> Table:
-    """Return the number of images per class in every client's training and test set, by hidden group."""
-    table = Table(header_style="bold")
-    for heading in ("client", "group", "set", "images"):
-        table.add_column(heading, justify="left" if heading == "set" else "right", no_wrap=True)
-    for name in blueprint.classes:
-        table.add_column(name, justify="right", overflow="fold")
-    by_group = sorted(range(len(clusters)), key=lambda client: clusters[client])
-    for before, client in zip([None, *by_group], by_group, strict=False):
-        if before is not None and clusters[client] != clusters[before]:
-            table.add_section()
-        table.add_row(str(client), str(clusters[client]), "train", *_counts(blueprint.train_KL[client]))
-        table.add_row("", "", "test", *_counts(blueprint.test_KL[client]))
-    table.add_section()
-    table.add_row("server", "", "test", *_counts(blueprint.server_L))
-    return table
-
-
 def page_table(table: PageTable, width: int) -> Table:
     """Return a table of a report for the terminal."""
     shown = titled_table(table.title, width)
@@ -259,11 +240,19 @@ def page_table(table: PageTable, width: int) -> Table:
     return shown
 
 
-def choice_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a list of choices, one line each."""
+def choice_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[int] | None = None
+) -> Table:
+    """Return a table without lines, of choices with their names first.
+
+    With `numbers`, the places of the columns that are of numbers, it is of values: none is cut.
+    """
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for index, heading in enumerate(headings):
-        table.add_column(heading, no_wrap=index == 0)
+    for place, heading in enumerate(headings):
+        if numbers is None:
+            table.add_column(heading, no_wrap=place == 0)
+        else:
+            table.add_column(heading, justify="right" if place in numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     return table
@@ -279,12 +268,10 @@ def _spread(value: float | None) -> str:
     return "" if value is None else f"\n±{value:.3f}".replace("±0.", "±.")
 
 
-def _counts(counts_L: NDArray[np.int64]) -> list[str]:
-    return [str(counts_L.sum()), *(str(count) if count else "·" for count in counts_L)]
-
-
-def cell(value: object) -> str:
-    """Return a score, or a count, as it stands in a table."""
+def cell(value: Any) -> str:
+    """Return a value as it stands in a table."""
     if value is None:
-        return "–"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+        return NONE
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 1000 else f"{value:.0f}"
+    return printable(text_of(value))

@@ -28,19 +28,14 @@ BUDGET = 20.0
 """Seconds of the processor that all measurements together may take, and of a GPU's clock."""
 LONGEST = 60.0
 """Seconds that they may take on a machine with other work."""
-
 ENOUGH = 0.5
 """Seconds after which a measurement ends, once it has timed a whole batch."""
-
 BURSTS = 4
 """How often each measurement is repeated, if there is time."""
-
 GROWTH = 4.5
 """A measurement takes up to this many times the one before."""
-
 SERVER_SECONDS = 0.05
 """Clustering, records and files of a round: a small part, except with the smallest models."""
-
 MOST_IMAGES, MOST_BYTES = 4096, 1 << 26
 CPUINFO = Path("/proc/cpuinfo")
 
@@ -74,12 +69,9 @@ def processor_name(device: str) -> str:
 def calibrate(
     workloads: Sequence[Workload], device: str = "cpu", budget: float = BUDGET
 ) -> dict[Workload, Speed]:
-    """Time training and testing of each workload, at least one batch each.
+    """Time training and testing of each workload, at least one batch each, on the device `cpu` or `cuda`.
 
-    Args:
-        workloads: what to time.
-        device: `cpu` or `cuda`.
-        budget: seconds for all of them together, on a CPU the processor's.
+    `budget` are seconds for all of them together, on a CPU the processor's.
 
     Raises:
         ConfigError: if the images are too small for the model.
@@ -106,10 +98,7 @@ def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int, ac
 
 
 def _measure(workload: Workload, device: str, budget: float) -> Speed:
-    """Time a worker whose clients hold a quarter of a batch, one, 2, 4, ... for at most `budget` seconds.
-
-    Clients that train at once hold as many images each.
-    """
+    """Time a worker whose clients hold a quarter of a batch, one, 2, 4, ... for at most `budget` seconds."""
     clock = _clock(device)
     started, batch, slots = clock(), workload.training.batch_size, workload.training.stacked
     most = max(2, min(MOST_IMAGES, MOST_BYTES // prod(workload.shape)) // slots)

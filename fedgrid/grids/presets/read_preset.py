@@ -11,19 +11,10 @@ from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.errors import ConfigError, unknown_key
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS, INNER
 from fedgrid.engine.runtime.plugins import active
+from fedgrid.grids.presets import preset_files
 from fedgrid.grids.presets.axes import Axes, Choice, Item, Override, Preset, choose, items
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, KIND, SECTIONS, SPLIT, check_axis_key
 from fedgrid.grids.presets.nested import value_at, with_value
-from fedgrid.grids.presets.preset_files import (
-    AXES_KEY,
-    EXCLUDE,
-    KEYS,
-    SEARCH,
-    SEEDS,
-    is_path,
-    open_preset,
-    preset_names,
-)
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, as_axis, at, in_one_line
 
 EXAMPLES = {ALGORITHM: "{cooldown: 40}", SPLIT: "{draws: 100}"}
@@ -44,42 +35,42 @@ def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
         ConfigError: for a key that does not exist, with its line.
     """
     for key in file.values:
-        if key not in KEYS:
+        if key not in preset_files.KEYS:
             with at(Place(file, (key,))):
-                if key == SEARCH:
+                if key == preset_files.SEARCH:
                     raise ConfigError(f"this file is a search: `fedgrid search {trail[-1]}` runs it")
                 if key == "name":
                     raise ConfigError("a grid has the name of its file, or that of --name; leave out the key")
                 if key.partition(".")[0] in (*SECTIONS, ALGORITHM):
-                    raise _dotted(key, file.values[key])
-                raise unknown_key(key, "", KEYS, inner=INNER)
+                    raise _dotted_key_error(key, file.values[key])
+                raise unknown_key(key, "", preset_files.KEYS, inner=INNER)
     base = _base(file, trail)
     _use_plugins(file, trail)
     axes = {axis: values for axis, values in base.axes.items() if not _is_fixed(axis, file)} | _axes(file)
+    chosen = base.filter
+    if "filter" in file.values:
+        place = Place(file, ("filter",))
+        _require_keys("filter", file.values["filter"], tuple(axes), place)
+        chosen = choose(file.values["filter"], axes, place)
+    source = f"preset {trail[-1]}"
+    if trail[-1] not in preset_files.preset_names():
+        # FEDGRID_SOURCE names the place of a file that was sent to a cluster.
+        source = os.environ.get("FEDGRID_SOURCE") or str(Path(trail[-1]).resolve())
     return replace(
         base,
         axes=axes,
-        fixed={**base.fixed, **_fixed(file)},
+        fixed={**base.fixed, **_read_fixed(file)},
         overrides=(*base.overrides, *_overrides(file, axes)),
-        excluded=(*base.excluded, *_excluded(file, axes)),
-        filter=_filter(file, axes) if "filter" in file.values else base.filter,
+        excluded=(*base.excluded, *_read_excluded(file, axes)),
+        filter=chosen,
         name=Path(trail[-1]).stem,
         text=file.text,
-        source=f"preset {trail[-1]}" if trail[-1] in preset_names() else _path(trail[-1]),
+        source=source,
     )
 
 
-def _path(file: str) -> str:
-    """Return the place of a file; FEDGRID_SOURCE names it where the file was sent to a cluster."""
-    return os.environ.get("FEDGRID_SOURCE") or str(Path(file).resolve())
-
-
-def _dotted(key: str, value: Any) -> ConfigError:
-    """Return the error for `training.rounds: 5` at the top of a file.
-
-    Raises:
-        ConfigError: the section has no such key.
-    """
+def _dotted_key_error(key: str, value: Any) -> ConfigError:
+    """Return the error for `training.rounds: 5` at the top of a file; raises it if there is no such key."""
     section, _, inner = key.partition(".")
     if key in (KIND, f"{ALGORITHM}.name"):  # They stand for their whole section.
         return ConfigError(f"'{key}' is no key of a file; write `{section}: {in_one_line(value)}`")
@@ -95,13 +86,13 @@ def _base(file: YamlFile, trail: tuple[str, ...]) -> Preset:
     if "base" not in file.values:
         return Preset(defaults())
     name = str(file.values["base"])
-    if name not in preset_names():
+    if name not in preset_files.preset_names():
         beside = os.path.normpath(Path(trail[-1]).parent / name)
-        name = beside if is_path(beside) else name
+        name = beside if preset_files.is_path(beside) else name
     with at(Place(file, ("base",))):
         if name in trail:
             raise ConfigError(f"base = {name}: that file is based on this one; name another")
-        opened = open_preset(name)
+        opened = preset_files.open_preset(name)
     return read_preset(opened, (*trail, name))
 
 
@@ -117,16 +108,21 @@ def _use_plugins(file: YamlFile, trail: tuple[str, ...]) -> None:
 
 def _axes(file: YamlFile) -> dict[str, tuple[Item, ...]]:
     """Return the axes of a file: `AXES` at its top, and any key of a run under `axes`."""
-    place = Place(file, (AXES_KEY,))
-    listed = file.values.get(AXES_KEY, {})
-    _require_keys(AXES_KEY, listed, ("seed", "training.rounds"), place)
-    given = [(key, file.values[key], Place(file, (key,))) for key in (*AXES, SEEDS) if key in file.values]
-    given = [entry for entry in map(_kinds, given) if entry is not None]
+    place = Place(file, (preset_files.AXES_KEY,))
+    listed = file.values.get(preset_files.AXES_KEY, {})
+    _require_keys(preset_files.AXES_KEY, listed, ("seed", "training.rounds"), place)
+    given: list[tuple[str, Any, Place]] = []
+    for key in (*AXES, preset_files.SEEDS):
+        value, where = file.values.get(key), Place(file, (key,))
+        if key == SPLIT and isinstance(value, Mapping):  # Its other keys are of all its kinds.
+            given += [(key, value["kind"], where.under("kind"))] if "kind" in value else []
+        elif key in file.values:
+            given.append((key, value, where))
     given += [(str(key), values, place.under(str(key))) for key, values in listed.items()]
     axes: dict[str, tuple[Item, ...]] = {}
     keys: dict[str, str] = {}
     for key, values, where in given:
-        axis = "seed" if key == SEEDS else key
+        axis = "seed" if key == preset_files.SEEDS else key
         with at(where):
             check_axis_key(axis)
             if values is None and axis in AXES:
@@ -139,20 +135,12 @@ def _axes(file: YamlFile) -> dict[str, tuple[Item, ...]]:
     return axes
 
 
-def _kinds(given: tuple[str, Any, Place]) -> tuple[str, Any, Place] | None:
-    """Return the kinds of a file's `split`, whose other keys are of all of them; None if it names no kind."""
-    key, value, place = given
-    if key == SPLIT and isinstance(value, Mapping):
-        return (key, value["kind"], place.under("kind")) if "kind" in value else None
-    return given
-
-
 def _is_fixed(axis: str, file: YamlFile) -> bool:
     """Return whether a file gives an axis one value for all runs, such as `training: {rounds: 5}`."""
     return axis not in AXES and value_at(file.values, axis.split(".")) is not None
 
 
-def _fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
+def _read_fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
     fixed = {}
     for key, value in file.values.items():
         place = Place(file, (key,))
@@ -173,24 +161,17 @@ def _fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
     return fixed
 
 
-def _excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
-    """Return which combinations of its axes' values a file leaves out."""
-    given, place = file.values.get(EXCLUDE, []), Place(file, (EXCLUDE,))
+def _read_excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
+    given, place = file.values.get(preset_files.EXCLUDE, []), Place(file, (preset_files.EXCLUDE,))
     if not isinstance(given, list):
         raise ConfigError(f"{place}: exclude = {given!r}: expected a list, as in [{{clients: 30, seed: 4}}]")
     for index, entry in enumerate(given):
-        _require_keys(EXCLUDE, entry, tuple(axes), place.under(index))
+        _require_keys(preset_files.EXCLUDE, entry, tuple(axes), place.under(index))
         if not entry:
             raise ConfigError(
                 f"{place.under(index)}: exclude has an entry without an axis; allowed: {', '.join(axes)}"
             )
     return tuple(choose(entry, axes, place.under(index)) for index, entry in enumerate(given))
-
-
-def _filter(file: YamlFile, axes: Axes) -> Choice:
-    place = Place(file, ("filter",))
-    _require_keys("filter", file.values["filter"], tuple(axes), place)
-    return choose(file.values["filter"], axes, place)
 
 
 def _overrides(file: YamlFile, axes: Axes) -> tuple[Override, ...]:

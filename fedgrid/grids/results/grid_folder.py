@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from fedgrid.algorithms.registry import note_titles
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.data import own_images
@@ -182,7 +181,7 @@ class GridFolder:
         """
         path = self.path / RUNS
         about, lines = self._checked(path)
-        note_titles(kept_plugins.titles(self.path), kept_plugins.references(self.path))
+        kept_plugins.know_titles(self.path)
         own_images.know_from(self.path)
         try:
             runs = tuple(map(RunConfig.model_validate_json, lines.splitlines()))

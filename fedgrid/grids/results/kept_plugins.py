@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from fedgrid.algorithms.registry import note_titles
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
@@ -71,13 +72,13 @@ def read_index(folder: Path) -> dict[str, Kept]:
         raise ConfigError(f"{cause}; move it away, and repeat the grid's `fedgrid run`") from error
 
 
-def titles(folder: Path) -> dict[str, str]:
-    """Return what tables call the algorithms of a grid's plugins: name -> title."""
-    return {
-        name: " ".join(printable(title).split())
-        for plugin in read_index(folder).values()
-        for name, title in plugin.titles.items()
+def know_titles(folder: Path) -> None:
+    """Note what tables call the algorithms of a grid's plugins, and which of them are references."""
+    index = read_index(folder).values()
+    titles = {
+        name: " ".join(printable(title).split()) for kept in index for name, title in kept.titles.items()
     }
+    note_titles(titles, [name for kept in index for name in kept.references])
 
 
 def names(folder: Path) -> dict[str, str]:
@@ -87,11 +88,6 @@ def names(folder: Path) -> dict[str, str]:
 
 def _plain_name(name: str) -> str:
     return Path(name).name if name.endswith(".py") else name.rpartition(" ")[0] or name
-
-
-def references(folder: Path) -> list[str]:
-    """Return the names of the algorithms of a grid's plugins that are references."""
-    return [name for plugin in read_index(folder).values() for name in plugin.references]
 
 
 def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig], *, trust: bool) -> None:

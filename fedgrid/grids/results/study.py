@@ -6,14 +6,15 @@ from fedgrid.tracking import figures
 figures.segments(load("paper").where(dataset="mnist")).savefig("segments.pdf")
 """
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY
-from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.data.datasets import default_data_dir, find
 from fedgrid.engine.runtime.integrity.made_with import CODE, IMAGES, MADE_WITH, Parts, differing, parts_of
@@ -27,6 +28,9 @@ from fedgrid.grids.results.runs import describe, read_run
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.run import FINISHED, Run, load_result
 from fedgrid.tracking.scoring.study import Study
+
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
 
 
 def load(

@@ -1,13 +1,13 @@
-"""What of this machine a grid may run short of: cores, memory, open files."""
+"""What a grid may run short of: cores, memory, open files; and what a job of Slurm has granted."""
 
 import os
 import re
 import resource
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedgrid.grids.upkeep.section import GIB, Section
-
+GIB = 2**30
 MEMORY = Path("/proc/meminfo")
 SHARED = Path("/dev/shm")
 """Where Ray keeps its objects: updates and models."""
@@ -15,9 +15,18 @@ LEAST_SHARED = 1 * GIB
 LEAST_MEMORY = 4 * GIB
 """A driver, Ray, MLflow and two actors take about three."""
 LEAST_FILES = 1024
+SHOWN = "CUDA_VISIBLE_DEVICES"
 
 
-def look() -> Section:
+@dataclass
+class Section:
+    """Facts, each with a name; and what must be fixed, each in one line with the next step."""
+
+    facts: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def look_at_machine() -> Section:
     """Return what there is; too little of something is a problem."""
     section = Section({"cores": f"this process may use {len(os.sched_getaffinity(0))} of {os.cpu_count()}"})
     memory, files = available_memory(), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -49,3 +58,68 @@ def available_memory() -> int | None:
     except OSError:
         return None
     return int(line[1]) * 1024 if line else None
+
+
+def num_nodes() -> int:
+    """Return how many nodes the job has; 1 outside one."""
+    return _number("SLURM_JOB_NUM_NODES") or 1
+
+
+def granted_gpus() -> int:
+    """Return how many GPUs of this node the job has; 0 outside one."""
+    return _number("SLURM_GPUS_ON_NODE") or 0
+
+
+def look_at_job() -> Section:
+    """Return what the job has here; outside a job one line."""
+    job, node = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURMD_NODENAME")
+    if job is None:
+        here = shutil.which("sbatch") is not None
+        text = "outside a job; `sbatch clusters/slurm.sh GRID` starts one" if here else "not here"
+        return Section({"job": text})
+    section = Section({"job": f"{job}, on {num_nodes()} nodes"})
+    if node is None:
+        section.facts["nodes"] = "this is none of them: `srun --overlap fedgrid doctor` looks there"
+    else:
+        section.facts["nodes"] = f"this is {node}"
+        _cpus(section)
+        _gpus(section)
+        _memory(section)
+    return section
+
+
+def _cpus(section: Section) -> None:
+    asked, may_use = _number("SLURM_CPUS_PER_TASK") or 1, len(os.sched_getaffinity(0))
+    section.facts["CPUs"] = f"{asked} a task; this process may use {may_use}"
+    if may_use < asked:
+        section.problems.append(
+            f"this process may use {may_use} of its {asked} CPUs: start it with srun --overlap "
+            f"--cpus-per-task={asked}, as clusters/slurm.sh does"
+        )
+
+
+def _gpus(section: Section) -> None:
+    granted, shown = granted_gpus(), os.environ.get(SHOWN)
+    told = f"{SHOWN} is not set" if shown is None else f"{SHOWN}={shown}"
+    section.facts["GPUs"] = f"{granted} on this node; {told}"
+    if granted and len([name for name in (shown or "").split(",") if name]) != granted:
+        section.problems.append(
+            f"Slurm has granted {granted} GPUs on this node, and {told}: start it in the job's script, or in "
+            f"a step with --gpus-per-task={granted}; if that is the script, ask the site about its gres.conf"
+        )
+
+
+def _memory(section: Section) -> None:
+    by_cpu = (_number("SLURM_MEM_PER_CPU") or 0) * (_number("SLURM_CPUS_ON_NODE") or 1)
+    granted = _number("SLURM_MEM_PER_NODE") or by_cpu
+    section.facts["memory"] = f"{granted / 1024:.1f} GiB on this node" if granted else "the site's default"
+    if 0 < granted * 2**20 < LEAST_MEMORY:
+        section.problems.append(
+            f"{granted / 1024:.1f} GiB of memory are granted; Ray, MLflow and two actors take 3: ask for "
+            "more with #SBATCH --mem=8G"
+        )
+
+
+def _number(name: str) -> int | None:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() else None

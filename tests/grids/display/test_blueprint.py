@@ -1,12 +1,14 @@
 """Class counts per client in the authors' csv format."""
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.grids.display.blueprint import of, read_blueprint
+from fedgrid.grids.display.blueprint import Blueprint, class_count_table, count_classes, read_blueprint
+from fedgrid.grids.display.plain import PlainConsole
 from tests.helpers.reference import REFERENCE
 
 TEXT = """\
@@ -31,7 +33,7 @@ def file(tmp_path):
 
 def test_blueprint_counts_the_classes_of_a_split():
     held_K = [(np.array([0, 0, 1]), np.array([1])), (np.array([2]), np.array([2, 2]))]
-    blueprint = of(held_K, np.array([2, 0, 2]), "012")
+    blueprint = count_classes(held_K, np.array([2, 0, 2]), "012")
     assert blueprint.train_KL.tolist() == [[2, 1, 0], [0, 0, 1]]
     assert blueprint.test_KL.tolist() == [[0, 1, 0], [0, 0, 2]]
     assert blueprint.server_L.tolist() == [1, 0, 2]
@@ -101,3 +103,24 @@ def test_blueprints_of_the_authors_round_trip():
         assert blueprint.server_L.tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
         assert len(blueprint.train_KL) == int(path.stem.split("-")[-1])
         assert blueprint.to_csv() == path.read_text(encoding="utf-8")
+
+
+def test_class_count_table():
+    blueprint = Blueprint(
+        train_KL=np.array([[3, 0], [0, 4]]),
+        test_KL=np.array([[1, 0], [0, 2]]),
+        server_L=np.array([5, 6]),
+        classes=("ape", "bee"),
+    )
+    text = io.StringIO()
+    PlainConsole(file=text, width=80).print(class_count_table(blueprint, [0, 1]))
+    lines = text.getvalue().splitlines()
+    assert lines[1].replace("┃", " ").split() == ["client", "group", "set", "images", "ape", "bee"]
+    rows = [line.replace("│", " ").split() for line in lines if line.startswith("│")]
+    assert rows == [
+        ["0", "0", "train", "3", "3", "·"],
+        ["test", "1", "1", "·"],
+        ["1", "1", "train", "4", "·", "4"],
+        ["test", "2", "·", "2"],
+        ["server", "test", "11", "5", "6"],
+    ]

@@ -4,16 +4,13 @@ import io
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.display.blueprint import Blueprint
 from fedgrid.grids.display.plain import PlainConsole
 from fedgrid.grids.display.tables import (
     RESULT_COLUMNS,
-    class_count_table,
     duration,
     failure_table,
     page_table,
@@ -163,25 +160,6 @@ def test_failure_table_shows_whole_causes():
     assert words.count("word") == 40
     assert "end" in words
     assert "…" not in text
-
-
-def test_class_count_table():
-    blueprint = Blueprint(
-        train_KL=np.array([[3, 0], [0, 4]]),
-        test_KL=np.array([[1, 0], [0, 2]]),
-        server_L=np.array([5, 6]),
-        classes=("ape", "bee"),
-    )
-    lines = printed(class_count_table(blueprint, [0, 1]), 80).splitlines()
-    assert lines[1].replace("┃", " ").split() == ["client", "group", "set", "images", "ape", "bee"]
-    rows = [line.replace("│", " ").split() for line in lines if line.startswith("│")]
-    assert rows == [
-        ["0", "0", "train", "3", "3", "·"],
-        ["test", "1", "1", "·"],
-        ["1", "1", "train", "4", "·", "4"],
-        ["test", "2", "·", "2"],
-        ["server", "test", "11", "5", "6"],
-    ]
 
 
 @pytest.mark.parametrize(

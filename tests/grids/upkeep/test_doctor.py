@@ -1,11 +1,18 @@
 """`fedgrid doctor`: what it finds, and what it keeps to itself."""
 
 import pytest
+import torch
 
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.format import FORMAT
-from fedgrid.grids.upkeep import gpus, machine, reach
-from fedgrid.grids.upkeep.section import Section
+from fedgrid.grids.ray_cluster.gpus import Gpu
+from fedgrid.grids.upkeep import doctor, machine, reach
+from fedgrid.grids.upkeep.machine import Section
 from tests.helpers.command_line import fedgrid, strict_json
+
+GIB = 2**30
+FIRST = Gpu("GPU 0", 38 * GIB, 40 * GIB, "NVIDIA A100")
+OTHER = Gpu("GPU 1", 10 * GIB, 16 * GIB, "NVIDIA T4")
 
 
 def test_a_new_storage_is_well_and_nothing_is_written(tmp_path, monkeypatch):
@@ -40,7 +47,7 @@ def test_little_memory_and_few_files_are_named_with_what_to_do(monkeypatch, tmp_
     monkeypatch.setattr(machine, "MEMORY", meminfo)
     monkeypatch.setattr(machine, "LEAST_FILES", 10**9)
     assert machine.available_memory() == 2**30
-    memory, files = machine.look().problems
+    memory, files = machine.look_at_machine().problems
     assert memory.startswith("1.0 GiB of memory is free")
     assert files.endswith("ulimit -n 65536")
 
@@ -53,7 +60,7 @@ def test_version_names_the_commit(command):
 def test_each_problem_is_one_line_with_its_section_and_the_code_says_so(tmp_path, monkeypatch):
     """On a machine whose GPU is in exclusive mode, in a job of Slurm on two nodes without a shared folder."""
     found = Section({"GPU 0": "NVIDIA A100"}, ["GPU 0 is in exclusive mode:\n one process"])
-    monkeypatch.setattr(gpus, "look", lambda: found)
+    monkeypatch.setattr(doctor, "look_at_gpus", lambda: found)
     result = fedgrid("doctor", "--storage", tmp_path / "runs", SLURM_JOB_ID="1", SLURM_JOB_NUM_NODES="2")
     assert result.code == 1
     problems = [line for line in result.out.splitlines() if line.startswith("problem: ")]
@@ -83,3 +90,69 @@ def test_token_that_clusters_need_is_named_and_not_shown(tmp_path, monkeypatch):
     assert reach.ray().facts["token"] == "that of RAY_AUTH_TOKEN"
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     assert reach.ray().facts["token"] == "not used (RAY_AUTH_MODE=disabled)"
+
+
+@pytest.fixture
+def look(monkeypatch):
+    """Return a function that looks at GPUs; `error` is raised when they are opened."""
+    for name in (doctor.ORDER, "SLURM_GPUS_ON_NODE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def look(*opened, listed=1, usable=1, error=None, cuda="13.0"):
+        def open_here(request):
+            if error:
+                raise ConfigError(error)
+            return opened
+
+        monkeypatch.setattr(doctor, "listed_gpus", lambda: listed)
+        monkeypatch.setattr(doctor, "usable_gpus", lambda listed: usable)
+        monkeypatch.setattr(doctor, "open_here", open_here)
+        monkeypatch.setattr(doctor, "why", lambda: "The NVIDIA driver is too old (found version 11040)")
+        monkeypatch.setattr(doctor, "driver", lambda: "580.65.06")
+        monkeypatch.setattr(torch.version, "cuda", cuda)
+        return doctor.look_at_gpus()
+
+    return look
+
+
+def test_machine_without_a_gpu_is_well(look):
+    section = look(listed=0)
+    assert section.problems == []
+    assert "grids train on the CPU" in section.facts["GPUs"]
+
+
+def test_gpu_that_slurm_has_granted_and_no_driver_lists_is_a_problem(look, monkeypatch):
+    monkeypatch.setenv("SLURM_GPUS_ON_NODE", "2")
+    [problem] = look(listed=0).problems
+    assert "granted 2" in problem
+
+
+def test_gpus_that_can_be_used_are_described(look):
+    section = look(FIRST, listed=1)
+    assert section.problems == []
+    assert section.facts["torch"].endswith("built for CUDA 13.0, which needs driver 580 or later")
+    assert section.facts["driver"] == "580.65.06"
+    assert section.facts["opened"] == "GPU 0 (NVIDIA A100) with 38.0 of 40.0 GiB for clients"
+
+
+def test_driver_that_is_too_old_is_a_problem_with_the_cause(look):
+    [problem] = look(listed=2, usable=0).problems
+    for part in ("2 GPUs are here", "found version 11040", "update the driver", "--gpus-per-actor 0"):
+        assert part in problem
+
+
+def test_gpu_that_cannot_be_opened_is_a_problem_with_the_cause(look):
+    """Such as exclusive mode, kernels that torch lacks, or another process that has it."""
+    assert look(error="GPU 0 cannot be used: busy").problems == ["GPU 0 cannot be used: busy"]
+
+
+def test_gpu_that_others_have_filled_is_a_problem(look):
+    [problem] = look(Gpu("GPU 0", GIB // 4, 40 * GIB, "NVIDIA A100")).problems
+    assert "GPU 0 has 0.2 GiB free" in problem
+    assert "nvidia-smi" in problem
+
+
+def test_order_of_unequal_gpus_is_named(look, monkeypatch):
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in look(FIRST, OTHER, listed=2).facts["order"]
+    monkeypatch.setenv(doctor.ORDER, "PCI_BUS_ID")
+    assert "order" not in look(FIRST, OTHER, listed=2).facts

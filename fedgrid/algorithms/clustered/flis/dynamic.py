@@ -14,25 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedgrid.algorithms.averaging.aggregators import AnyAggregator
 from fedgrid.algorithms.averaging.fedopt import FineTuningSteps
-from fedgrid.algorithms.clustered.flis.inference import (
-    CLASSES,
-    NEEDS_REFERENCES,
-    UNKNOWN,
-    Classes,
-    Inference,
-    LabelKind,
-    SimilarityKind,
-    Threshold,
-    agreements,
-    components,
-    distinct,
-    infer,
-    latest_classes,
-    neighbourhoods,
-)
-from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
+from fedgrid.algorithms.clustered.flis import inference
+from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator, AnyAggregator
 from fedgrid.algorithms.contract.base import (
     Algorithm,
     Conditions,
@@ -41,13 +25,14 @@ from fedgrid.algorithms.contract.base import (
     Labels,
     Settings,
     State,
+    Step,
     Traits,
 )
 from fedgrid.algorithms.contract.local_method import AnyLocalMethod, refusal
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Presence, Served
 from fedgrid.algorithms.updates.products import mean_of
-from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
+from fedgrid.algorithms.updates.source import Layout, Matrix, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 NOBODYS = -1
@@ -56,14 +41,14 @@ NOBODYS = -1
 class FlisDcSettings(Settings):
     """How models are compared, joined and chosen."""
 
-    beta: Threshold = 0.5
+    beta: inference.Threshold = 0.5
     """Models at least so similar are in one cluster. 0: one cluster, FedAvg; above 1: one a participant. The
     paper searches 0 to 1; 0.3 is its best on CIFAR-10 and SVHN, 0.5 on Fashion-MNIST."""
-    always_joined: Threshold | None = None
+    always_joined: inference.Threshold | None = None
     """A similarity from which two models are joined whatever beta is; 0.96 as published."""
-    labels: LabelKind = "hard"
+    labels: inference.LabelKind = "hard"
     """Whether predicted classes are compared, or probabilities."""
-    similarity: SimilarityKind = "agreement"
+    similarity: inference.SimilarityKind = "agreement"
     """`agreement`: the cosine of the predictions. `printed`: the formula as the paper prints it."""
     choose_on: ChooseOn = "train"
     """What a client chooses its cluster's model on. `test` as published: it sees what is reported. On
@@ -121,39 +106,37 @@ class FlisDc(Algorithm):
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse a run without reference images, and a `local` that is more than a rule."""
         if not conditions.has_reference_images:
-            return NEEDS_REFERENCES
+            return inference.NEEDS_REFERENCES
         return refusal(self.settings.local)
 
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return the state of one model for all."""
         zeros_K = np.zeros(num_clients, np.int64)
         return State((fresh(0),), zeros_K, {"model_K": zeros_K})
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
-    ) -> Sequence[Order]:
+    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client all cluster models of the round before; infer on the replies."""
         on, by = self.settings.choose_on, self.settings.choose_by
         candidates = tuple(range(len(state.models)))
         rule = PLAIN if self.settings.local is None else self.settings.local.rule()
         return [Order(client, candidates, on, by, infer=True, rule=rule) for client in present.sampled]
 
-    def step(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Build a cluster around each participant, and average the participants' models within it."""
-        found = self._infer(updates)
-        joined_NN = neighbourhoods(found.similarities_NN, self._threshold())
-        groups, owner_N = distinct(joined_NN, updates.clients)
+        similarities_NN, classes_NM = self._infer(updates)
+        always = self.settings.always_joined
+        threshold = self.settings.beta if always is None else min(self.settings.beta, always)
+        joined_NN = inference.neighbourhoods(similarities_NN, threshold)
+        groups, owner_N = inference.distinct(joined_NN, updates.clients)
         participants = list(updates.clients)
         model_K = np.full(len(state.labels_K), NOBODYS, np.int64)
         model_K[participants] = owner_N
-        classes_KM = latest_classes(state, participants, found.classes_NM)
-        labels_K = labels_of_all(classes_KM, participants, components(joined_NN))
+        classes_KM = inference.latest_classes(state, participants, classes_NM)
+        labels_K = _labels_of_all(classes_KM, participants, inference.components(joined_NN))
         models = cluster_models(state.models, updates, groups, self.settings.aggregate)
         members = {client: tuple(groups[owner]) for client, owner in zip(participants, owner_N, strict=True)}
         state = replace(state, models=tuple(models), labels_K=labels_K)
-        state = state.keep(model_K=model_K).keep(**{CLASSES: classes_KM})
+        state = state.keep(model_K=model_K).keep(**{inference.CLASSES: classes_KM})
         return state, Diagnostics(clustered=True, members=members)
 
     def served(self, state: State) -> Served:
@@ -167,23 +150,16 @@ class FlisDc(Algorithm):
 
     def distances(self, updates: Updates) -> Matrix:
         """Return 1 - similarity, 0 of a model to itself whatever the printed formula says."""
-        distances_NN = 1 - self._infer(updates).similarities_NN
+        distances_NN = 1 - self._infer(updates)[0]
         np.fill_diagonal(distances_NN, 0.0)
         return distances_NN
 
-    def _threshold(self) -> float:
-        always = self.settings.always_joined
-        return self.settings.beta if always is None else min(self.settings.beta, always)
-
-    def _infer(self, updates: Updates) -> Inference:
-        return infer(updates, self.settings.labels, self.settings.similarity)
+    def _infer(self, updates: Updates) -> tuple[Matrix, inference.Classes]:
+        return inference.infer(updates, self.settings.labels, self.settings.similarity)
 
 
 def cluster_models(
-    models: Sequence[Vector],
-    updates: Updates,
-    groups: Sequence[Sequence[int]],
-    aggregate: Aggregator = MEAN,
+    models: Sequence[Vector], updates: Updates, groups: Sequence[Sequence[int]], aggregate: Aggregator = MEAN
 ) -> list[Vector]:
     """Return the mean local model of each group of clients, or their `aggregate`, by the run's weights.
 
@@ -209,14 +185,14 @@ def _mean_start(models: Sequence[Vector], updates: Updates, group: Sequence[int]
     return mean_of([models[chosen] for chosen in shares], tuple(shares.values())).astype(np.float32)
 
 
-def labels_of_all(classes_KM: Classes, participants: Sequence[int], labels_N: Labels) -> Labels:
+def _labels_of_all(classes_KM: inference.Classes, participants: Sequence[int], labels_N: Labels) -> Labels:
     """Return a partition of all clients, which is scored: a participant is in its connected component.
 
     Another client is labelled as the participant whose predictions agree most with its own latest ones, or,
     if it has never taken part, with the largest component; ties go to the first.
     """
     labels_K = np.full(len(classes_KM), np.bincount(labels_N).argmax(), np.int64)
-    known = np.flatnonzero(classes_KM[:, 0] != UNKNOWN)
-    labels_K[known] = labels_N[agreements(classes_KM[known], classes_KM[participants]).argmax(axis=1)]
+    seen = np.flatnonzero(classes_KM[:, 0] != inference.UNKNOWN)
+    labels_K[seen] = labels_N[inference.agreements(classes_KM[seen], classes_KM[participants]).argmax(axis=1)]
     labels_K[participants] = labels_N
     return labels_K

@@ -16,15 +16,23 @@ import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, idle_settings
-from fedgrid.algorithms.clustering.graph import Groups, Library, communities, similarities
+from fedgrid.algorithms.clustering import graph
 from fedgrid.algorithms.clustering.measures import silhouette
-from fedgrid.algorithms.clustering.trusted import symmetric_trusted_distances, trusted_distances
-from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, Traits, split
+from fedgrid.algorithms.contract.base import (
+    Conditions,
+    Diagnostics,
+    Fresh,
+    Labels,
+    State,
+    Step,
+    Traits,
+    split,
+)
 from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.section import FirstRound
 from fedgrid.algorithms.updates.products import shares_of
-from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
+from fedgrid.algorithms.updates.source import Layout, Matrix, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""% Title and venue are not known to fedgrid: complete them.
@@ -98,9 +106,9 @@ class Communities(FedOpt):
     """
 
     settings: CommunitiesSettings
-    library: ClassVar[Library]
+    library: ClassVar[graph.Library]
 
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return the state of one model for all, no client seen yet."""
         last_seen_K = np.full(num_clients, NEVER, np.int64)
         if self.settings.late is not None:
@@ -123,9 +131,7 @@ class Communities(FedOpt):
         averages_models = self.settings.late is None
         return refusal(self.settings.local, averages_models=averages_models) or super().problem(conditions)
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
-    ) -> Sequence[Order]:
+    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client its start model, which need not be its community's."""
         start_K = _start_K(state)
         rule = self.local.rule()
@@ -136,9 +142,7 @@ class Communities(FedOpt):
         num_communities = int(state.labels_K.max()) + 1
         return _mixture(state.models[:num_communities], np.full(num_communities, 1 / num_communities))
 
-    def step(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Find the communities of the latest models, average them, choose the next starts."""
         if self.settings.late is not None:
             return super().step(state, round_index, updates, rng)
@@ -148,9 +152,7 @@ class Communities(FedOpt):
         diagnostics = Diagnostics(clustered=True, silhouette=score, warnings=warnings)
         return self._attribute(state, groups, updates.layout), diagnostics
 
-    def recluster(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Split the federation's only cluster, if this is the round of `late`."""
         rounds_left = (self.settings.late or 0) - 1 - round_index
         if rounds_left < 0:
@@ -166,18 +168,18 @@ class Communities(FedOpt):
         )
 
     def _communities(
-        self, state: State, round_index: int, layout: Layout, rng: np.random.Generator
-    ) -> tuple[Groups, float | None]:
+        self, state: State, round_index: int, layout: Layout, rng: Rng
+    ) -> tuple[graph.Groups, float | None]:
         """Return the communities, by client ids, of the models that are not too old, and their silhouette."""
         last_seen_K = state.arrays["last_seen_K"]
         oldest = 0 if self.settings.max_age is None else max(0, round_index - self.settings.max_age)
         clients = np.flatnonzero(last_seen_K >= oldest)
         distances_KK = self._distances(_latest(state, clients), layout, symmetric=True)
-        similarities_KK = similarities(distances_KK, self.settings.exponent)
-        groups = communities(similarities_KK, self.library, self.settings.resolution, rng)
+        similarities_KK = graph.similarities(distances_KK, self.settings.exponent)
+        groups = graph.communities(similarities_KK, self.library, self.settings.resolution, rng)
         return [clients[group].tolist() for group in groups], silhouette(distances_KK, groups)
 
-    def _attribute(self, state: State, groups: Groups, layout: Layout) -> State:
+    def _attribute(self, state: State, groups: graph.Groups, layout: Layout) -> State:
         """Return the state with the community models, and with every client's label and start.
 
         A client whose model is too old is labelled with the community nearest to that model. One that was
@@ -212,7 +214,8 @@ class Communities(FedOpt):
     def _distances(self, models: Sequence[Vector], layout: Layout, symmetric: bool = False) -> Matrix:
         """Return the distances between models, from each row's point of view unless `symmetric`."""
         if self.settings.distance == "trusted":
-            return (symmetric_trusted_distances if symmetric else trusted_distances)(models, layout)
+            measure = graph.symmetric_trusted_distances if symmetric else graph.trusted_distances
+            return measure(models, layout)
         view = Updates(dict(enumerate(models)), layout, similarity_over=self.settings.similarity_over)
         return view.cosine_distances_KK if self.settings.distance == "cosine" else view.euclidean_distances_KK
 
@@ -266,7 +269,6 @@ def _mixture(models: Sequence[Vector], weights_C: Matrix) -> Vector:
 
 
 def _refresh(state: State, round_index: int, updates: Updates) -> State:
-    """Return the state that knows the models of the clients that took part."""
     last_seen_K, start_K = state.arrays["last_seen_K"].copy(), _start_K(state)
     models = {}
     for client, update_P in zip(updates.clients, updates.vectors(), strict=True):

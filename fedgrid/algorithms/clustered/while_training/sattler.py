@@ -14,11 +14,11 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
-from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving, split_positions
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving, split_positions
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, Step
 from fedgrid.algorithms.contract.section import FirstRound
-from fedgrid.algorithms.updates.source import Layout, Matrix
+from fedgrid.algorithms.updates.source import Layout, Matrix, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@article{sattler2021clustered,
@@ -120,20 +120,18 @@ class Sattler(FedOpt):
         epsilon_2 = settings.epsilon_2_share if settings.epsilon_2 is None else settings.epsilon_2
         return (3.0, epsilon_2, -epsilon_1, settings.cooldown)
 
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return FedOpt's state; no update has been seen."""
         return super().init(layout, num_clients, fresh, rng).keep(**{LONGEST: np.zeros(1)})
 
-    def recluster(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Split each cluster that has stalled.
 
         The diagnostics hold the largest mean norm of a cluster and the largest norm of a client in this
         round, whether or not a split was possible, so that epsilons can be chosen from a plain run.
         """
         if self.settings.pool_rounds:
-            state = pool(state, moving(updates), standardise=self.settings.standardise)
+            state = pool(state, select_moving(updates), standardise=self.settings.standardise)
         longest = max(float(state.arrays[LONGEST][0]), float(updates.norms_K.max(initial=0.0)))
         divided, mean_norms, max_norms = state.keep(**{LONGEST: np.array([longest])}), [], []
         for cluster in range(len(state.models)):
@@ -154,13 +152,16 @@ class Sattler(FedOpt):
 
     def _groups(self, state: State, members: Updates, longest: float) -> Groups | None:
         """Return the halves, as positions, of a cluster that passes every test of a split."""
-        if len(members.clients) <= 2 or not has_stalled(members, *self.epsilons(members, longest)):
+        epsilon_1, epsilon_2 = self.epsilons(members, longest)
+        has_stalled = members.mean_norm < epsilon_1 and members.norms_K.max() > epsilon_2
+        if len(members.clients) <= 2 or not has_stalled:
             return None
         distances_KK = clustering_distances(state, members, self.settings)
         if not distances_KK.any():
             return None
         groups = bipartition(distances_KK, self.settings.linkage)
-        if 0 < self.settings.gamma_max >= separation(distances_KK, groups):
+        # sqrt((1 - alpha) / 2) with alpha the largest cosine similarity across the groups.
+        if 0 < self.settings.gamma_max >= np.sqrt(distances_KK[np.ix_(*groups)].min() / 2):
             return None
         return groups
 
@@ -188,11 +189,6 @@ class SattlerAsPublished(Sattler):
         return round_index > self.settings.cooldown
 
 
-def has_stalled(members: Updates, epsilon_1: float, epsilon_2: float) -> bool:
-    """Return whether the mean update is short although a client's is long."""
-    return members.mean_norm < epsilon_1 and bool(members.norms_K.max() > epsilon_2)
-
-
 def bipartition(cosine_distances_KK: Matrix, method: str) -> Groups:
     """Return the two branches under the last merge of `method` linkage, K >= 2; also if merges tie."""
     from scipy.cluster.hierarchy import linkage, to_tree
@@ -200,8 +196,3 @@ def bipartition(cosine_distances_KK: Matrix, method: str) -> Groups:
 
     tree = to_tree(linkage(squareform(cosine_distances_KK, checks=False), method))
     return sorted(tree.left.pre_order()), sorted(tree.right.pre_order())
-
-
-def separation(cosine_distances_KK: Matrix, groups: Groups) -> float:
-    """Return sqrt((1 - alpha) / 2) with alpha the largest cosine similarity across the groups."""
-    return float(np.sqrt(cosine_distances_KK[np.ix_(*groups)].min() / 2))

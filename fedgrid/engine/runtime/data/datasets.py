@@ -75,7 +75,6 @@ def find(name: str, data_dir: Path) -> Dataset:
         num_classes,
         shape,
         pool_size,
-        download_mb=0,
         model="tinyvgg",
         training=MNIST_TRAINING,
         read=partial(reader.read_images, **scaled),

@@ -3,7 +3,6 @@
 import json
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -17,15 +16,6 @@ from fedgrid.grids.results.grid_folder import PLAIN_NAME
 
 TEMPLATES = files("fedgrid.grids.starter")
 SCHEMA = "fedgrid.schema.json"
-CELLS = (
-    "%matplotlib inline\nimport fedgrid\n\nstudy = fedgrid.load('STUDY', 'runs')",
-    "for result in study.finished:\n"
-    "    ari, accuracy = (result.last(name) for name in ('ari', 'personalised_accuracy'))\n"
-    "    print(result.algorithm, result.seed, f'ARI {ari:.2f}, accuracy {accuracy:.3f}')",
-    "fedgrid.figures.temperatures(study)",
-    "fedgrid.figures.cluster_maps(study)",
-)
-"""The code of the notebook."""
 
 
 def init(folder: Path, console: Console) -> None:
@@ -48,7 +38,7 @@ def init(folder: Path, console: Console) -> None:
         f"{name}.yaml": _text("grid.yaml", name, plugin),
         f"{plugin}.py": _text("plugin.py", name, plugin),
         f"{name}-search.yaml": _text("search.yaml", name, plugin),
-        f"{name}.ipynb": _notebook(name),
+        f"{name}.ipynb": _text("notebook.json", name, plugin),
         "README.md": _text("README.md", name, plugin),
     }
     with disk_errors(folder):
@@ -66,27 +56,3 @@ def _text(template: str, name: str, plugin: str) -> str:
     text = (TEMPLATES / template).read_text(encoding="utf-8")
     line = EDITOR_LINE.format(SCHEMA) + "\n" if template.endswith(".yaml") else ""
     return line + text.replace("STUDY", name).replace("PLUGIN", plugin)
-
-
-def _notebook(name: str) -> str:
-    """Return a notebook of `CELLS`, without outputs, in format 4.5."""
-    title = {
-        "cell_type": "markdown",
-        "id": "title",
-        "metadata": {},
-        "source": [f"# {name}\n", "\n", f"Run `fedgrid run {name}.yaml` first, in this folder."],
-    }
-    code: list[dict[str, Any]] = [
-        {
-            "cell_type": "code",
-            "id": f"cell-{number}",
-            "metadata": {},
-            "execution_count": None,
-            "outputs": [],
-            "source": text.replace("STUDY", name).splitlines(keepends=True),
-        }
-        for number, text in enumerate(CELLS)
-    ]
-    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    book = {"cells": [title, *code], "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-    return json.dumps(book, indent=1) + "\n"

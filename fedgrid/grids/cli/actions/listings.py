@@ -3,34 +3,21 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fedgrid.algorithms.contract.base import Labels
-from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED
-from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import unknown
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
-from fedgrid.engine.runtime.data.datasets import find, is_here
+from fedgrid.engine.runtime.data.datasets import is_here
 from fedgrid.engine.runtime.data.femnist import convert
-from fedgrid.engine.runtime.run.prepare import images_of, prepare
-from fedgrid.grids.display import figure_file
-from fedgrid.grids.display.blueprint import Blueprint
-from fedgrid.grids.display.blueprint import of as blueprint_of
-from fedgrid.grids.display.plain import warn
-from fedgrid.grids.display.tables import choice_table, class_count_table
-from fedgrid.grids.planning.checks import image_notes
+from fedgrid.grids.display.tables import choice_table
 from fedgrid.grids.presets.key_docs import settings_rows
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.presets.preset_files import comment, preset_names, source
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
@@ -89,54 +76,6 @@ def convert_femnist(source: Path, data_dir: Path, console: Console) -> None:
     )
 
 
-def show_scenario(
-    config: RunConfig, data_dir: Path, csv: Path | None, figure: Path | None, as_json: bool, console: Console
-) -> None:
-    """Print the class counts per client of a scenario, and write them to files.
-
-    Raises:
-        DataError: if images are missing or damaged, or a file cannot be written.
-        ConfigError: if the data set cannot be split like this, or a figure not be drawn in this format.
-    """
-    if figure is not None:
-        figure_file.check_format(figure)
-    (pool, _), _ = images_of(config.dataset, data_dir)
-    for note in image_notes(config.dataset, pool, data_dir):
-        warn(note)
-    setup, groups_K = prepare(config, data_dir)
-    held_K = [(client.train.labels, client.test.labels) for client in setup.clients]
-    classes = find(config.dataset, data_dir).class_names or tuple(map(str, range(setup.num_classes)))
-    blueprint = blueprint_of(held_K, setup.server_set.labels, classes)
-    if csv is not None:
-        blueprint.write(csv)
-    if figure is not None:
-        figure_file.draw(figure, lambda: _holdings(blueprint, groups_K))
-    if as_json:
-        clients = [
-            {
-                "client": client,
-                "group": group,
-                "train": blueprint.train_KL[client].tolist(),
-                "test": blueprint.test_KL[client].tolist(),
-            }
-            for client, group in enumerate(groups_K.tolist())
-        ]
-        about = {"scenario": config.scenario, "seed": config.seed, "classes": classes, "clients": clients}
-        print(json.dumps(about, indent=2))
-        return
-    console.print(Text.assemble((config.scenario, "bold"), f", seed {config.seed}: images per class"))
-    console.print(class_count_table(blueprint, groups_K.tolist()))
-    for path in (csv, figure):
-        if path is not None:
-            console.print(f"Written to {path}", soft_wrap=True)
-
-
-def _holdings(blueprint: Blueprint, groups_K: Labels) -> "Figure":
-    from fedgrid.tracking import figures
-
-    return figures.class_counts(blueprint.train_KL, blueprint.test_KL, groups_K, blueprint.classes)
-
-
 def list_algorithms(name: str | None, as_json: bool, console: Console) -> None:
     """Print the algorithms, one line each, with their source; or one of them, with its settings.
 
@@ -146,11 +85,10 @@ def list_algorithms(name: str | None, as_json: bool, console: Console) -> None:
     if name is not None and name not in ALGORITHMS:
         raise unknown("algorithm", name, ALGORITHMS, ALSO_CALLED)
     if as_json:
-        entries = [_as_json(entry) for entry in ALGORITHMS.values()]
-        print(json.dumps(entries if name is None else _as_json(ALGORITHMS[name]), indent=2))
+        print(json.dumps([*map(_as_json, ALGORITHMS)] if name is None else _as_json(name), indent=2))
         return
     if name is not None:
-        _show_algorithm(ALGORITHMS[name], console)
+        _show_algorithm(name, console)
         return
     rows = [(entry.name, entry.summary, entry.source) for entry in ALGORITHMS.values()]
     console.print(choice_table(("name", "what it does", "source"), rows))
@@ -160,7 +98,8 @@ def list_algorithms(name: str | None, as_json: bool, console: Console) -> None:
     )
 
 
-def _as_json(entry: AlgorithmEntry) -> dict[str, object]:
+def _as_json(name: str) -> dict[str, object]:
+    entry = ALGORITHMS[name]
     return {
         "name": entry.name,
         "title": entry.title,
@@ -170,8 +109,9 @@ def _as_json(entry: AlgorithmEntry) -> dict[str, object]:
     }
 
 
-def _show_algorithm(entry: AlgorithmEntry, console: Console) -> None:
+def _show_algorithm(name: str, console: Console) -> None:
     """Print an algorithm's settings: defaults, allowed values, meaning."""
+    entry = ALGORITHMS[name]
     console.print(Text.assemble((entry.name, "bold"), f" ({entry.title}): {entry.summary}"))
     console.print(f"Source: {entry.source}\n")
     for number in entry.numbers:

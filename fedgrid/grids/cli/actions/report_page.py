@@ -1,14 +1,14 @@
 """The pages of `fedgrid report` and `fedgrid compare`, with what shelves and plugins add, and their style."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib import style
 
 from fedgrid.engine.federation.errors import ConfigError, hint
+from fedgrid.grids.analyses.analysis import Analysis
 from fedgrid.grids.analyses.report import sections
 from fedgrid.grids.archive.explanation_records import explained
-from fedgrid.grids.cli.actions.analyses import shown_analyses
 from fedgrid.grids.explain.shown.scores import explanation_sections
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.own_items import own_items, with_own_items
@@ -27,10 +27,11 @@ def report_of(
     grid: GridFolder,
     terms: Terms,
     plugins: Sequence[Path],
+    analyses: Mapping[str, Analysis],
     *,
     published: bool,
 ) -> Page:
-    """Return the page of `fedgrid report`, with what shelves and plugins add.
+    """Return the page of `fedgrid report`, with what shelves, plugins and analyses add.
 
     Raises:
         ConfigError: a plugin fails.
@@ -39,7 +40,7 @@ def report_of(
     ids = {run.run_id for run in study.runs}
     there = {(run.scenario[:3], run.method) for run in study.runs}
     rows = (row for row in explained(grid) if (row.scenario, row.algorithm) in there)
-    own = sections(shown_analyses(plugins), grid, grid.storage, published=published, among=ids)
+    own = sections(analyses, grid, grid.storage, published=published, among=ids)
     page = report_page(
         study,
         other=other,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from fedgrid.tracking.scoring.study import Study, slug
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.grids.analyses.analysis import Analysis
     from fedgrid.tracking.report.page import Page
     from fedgrid.tracking.tables.table import Table
 
@@ -58,16 +59,18 @@ def write_report(
     as_json: bool,
     console: Console,
     steps: Steps,
-    plugins: Sequence[Path] = (),
+    plugins: Sequence[Path],
+    analyses: Mapping[str, Analysis],
     *,
-    superseded: bool = False,
-    filters: Sequence[str] = (),
-    style: str | None = None,
+    superseded: bool,
+    filters: Sequence[str],
+    style: str | None,
 ) -> None:
     """Write the report of a grid, finished or not; `plugins` have tables and figures of the user's own.
 
-    `superseded` runs are in it only if asked for, under titles of their own. With `filters` it is of some
-    runs, and has a folder of its own. `style` is a style of matplotlib's, on top of ours.
+    `analyses` are those that it can show. `superseded` runs are in it only if asked for,
+    under titles of their own. With `filters` it is of some runs, and has a folder of its own. `style` is a
+    style of matplotlib's, on top of ours.
 
     Raises:
         ConfigError: if there is no such grid or style, none of its runs is finished, or a plugin fails.
@@ -83,7 +86,7 @@ def write_report(
     other = read_study(against, storage, steps) if against not in (None, PUBLISHED) else None
     grid = GridFolder(storage, name)
     steps.say("Computing the tables")
-    page = report_of(study, other, grid, terms, plugins, published=against == PUBLISHED)
+    page = report_of(study, other, grid, terms, plugins, analyses, published=against == PUBLISHED)
     folder = to or grid.path / "-".join(("report", *map(slug, filters)))
     written = _write(page, folder, steps, None if to else storage, styles)
     if not filters:

@@ -120,9 +120,10 @@ def ui(
 @app.command(epilog="Example: `fedgrid prune mine`")
 def prune(grid: GridName, yes: Yes = False, storage: StorageAt = "runs") -> None:
     """Delete a grid's superseded runs: those that its edited file, or plugin, no longer asks for."""
-    from fedgrid.grids.upkeep.delete import prune_grid
+    from fedgrid.grids.upkeep.delete import delete_grid
 
-    prune_grid(grid, open_storage(storage), console(), ask=None if yes else typer.confirm)
+    ask = None if yes else typer.confirm
+    delete_grid(grid, open_storage(storage), console(), ask, only_superseded=True)
 
 
 @app.command(epilog="Example: `fedgrid delete quickstart`")

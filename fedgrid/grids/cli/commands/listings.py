@@ -32,7 +32,8 @@ def data(
     as_json: AsJson = False,
 ) -> None:
     """List the data sets, or show the class counts per client of one scenario."""
-    from fedgrid.grids.cli.actions.listings import list_datasets, show_scenario
+    from fedgrid.grids.cli.actions.listings import list_datasets
+    from fedgrid.grids.cli.actions.scenario import show_scenario
     from fedgrid.grids.presets.load import is_scenario, load_grid, scenario_values
 
     folder = data_folder(data_dir)

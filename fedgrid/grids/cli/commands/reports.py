@@ -63,6 +63,7 @@ def report(
     shown = console()
     with Steps(shown, quiet=as_json) as steps:
         steps.say("Starting")
+        from fedgrid.grids.cli.actions.analyses import shown_analyses
         from fedgrid.grids.cli.actions.reports import terms_of, write_report
 
         terms, place = terms_of(target, unit, traffic), open_storage(storage)
@@ -76,6 +77,7 @@ def report(
             shown,
             steps,
             plugins or [],
+            shown_analyses(plugins or []),
             superseded=superseded,
             filters=filters or [],
             style=style,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedgrid.grids.browse.charts import cluster_map, sparkline
+from fedgrid.grids.browse.run_page import cluster_map, sparkline
 
 NAN = float("nan")
 

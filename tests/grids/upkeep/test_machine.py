@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fedgrid.grids.upkeep import slurm
+from fedgrid.grids.upkeep import machine
 
 JOB = {
     "SLURM_JOB_ID": "42",
@@ -22,14 +22,14 @@ JOB = {
 def look(monkeypatch):
     """Return a function that looks at a job with other variables, of this user's four CPUs."""
     for name in os.environ:
-        if name.startswith("SLURM") or name == slurm.SHOWN:
+        if name.startswith("SLURM") or name == machine.SHOWN:
             monkeypatch.delenv(name)
 
     def look(cpus=4, job=JOB, **changes):
         for name, value in {**job, **changes}.items():
             monkeypatch.setenv(name, value) if value is not None else monkeypatch.delenv(name, raising=False)
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cpus)))
-        return slurm.look()
+        return machine.look_at_job()
 
     return look
 
@@ -74,4 +74,4 @@ def test_machine_that_is_no_node_of_the_job_is_told(look):
 
 def test_outside_a_job_there_is_one_line(look):
     assert look(job={}).facts == {"job": "not here"} or "outside a job" in look(job={}).facts["job"]
-    assert slurm.num_nodes() == 1
+    assert machine.num_nodes() == 1
