@@ -29,6 +29,8 @@ from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.explained import GRID, RUNS, finished_grid
 from tests.helpers.small_grid import NOWHERE
 
+pytestmark = pytest.mark.usefixtures("in_mlflow")
+
 PLUGIN = Path(__file__).parents[3] / "docs" / "spread.py"
 
 

@@ -11,6 +11,8 @@ from fedgrid.grids.planning.options import trackers_in
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.logged_runs import ROUNDS, config_of, record
 
+pytestmark = pytest.mark.usefixtures("in_mlflow")
+
 CODE = '''
 import fedgrid
 
