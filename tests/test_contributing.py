@@ -396,7 +396,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.grids.cli.actions.analyses import analysis_named
+from fedgrid.grids.cli.actions.analyses import find_analysis
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.tracking.papers.papers import PAPERS
 from fedgrid.tracking.report.contents import report_page
@@ -423,7 +423,7 @@ print(json.dumps({
     "a score": bool(found["best_client_accuracy"][0] >= 0),
     "a figure, a table": any(section.name == "sizes" for section in page.sections),
     "a paper's numbers and claims": any(paper.name == "sixth" for paper in PAPERS),
-    "an analysis of finished runs": analysis_named("counted").name == "counted",
+    "an analysis of finished runs": find_analysis("counted").name == "counted",
     "a preset": len(load_grid("tiny", {}, [], Path("nowhere")).runs) > 0,
 }))
 """

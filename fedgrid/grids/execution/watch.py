@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent, RunFinished, RunPreparing, RunStarted
-from fedgrid.grids.results.runs import just_failed, just_finished
+from fedgrid.grids.results.runs import failed_run, finished_run
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -106,7 +106,7 @@ class Watch:
                 self._fetch(config)
                 self.tally.finish(config)
                 self._trackers.tell(config, "FINISHED")
-                run = self._storage.patiently(lambda: just_finished(config, self._storage, scores))
+                run = self._storage.patiently(lambda: finished_run(config, self._storage, scores))
                 self._view.finish(config, run)
                 if self._retention is not None:
                     self._retention.finish(config)
@@ -125,7 +125,7 @@ class Watch:
         """Record the cause of a run's failure in its folder; the other runs go on."""
         self._fetch(config)
         self.tally.fail(config)
-        run = self._storage.patiently(lambda: just_failed(config, self._storage, cause))
+        run = self._storage.patiently(lambda: failed_run(config, self._storage, cause))
         self.failures.append(run)
         self._storage.patiently(lambda: RunFolder(self._storage, config).fail(cause, attempts))
         self._trackers.tell(config, "FAILED")
