@@ -477,6 +477,7 @@ from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions.analyses import analysis_named
+from fedgrid.grids.cli.actions.analyses import find_analysis
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.space import built_in
 from fedgrid.grids.following.teller import News, Teller, find_tracker
@@ -519,7 +520,7 @@ print(json.dumps({
     "a score": bool(found["best_client_accuracy"][0] >= 0),
     "a figure, a table": any(section.name == "sizes" for section in page.sections),
     "a paper's numbers and claims": any(paper.name == "sixth" for paper in PAPERS),
-    "an analysis of finished runs": analysis_named("counted").name == "counted",
+    "an analysis of finished runs": find_analysis("counted").name == "counted",
     "a tracker": lines["lines"] == "1\\n",
     "a plugin's tracker": lines["own-lines"] == "1\\n",
     "a command": "darker" in fedgrid("splits").out.split(),
