@@ -333,7 +333,7 @@ from fedgrid.tracking.papers.shared.paper import Paper
 PAPER = Paper("sixth", "Sixth et al.", lambda study: ())
 ''',
     )
-    papers = "fedgrid/tracking/papers/papers.py"
+    papers = "fedgrid/tracking/papers/sections.py"
     tree.insert(papers, "PAPERS = (", "SIXTH, ")
     tree.begin(papers, "from fedgrid.tracking.papers.sixth.paper import PAPER as SIXTH\n")
 
@@ -476,13 +476,13 @@ from tempfile import TemporaryDirectory
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.cli.actions.analyses import analysis_named
+from fedgrid.grids.cli.actions.analyses import find_analysis
 from fedgrid.grids.cli.actions.analyses import find_analysis
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.space import built_in
 from fedgrid.grids.following.teller import News, Teller, find_tracker
 from fedgrid.grids.trackers.tracker import TrackedGrid
-from fedgrid.tracking.papers.papers import PAPERS
+from fedgrid.tracking.papers.sections import PAPERS
 from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.records import read_records
 from fedgrid.tracking.scoring.scores import curves

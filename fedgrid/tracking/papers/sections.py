@@ -2,12 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
-from fedgrid.tracking.papers.papers import PAPERS
+from fedgrid.tracking.papers.bettinelli.claims import PAPER as BETTINELLI
+from fedgrid.tracking.papers.flis.claims import PAPER as FLIS
+from fedgrid.tracking.papers.ocfl.tables import PAPER as OCFL
+from fedgrid.tracking.papers.prigent.tables import PAPER as PRIGENT
 from fedgrid.tracking.papers.shared.claim import Check, Claim, verdict
 from fedgrid.tracking.papers.shared.paper import Paper, Study
 from fedgrid.tracking.report.page import Section, add_words
 from fedgrid.tracking.scoring.axes import runs_of_setting, setting_words
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table, fixed
+
+PAPERS = (FLIS, PRIGENT, OCFL, BETTINELLI)
+
 
 NOTHING_PUBLISHED = (
     "The papers have no tables for the data sets and settings of this grid. Claims, if it has the runs for "

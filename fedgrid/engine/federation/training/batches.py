@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedgrid.engine.federation.training.layers import to_inputs
+from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.federation.training.settings import PAD, Augment
 
 

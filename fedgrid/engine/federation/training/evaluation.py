@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedgrid.engine.federation.training.confusion import Counts
-from fedgrid.engine.federation.training.layers import to_inputs
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import ChooseBy
@@ -22,6 +21,11 @@ if TYPE_CHECKING:
 TEST_BATCH = 128
 """Images per test batch. Fixed because the last bits of a loss depend on it; larger batches exceed the CPU's
 cache and are slower."""
+
+
+def to_inputs(images: Tensor) -> Tensor:
+    """Return uint8 images as float32 in [0, 1], with the same strides."""
+    return images.to(torch.float32).div_(255)
 
 
 def set_mode(module: nn.Module, *, training: bool) -> None:

@@ -109,8 +109,3 @@ def smallest_batch(module: nn.Module, batch_size: int) -> int:
             "training.batch_size=1 does not work with a model that has BatchNorm; choose at least 2"
         )
     return 2
-
-
-def to_inputs(images: Tensor) -> Tensor:
-    """Return uint8 images as float32 in [0, 1], with the same strides."""
-    return images.to(torch.float32).div_(255)

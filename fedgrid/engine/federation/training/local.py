@@ -16,8 +16,8 @@ from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.training.batches import batches, draw_moves
-from fedgrid.engine.federation.training.evaluation import predict, set_mode
-from fedgrid.engine.federation.training.layers import seeded, smallest_batch, to_inputs
+from fedgrid.engine.federation.training.evaluation import predict, set_mode, to_inputs
+from fedgrid.engine.federation.training.layers import seeded, smallest_batch
 from fedgrid.engine.federation.training.optimizers import OPTIMIZERS
 from fedgrid.engine.federation.training.results import NOTHING, OPTIMIZER, PERSONAL, LocalResult, Memory
 from fedgrid.engine.federation.training.settings import LocalTraining
