@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models import flat_vectors
-from fedgrid.engine.federation.training.evaluation import predict, to_inputs
+from fedgrid.engine.federation.training.batches import to_inputs
+from fedgrid.engine.federation.training.evaluation import predict
 from fedgrid.engine.runtime.run.replay import Observed
 
 

@@ -24,7 +24,8 @@ from torch.nn import functional
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.data.images import HeldImages, ImageSet
 from fedgrid.engine.federation.models import flat_vectors
-from fedgrid.engine.federation.training.evaluation import TEST_BATCH, to_inputs
+from fedgrid.engine.federation.training.batches import to_inputs
+from fedgrid.engine.federation.training.evaluation import TEST_BATCH
 from fedgrid.engine.runtime.run.replay import Observed
 
 Losses = NDArray[np.float64]

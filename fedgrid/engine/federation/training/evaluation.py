@@ -14,16 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedgrid.algorithms.contract.orders import ChooseBy
+from fedgrid.engine.federation.training.batches import to_inputs
 from fedgrid.engine.federation.training.confusion import Counts
 
 TEST_BATCH = 128
 """Images per test batch. Fixed because the last bits of a loss depend on it; larger batches exceed the CPU's
 cache and are slower."""
-
-
-def to_inputs(images: Tensor) -> Tensor:
-    """Return uint8 images as float32 in [0, 1], with the same strides."""
-    return images.to(torch.float32).div_(255)
 
 
 def set_mode(module: nn.Module, *, training: bool) -> None:

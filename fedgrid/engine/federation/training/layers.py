@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fedgrid.engine.federation.errors import ConfigError
+
 
 class MaskedNorm(nn.Module):
     """BatchNorm in training mode over the images of `mask_B`; state and numbers are those of the layer.
@@ -83,6 +85,17 @@ def seeded(device: torch.device, rng: np.random.Generator) -> Iterator[None]:
     finally:
         for source, state in zip(generators, before, strict=True):
             source.set_state(state)
+
+
+def smallest_batch(module: nn.Module, batch_size: int) -> int:
+    """Return the least number of images that the module can be trained on at a time."""
+    if not any(isinstance(layer, _BatchNorm | MaskedNorm) for layer in module.modules()):
+        return 1
+    if batch_size == 1:
+        raise ConfigError(
+            "training.batch_size=1 does not work with a model that has BatchNorm; choose at least 2"
+        )
+    return 2
 
 
 @torch.no_grad()
