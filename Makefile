@@ -1,6 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
-WORKERS ?= 2
+# One more than the cores of a small machine: tests of Ray and of killed processes wait a lot.
+WORKERS ?= 3
 
 .PHONY: quickstart test lint docs constraints clean
 
@@ -15,8 +16,7 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: .venv/installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
+docs: .venv/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Modules are compiled when they are first imported: to compile all of torch, Ray and MLflow takes a minute.
@@ -24,6 +24,10 @@ docs: .venv/installed
 	$(PYTHON) -c 'import sys; sys.exit("fedgrid needs Python 3.11 or newer; make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+.venv/docs: .venv/installed
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[docs]"
 	touch $@
 
 constraints: .venv/installed

@@ -19,7 +19,7 @@ from fedgrid.engine.federation.clients.messages import TrainTask
 from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
 from fedgrid.engine.federation.models.normalisation import MixedPrecision
-from fedgrid.engine.federation.training.batches import to_inputs
+from fedgrid.engine.federation.training.layers import to_inputs
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining, Precision
 

@@ -5,17 +5,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from errno import ENOMEM
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fedgrid.record_columns import EVERY_COLUMN, LARGEST, LARGEST_WHOLE, RecordColumn
+if TYPE_CHECKING:
+    from fedgrid.record_columns import RecordColumn
 
-DECLARED = {column.name: column for columns in EVERY_COLUMN.values() for column in columns}
-"""By name; one that two files have allows the same in both."""
+Declared: TypeAlias = Callable[[str], "RecordColumn"]
+"""Name of a column -> what it can hold: `record_columns.declared`."""
+WHOLE = 1 << 53
+"""Whole numbers that a float holds."""
 ROUNDING = 1e-6
 """How far sums of floats may lie outside."""
 SHARE = 4
@@ -89,24 +92,21 @@ def _read(data: BinaryIO, choose: Callable[[pa.Schema], Sequence[str]]) -> pa.Ta
     return table
 
 
-def wrong_type(schema: pa.Schema) -> str | None:
-    """Return in one line which column has a type that it cannot have; None: none.
-
-    A column that is not declared has numbers.
-    """
+def wrong_type(schema: pa.Schema, declared: Declared) -> str | None:
+    """Return in one line which column has a type that it cannot have; None: none."""
     if twice := [name for name in schema.names if schema.names.count(name) > 1]:
         return f"it has column {twice[0]!r:.40} twice"
     for field in schema:
-        expected, fits = _expected(DECLARED.get(field.name))
+        expected, fits = _expected(declared(field.name))
         if not fits(field.type):
             return f"column {field.name!r:.40} has values of type {field.type!s:.40}, not {expected}"
     return None
 
 
-def wrong_value(table: pa.Table) -> str | None:
+def wrong_value(table: pa.Table, declared: Declared) -> str | None:
     """Return in one line which column has a value that it cannot have; None: none."""
     for name, values in zip(table.column_names, table.columns, strict=True):
-        column = DECLARED.get(name, RecordColumn(name, values.type, ""))
+        column = declared(name)
         if column.required and values.null_count:
             return f"column {name!r} lacks values"
         if is_number(values.type) and (wrong := _outside(column, values)) is not None:
@@ -119,27 +119,27 @@ def is_number(kind: pa.DataType) -> bool:
     return _is_whole(kind) or bool(pa.types.is_floating(kind))
 
 
-def _outside(column: RecordColumn, values: pa.ChunkedArray) -> str | None:
+def _outside(column: "RecordColumn", values: pa.ChunkedArray) -> str | None:
     if pa.types.is_boolean(values.type):
         return None
-    largest = LARGEST_WHOLE if _is_whole(values.type) else LARGEST
-    numbers = values.drop_null().to_numpy()
-    if not _is_whole(values.type):
+    numbers, low, high = values.drop_null().to_numpy(), column.least, column.greatest
+    if _is_whole(values.type):
+        low, high = max(low, -WHOLE), min(high, WHOLE)
+    else:
         if not column.infinite and len(bad := numbers[np.isinf(numbers)]):
             return str(bad[0])
         numbers = numbers[np.isfinite(numbers)]
-    low, high = max(column.least, -largest), min(column.greatest, largest)
     bad = numbers[(numbers < low - ROUNDING) | (numbers > high + ROUNDING)]
     return str(bad[0]) if len(bad) else None
 
 
-def _expected(column: RecordColumn | None) -> tuple[str, Callable[[pa.DataType], bool]]:
+def _expected(column: "RecordColumn") -> tuple[str, Callable[[pa.DataType], bool]]:
     """Return what a column can have, in words, and whether a type is that."""
-    if column is not None and pa.types.is_string(column.type):
+    if pa.types.is_string(column.type):
         return "text", pa.types.is_string
-    if column is not None and pa.types.is_list(column.type):
+    if pa.types.is_list(column.type):
         return "lists of numbers", lambda kind: pa.types.is_list(kind) and is_number(kind.value_type)
-    if column is not None and column.required and _is_whole(column.type):
+    if column.required and _is_whole(column.type):
         return "whole numbers", _is_whole
     return "numbers", is_number
 

@@ -277,3 +277,10 @@ TIMINGS = (
 EVERY_COLUMN = {"rounds": ROUNDS, "clients": CLIENTS, "timings": TIMINGS}
 """Name of a file, without its suffix -> every column that some run has. Rounds and clients have the same
 bytes whenever the run is repeated."""
+
+_DECLARED = {column.name: column for columns in EVERY_COLUMN.values() for column in columns}
+
+
+def declared(name: str) -> RecordColumn:
+    """Return the declaration of a column, which allows the same in all files; numbers if there is none."""
+    return _DECLARED.get(name) or RecordColumn(name, pa.float64(), "")

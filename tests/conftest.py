@@ -10,6 +10,7 @@ os.environ.update(
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
         "OMP_NUM_THREADS": "1",
+        "FEDGRID_TRACK": "none",  # MLflow takes as long as small runs do: see `in_mlflow`.
     }
 )
 
@@ -105,12 +106,23 @@ def _rank(file: str, slow: set[str]) -> int:
 
 @pytest.fixture(scope="session")
 def ray_session() -> Iterator[None]:
-    """One cluster of four logical CPUs for all tests marked `ray`: it costs ten seconds to start."""
+    """One cluster of four logical CPUs for all tests marked `ray`, of as few processes as a user's."""
     import ray
 
-    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="error")
+    from fedgrid.grids.ray_cluster.local import few_processes
+
+    with few_processes():
+        ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="error")
     yield
     ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def in_mlflow() -> Iterator[None]:
+    """Track runs in MLflow, as users do who say nothing else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDGRID_TRACK", "mlflow")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -42,6 +42,7 @@ def modules_in(tree: ast.AST) -> Iterator[str]:
                 yield module
 
 
+@cache
 def imported() -> dict[str, str]:
     """Return top-level third-party module -> a file that imports it."""
     files: dict[str, str] = {}

@@ -1,6 +1,7 @@
 """The layout of the code (DESIGN section 2): small files, small rooms, imports that run one way."""
 
 import ast
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -77,15 +78,24 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield a tree and the statements in it, without looking into expressions."""
+    left = deque([tree])
+    while left:
+        yield (node := left.popleft())
+        for part in ("body", "handlers", "cases", "orelse", "finalbody"):
+            left.extend(getattr(node, part, ()))
+
+
 def imported(tree: ast.AST, *, for_types: bool = True) -> Iterator[str]:
     """Yield the full names that a module imports, also inside functions: `a.b.c` of `from a.b import c`.
 
     Those below `if TYPE_CHECKING:` are left out without `for_types`, those below its `else` are not.
     """
     left_out: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if not for_types and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            left_out |= {inner for statement in node.body for inner in ast.walk(statement)}
+            left_out |= {inner for statement in node.body for inner in statements(statement)}
         if node in left_out:
             continue
         if isinstance(node, ast.Import):
@@ -93,6 +103,12 @@ def imported(tree: ast.AST, *, for_types: bool = True) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "relative imports are not used"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@cache
+def imports_of(path: Path, *, for_types: bool = True) -> tuple[str, ...]:
+    """Return what a file imports, as `imported`."""
+    return tuple(imported(tree_of(path), for_types=for_types))
 
 
 def module_of(name: str) -> str | None:
@@ -108,7 +124,7 @@ def modules(*, for_types: bool = True) -> Graph:
     """Return which modules of ours each module imports, for types only too if `for_types`."""
     graph = {}
     for name, path in files().items():
-        found = {module_of(each) for each in imported(tree_of(path), for_types=for_types)}
+        found = {module_of(each) for each in imports_of(path, for_types=for_types)}
         graph[name] = frozenset(each for each in found if each in files() and each != name)
     return graph
 
@@ -124,7 +140,7 @@ def reached(module: str) -> set[str]:
 
 def outside(module: str) -> set[str]:
     """Return the full names that a module imports from other packages, such as `ray.tune`."""
-    names = imported(tree_of(files()[module]))
+    names = imports_of(files()[module])
     return {name for name in names if not name.startswith("fedgrid.")}
 
 
@@ -240,7 +256,7 @@ def test_no_import_escapes_the_limits():
     """`import_module` is no import statement, and `from fedgrid import run` hides where `run` is defined."""
     by_name, hidden = set(), set()
     for path in (HOUSE / "__init__.py", *files().values()):
-        file, names = str(path.relative_to(CHECKOUT)), {*imported(tree_of(path))}
+        file, names = str(path.relative_to(CHECKOUT)), {*imports_of(path)}
         if names & {"importlib", "importlib.import_module", "runpy"}:
             by_name.add(file)
         if any(name == "fedgrid" or module_of(name) == "" for name in names):
@@ -321,7 +337,7 @@ def test_everything_is_imported_by_its_full_name():
     wrong = {
         f"{path.relative_to(CHECKOUT)} imports {name}"
         for path in paths
-        for name in imported(tree_of(path))
+        for name in imports_of(path)
         if name.partition(".")[0] in PACKAGES
     }
     assert wrong == set()

@@ -18,6 +18,8 @@ import yaml
 from fedgrid.engine.federation.format import FORMAT
 from tests.helpers.command_line import environment, new_storage
 
+pytestmark = pytest.mark.usefixtures("in_mlflow")
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WHOLE = """

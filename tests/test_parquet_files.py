@@ -10,7 +10,7 @@ from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.runtime.integrity.record_files import read_records as read_rows
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal
 from fedgrid.parquet_files import memory, read_parquet, wrong_type, wrong_value
-from fedgrid.record_columns import EVERY_COLUMN, TIMINGS, schema_of
+from fedgrid.record_columns import EVERY_COLUMN, TIMINGS, declared, schema_of
 from fedgrid.tracking.records import RecordsError, read_records
 from fedgrid.tracking.records import table as records
 from tests.helpers.run_records import write_records
@@ -64,13 +64,13 @@ def test_seconds_that_cannot_be_are_damage(folder, values):
 
 @pytest.mark.parametrize("column", ["train_loss", "update_norm"])
 def test_loss_and_norm_of_a_training_that_diverged_are_read(column):
-    assert wrong_value(pa.table({column: [float("inf"), float("nan"), 1e38]})) is None
+    assert wrong_value(pa.table({column: [float("inf"), float("nan"), 1e38]}), declared) is None
 
 
 @pytest.mark.parametrize("columns", EVERY_COLUMN.values(), ids=EVERY_COLUMN)
 def test_declared_columns_are_read(columns):
-    assert wrong_type(schema_of(columns)) is None
-    assert wrong_value(schema_of(columns).empty_table()) is None
+    assert wrong_type(schema_of(columns), declared) is None
+    assert wrong_value(schema_of(columns).empty_table(), declared) is None
 
 
 def test_name_in_two_files_allows_the_same_in_both():

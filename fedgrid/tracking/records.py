@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedgrid.parquet_files import BadTable, is_number, read_parquet, wrong_type, wrong_value
-from fedgrid.record_columns import RECALL, SCORES, TESTS
+from fedgrid.record_columns import RECALL, SCORES, TESTS, declared
 from fedgrid.regular_files import LARGEST_TABLE, open_file
 from fedgrid.tracking.arrays import Array
 
@@ -236,7 +236,7 @@ def num_rounds(run_folder: Path) -> int:
 
 def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.Table:
     def chosen(schema: pa.Schema) -> list[str]:
-        if (why := wrong_type(schema)) is not None:
+        if (why := wrong_type(schema, declared)) is not None:
             raise RecordsError(f"cannot read {path}: {why}")
         if missing := [name for name in keys if name not in schema.names]:
             raise RecordsError(f"cannot read {path}: it has no column {missing[0]!r}")
@@ -251,7 +251,7 @@ def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.
     except (OSError, BadTable) as error:
         why = getattr(error, "strerror", None) or error
         raise RecordsError(f"cannot read {path}: {why}") from error
-    if (why := wrong_value(rows)) is not None:
+    if (why := wrong_value(rows, declared)) is not None:
         raise RecordsError(f"cannot read {path}: {why}")
     return rows
 

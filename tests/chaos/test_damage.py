@@ -6,6 +6,8 @@ import pytest
 
 from tests.chaos.damage import DAMAGES, check, make, victims
 
+pytestmark = pytest.mark.usefixtures("in_mlflow")
+
 
 @pytest.mark.slow
 def test_damaged_files_give_no_other_numbers(tmp_path):

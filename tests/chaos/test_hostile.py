@@ -5,6 +5,8 @@ import pytest
 from tests.chaos.hostile import try_seed
 from tests.chaos.storages import make_small
 
+pytestmark = pytest.mark.usefixtures("in_mlflow")
+
 ASKED = 4
 """Commands a storage, of all that there are."""
 

@@ -12,6 +12,8 @@ from tests.chaos.kills import command, mlflow_faults, start, undamaged
 from tests.helpers.command_line import environment, fedgrid, new_storage, wait_for_round
 from tests.helpers.processes import LOOPBACK, listeners, of_kind, processes
 
+pytestmark = pytest.mark.usefixtures("in_mlflow")
+
 ROUNDS = 10
 GRID = f"""
 clients: 4

@@ -94,7 +94,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         exec((folder / "pens.py").read_text(), {})
         images("cats", ("ant", "bee", "cat", "dog"))
-        images("pacs", ("dog",), groups=("photo", "sketch"))
+        images("pacs", ("dog", "elephant"), groups=("photo", "sketch"))
         new_storage(folder / "runs")
         for name, seeds in ((SMALL, "0..2"), ("other", "0"), ("spare", "0")):
             small = (

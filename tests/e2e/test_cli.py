@@ -12,6 +12,8 @@ from PIL import Image
 from fedgrid.grids.display import blueprint
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 
+pytestmark = pytest.mark.usefixtures("in_mlflow")
+
 SMALL = ("--clients", 3, "--set", "training.rounds=2", "--in-process")
 AWAY = "http://127.0.0.1:9"
 """The discard port: nothing listens there."""

@@ -13,7 +13,7 @@ from tests.e2e.day import DOCS, PAGE, PROGRESS, STEPS, STUDY, plain
 from tests.helpers.command_line import fedgrid as command
 from tests.helpers.command_line import new_storage
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_mlflow")]
 
 TIMED = re.compile(r"\bs\b|seconds|rounds/s| sec")
 """In lines with times, which differ each time."""

@@ -9,6 +9,8 @@ from mlflow.tracking import MlflowClient
 from fedgrid.grids.trackers.mlflow.view import TOTALS
 from tests.helpers.command_line import fedgrid, new_storage, started, stop, wait_for_round
 
+pytestmark = pytest.mark.usefixtures("in_mlflow")
+
 ROUNDS = 12
 RUN = ("run", "--clients", 4, "--set", f"training.rounds={ROUNDS}", "--algorithm", "ocfl-kmeans", "--json")
 """Digits, a tenth of a second a round."""

@@ -21,7 +21,7 @@ SECONDS = 180
 ASKED = "FEDGRID_BROWSER"
 """The check takes more of two cores than the rest of the tests of MLflow together."""
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_mlflow")]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from mlflow.tracking import MlflowClient
 from fedgrid.grids.trackers.mlflow.view import TOTALS
 from tests.helpers.command_line import fedgrid, new_storage
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_mlflow")]
 
 ROUNDS = 15
 CLIENTS = 15

@@ -69,7 +69,7 @@ def by_name(kind: str, classes: Mapping[str, type[Section]], example: str = "") 
         if not isinstance(name, str) or name not in classes:
             hint = f", as in {example}" if example else ""
             raise ValueError(f"unknown {kind} {name!r}; known: {', '.join(classes)}{hint}")
-        return classes[name].model_validate(given if isinstance(given, Mapping) else {"name": name})
+        return classes[name].model_validate(dict(given) if isinstance(given, Mapping) else {"name": name})
 
     return BeforeValidator(parse)
 

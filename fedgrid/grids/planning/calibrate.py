@@ -28,19 +28,14 @@ BUDGET = 20.0
 """Seconds of the processor that all measurements together may take, and of a GPU's clock."""
 LONGEST = 60.0
 """Seconds that they may take on a machine with other work."""
-
 ENOUGH = 0.5
 """Seconds after which a measurement ends, once it has timed a whole batch."""
-
 BURSTS = 4
 """How often each measurement is repeated, if there is time."""
-
 GROWTH = 4.5
 """A measurement takes up to this many times the one before."""
-
 SERVER_SECONDS = 0.05
 """Clustering, records and files of a round: a small part, except with the smallest models."""
-
 MOST_IMAGES, MOST_BYTES = 4096, 1 << 26
 CPUINFO = Path("/proc/cpuinfo")
 

@@ -40,11 +40,7 @@ ONE_CORE = (Node(1.0, 0.0),)
 
 
 def show_plan(
-    grid: Grid,
-    storage: Storage,
-    options: LaunchOptions,
-    console: Console,
-    stacking: str = "",
+    grid: Grid, storage: Storage, options: LaunchOptions, console: Console, stacking: str = ""
 ) -> None:
     """Show what a grid's runs need, how much of it is done, and roughly how long the rest takes.
 

@@ -89,7 +89,7 @@ def with_measured_share(
         return request
     request = replace(request, gpu_room=min((gpu.free for gpu in gpus), default=0))
     try:
-        need = max(needs_of(runs, data_dir, probe, gpus), key=lambda need: need.share)
+        need = max(_needs(runs, data_dir, probe, gpus), key=lambda need: need.share)
     except RunError as error:
         warn(f"{error}; whether clients fit their share of a GPU is not known, nvidia-smi shows it")
         return replace(request, least_gpu_share=unmeasured_share(gpus))
@@ -122,7 +122,7 @@ def with_share_here(
     return with_measured_share(runs, nodes, request, data_dir, probe, open_here(request))
 
 
-def needs_of(runs: Sequence[RunConfig], data_dir: Path, probe: Probe, gpus: Sequence[Gpu] = ()) -> list[Need]:
+def _needs(runs: Sequence[RunConfig], data_dir: Path, probe: Probe, gpus: Sequence[Gpu] = ()) -> list[Need]:
     """Return what an actor of each kind of run takes; runs that train alike are measured once."""
     images: dict[Workload, tuple[int, RunConfig]] = {}
     for run in runs:

@@ -119,12 +119,8 @@ class Preset:
         )
 
 
-def axis_name(given: str, axes: Iterable[str]) -> str:
-    """Return the axis among `axes` that `given` names, in the singular or the plural.
-
-    Raises:
-        ConfigError: if there is none.
-    """
+def _axis_name(given: str, axes: Iterable[str]) -> str:
+    """Return the axis among `axes` that `given` names, in the singular or the plural."""
     for axis in (given, given.removesuffix("s")):
         if axis in axes:
             return axis
@@ -147,7 +143,7 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
                 raise ConfigError(f"{axis} = '{value[:60]}': several are a list: [{value[:60]}]")
             values = [value]
             if axis == "seed" and isinstance(value, str):
-                values = list(seeds_in(value))
+                values = list(_seeds_in(value))
             elif (axis, value) == ("algorithm", ARENA):
                 values = list(members_of_arena())
             if axis == "algorithm" and isinstance(value, Mapping) and "name" not in value:
@@ -159,12 +155,8 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
     return tuple(values_of_axis)
 
 
-def seeds_in(text: str) -> list[int]:
-    """Return the seeds of `0..4` (both ends included), `3` or `0,2,5`.
-
-    Raises:
-        ConfigError: for any other text.
-    """
+def _seeds_in(text: str) -> list[int]:
+    """Return the seeds of `0..4` (both ends included), `3` or `0,2,5`."""
     seeds: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,18})\s*(?:\.\.\s*(\d{1,18})\s*)?", part, re.ASCII)
@@ -188,7 +180,7 @@ def choose(given: Mapping[Any, Any], axes: Axes, place: Place | None = None) -> 
     for name, values in given.items():
         where = place and place.under(str(name))
         with at(where):
-            axis = axis_name(str(name), axes)
+            axis = _axis_name(str(name), axes)
         picked = items(axis, values, where)
         has = {item.label: None for item in axes[axis]}
         for item in picked:
@@ -243,7 +235,7 @@ def extend(axes: Axes, text: str) -> Axes:
     name, plus, values = text.partition("+=")
     if not (name.strip() and plus and values.strip()):
         raise ConfigError("expected AXIS+=VALUES, as in algorithms+=sattler,briggs or seeds+=5..9")
-    axis = axis_name(name.strip(), axes)
+    axis = _axis_name(name.strip(), axes)
     given: Any = [part.strip() for part in values.split(",")]
     if axis == "seed":
         given = values

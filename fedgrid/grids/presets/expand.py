@@ -32,7 +32,7 @@ def expand(preset: Preset, data_dir: Path) -> tuple[RunConfig, ...]:
     Raises:
         ConfigError: if one of them is invalid, two of them are the same run, or none is left.
     """
-    expander = Expander(preset, data_dir)
+    expander = _Expander(preset, data_dir)
     order = in_run_order(preset.axes)
     seen: dict[str, RunConfig] = {}
     for combination in product(*(preset.axes[axis] for axis in order)):
@@ -49,7 +49,7 @@ def expand(preset: Preset, data_dir: Path) -> tuple[RunConfig, ...]:
     return tuple(seen.values())
 
 
-class Expander:
+class _Expander:
     """Makes runs. Costly steps, such as reading a folder of images, are done once for all that share them."""
 
     def __init__(self, preset: Preset, data_dir: Path) -> None:
@@ -60,11 +60,7 @@ class Expander:
         self._checked: set[tuple[str, Split]] = set()
 
     def run(self, items: Mapping[str, Item]) -> RunConfig:
-        """Return the run with these values of the axes.
-
-        Raises:
-            ConfigError: if it is invalid; names the line of the key.
-        """
+        """Return the run with these values of the axes; an error names the line of the key."""
         labels = {axis: item.label for axis, item in items.items()}
         held = tuple(override for override in self._preset.overrides if allows(override.when, labels))
         kind: tuple[Item | Override, ...] = (

@@ -11,19 +11,10 @@ from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.errors import ConfigError, unknown_key
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS, INNER
 from fedgrid.engine.runtime.plugins import active
+from fedgrid.grids.presets import preset_files
 from fedgrid.grids.presets.axes import Axes, Choice, Item, Override, Preset, choose, items
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, KIND, SECTIONS, SPLIT, check_axis_key
 from fedgrid.grids.presets.nested import value_at, with_value
-from fedgrid.grids.presets.preset_files import (
-    AXES_KEY,
-    EXCLUDE,
-    KEYS,
-    SEARCH,
-    SEEDS,
-    is_path,
-    open_preset,
-    preset_names,
-)
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, as_axis, at, in_one_line
 
 EXAMPLES = {ALGORITHM: "{cooldown: 40}", SPLIT: "{draws: 100}"}
@@ -44,15 +35,15 @@ def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
         ConfigError: for a key that does not exist, with its line.
     """
     for key in file.values:
-        if key not in KEYS:
+        if key not in preset_files.KEYS:
             with at(Place(file, (key,))):
-                if key == SEARCH:
+                if key == preset_files.SEARCH:
                     raise ConfigError(f"this file is a search: `fedgrid search {trail[-1]}` runs it")
                 if key == "name":
                     raise ConfigError("a grid has the name of its file, or that of --name; leave out the key")
                 if key.partition(".")[0] in (*SECTIONS, ALGORITHM):
                     raise _dotted_key_error(key, file.values[key])
-                raise unknown_key(key, "", KEYS, inner=INNER)
+                raise unknown_key(key, "", preset_files.KEYS, inner=INNER)
     base = _base(file, trail)
     _use_plugins(file, trail)
     axes = {axis: values for axis, values in base.axes.items() if not _is_fixed(axis, file)} | _axes(file)
@@ -62,7 +53,7 @@ def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
         _require_keys("filter", file.values["filter"], tuple(axes), place)
         chosen = choose(file.values["filter"], axes, place)
     source = f"preset {trail[-1]}"
-    if trail[-1] not in preset_names():
+    if trail[-1] not in preset_files.preset_names():
         # FEDGRID_SOURCE names the place of a file that was sent to a cluster.
         source = os.environ.get("FEDGRID_SOURCE") or str(Path(trail[-1]).resolve())
     return replace(
@@ -95,13 +86,13 @@ def _base(file: YamlFile, trail: tuple[str, ...]) -> Preset:
     if "base" not in file.values:
         return Preset(defaults())
     name = str(file.values["base"])
-    if name not in preset_names():
+    if name not in preset_files.preset_names():
         beside = os.path.normpath(Path(trail[-1]).parent / name)
-        name = beside if is_path(beside) else name
+        name = beside if preset_files.is_path(beside) else name
     with at(Place(file, ("base",))):
         if name in trail:
             raise ConfigError(f"base = {name}: that file is based on this one; name another")
-        opened = open_preset(name)
+        opened = preset_files.open_preset(name)
     return read_preset(opened, (*trail, name))
 
 
@@ -117,16 +108,21 @@ def _use_plugins(file: YamlFile, trail: tuple[str, ...]) -> None:
 
 def _axes(file: YamlFile) -> dict[str, tuple[Item, ...]]:
     """Return the axes of a file: `AXES` at its top, and any key of a run under `axes`."""
-    place = Place(file, (AXES_KEY,))
-    listed = file.values.get(AXES_KEY, {})
-    _require_keys(AXES_KEY, listed, ("seed", "training.rounds"), place)
-    given = [(key, file.values[key], Place(file, (key,))) for key in (*AXES, SEEDS) if key in file.values]
-    given = [entry for entry in map(_kinds, given) if entry is not None]
+    place = Place(file, (preset_files.AXES_KEY,))
+    listed = file.values.get(preset_files.AXES_KEY, {})
+    _require_keys(preset_files.AXES_KEY, listed, ("seed", "training.rounds"), place)
+    given: list[tuple[str, Any, Place]] = []
+    for key in (*AXES, preset_files.SEEDS):
+        value, where = file.values.get(key), Place(file, (key,))
+        if key == SPLIT and isinstance(value, Mapping):  # Its other keys are of all its kinds.
+            given += [(key, value["kind"], where.under("kind"))] if "kind" in value else []
+        elif key in file.values:
+            given.append((key, value, where))
     given += [(str(key), values, place.under(str(key))) for key, values in listed.items()]
     axes: dict[str, tuple[Item, ...]] = {}
     keys: dict[str, str] = {}
     for key, values, where in given:
-        axis = "seed" if key == SEEDS else key
+        axis = "seed" if key == preset_files.SEEDS else key
         with at(where):
             check_axis_key(axis)
             if values is None and axis in AXES:
@@ -137,14 +133,6 @@ def _axes(file: YamlFile) -> dict[str, tuple[Item, ...]]:
                 raise ConfigError(f"{axis} has a value outside of axes too; leave one out")
         keys[axis], axes[axis] = key, items(axis, values, where)
     return axes
-
-
-def _kinds(given: tuple[str, Any, Place]) -> tuple[str, Any, Place] | None:
-    """Return the kinds of a file's `split`, whose other keys are of all of them; None if it names no kind."""
-    key, value, place = given
-    if key == SPLIT and isinstance(value, Mapping):
-        return (key, value["kind"], place.under("kind")) if "kind" in value else None
-    return given
 
 
 def _is_fixed(axis: str, file: YamlFile) -> bool:
@@ -174,11 +162,11 @@ def _read_fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
 
 
 def _read_excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
-    given, place = file.values.get(EXCLUDE, []), Place(file, (EXCLUDE,))
+    given, place = file.values.get(preset_files.EXCLUDE, []), Place(file, (preset_files.EXCLUDE,))
     if not isinstance(given, list):
         raise ConfigError(f"{place}: exclude = {given!r}: expected a list, as in [{{clients: 30, seed: 4}}]")
     for index, entry in enumerate(given):
-        _require_keys(EXCLUDE, entry, tuple(axes), place.under(index))
+        _require_keys(preset_files.EXCLUDE, entry, tuple(axes), place.under(index))
         if not entry:
             raise ConfigError(
                 f"{place.under(index)}: exclude has an entry without an axis; allowed: {', '.join(axes)}"

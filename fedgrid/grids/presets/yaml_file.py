@@ -183,21 +183,13 @@ class _Loader(yaml.SafeLoader):
     """
 
     def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
-        """Note an opening bracket.
-
-        Raises:
-            RecursionError: it is within too many others.
-        """
+        """Note an opening bracket; refuse one that is within too many others."""
         if self.flow_level >= MOST_NESTED:
             raise RecursionError
         super().fetch_flow_collection_start(token)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping of `node`.
-
-        Raises:
-            ConstructorError: if a key occurs twice.
-        """
+        """Return the mapping of `node`; refuse one in which a key occurs twice."""
         seen = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
@@ -209,11 +201,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_number(self, node: yaml.ScalarNode) -> int | float:
-        """Return the number of `node`.
-
-        Raises:
-            _MisleadingNumber: it has another base than it seems to have.
-        """
+        """Return the number of `node`; refuse one with another base than it seems to have."""
         is_float = node.tag.endswith(":float")
         value = self.construct_yaml_float(node) if is_float else self.construct_yaml_int(node)
         text = node.value.replace("_", "")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -120,15 +119,10 @@ def _table(search: Search, trials: Sequence[Trial]) -> str:
     lines: list[list[Any]] = [["trial", *search.space, *scores, "stopped_at", "failed", "runs"]]
     for trial in trials:
         params = [trial.params[key] for key in search.space]
-        values = [(trial.scores or {}).get(name) for name in OBJECTIVES]
+        values = [trial.score(name) for name in OBJECTIVES]
         runs = " ".join(trial.run_ids)
         lines.append([trial.number, *params, *values, trial.stopped_at, trial.failed, runs])
     return csv_text(lines)
-
-
-def _scores(trial: Trial) -> dict[str, float]:
-    """Return the scores of a trial that are not None."""
-    return {name: value for name, value in (trial.scores or {}).items() if value is not None}
 
 
 def _draw(search: Search, trials: Sequence[Trial], folder: Path) -> None:
@@ -140,11 +134,11 @@ def _draw(search: Search, trials: Sequence[Trial], folder: Path) -> None:
     free = label_free(search.objective)
     panels = {OBJECTIVES[free].words: free, "ARI, which needs the truth (oracle)": ARI}
     # Best label-free score first, so that among ties by the oracle that one is ringed.
-    ranked = sorted(trials, key=lambda trial: -_scores(trial).get(free, -inf))
-    tried = [
-        Tried(trial.params, {title: scores[name] for title, name in panels.items() if name in scores})
-        for trial, scores in ((trial, _scores(trial)) for trial in ranked)
-    ]
+    ranked = sorted(trials, key=lambda trial: (trial.score(free) is None, -(trial.score(free) or 0.0)))
+    tried = []
+    for trial in ranked:
+        scores = {title: trial.score(name) for title, name in panels.items()}
+        tried.append(Tried(trial.params, {key: score for key, score in scores.items() if score is not None}))
     ranges = {key: of for key, of in search.space.items() if isinstance(of, Range)}
     axes = [Axis(key, of.low, of.high, of.log, of.whole) for key, of in ranges.items()]
     choices = [key for key in search.space if key not in ranges]

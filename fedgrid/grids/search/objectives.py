@@ -60,9 +60,9 @@ class Trial:
         """Return the value that is reported to the searcher and ranked; None for a trial without scores."""
         return None if self.scores is None else value(self.scores, objective)
 
-    def has(self, objective: str) -> bool:
-        """Return whether it has a score for this objective."""
-        return self.scores is not None and self.scores[objective] is not None
+    def score(self, objective: str) -> float | None:
+        """Return its score for an objective, None if it has none."""
+        return (self.scores or {}).get(objective)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as in `search.json`."""
@@ -106,7 +106,7 @@ def best(trials: Iterable[Trial], objective: str) -> dict[str, Trial]:
     free = label_free(objective)
     scored = [trial for trial in trials if trial.scores is not None]
     bests = {
-        LABEL_FREE: _first_best([trial for trial in scored if trial.has(free)], free),
+        LABEL_FREE: _first_best([trial for trial in scored if trial.score(free) is not None], free),
         ORACLE: _first_best(scored, ARI, free),
     }
     return {kind: trial for kind, trial in bests.items() if trial is not None}

@@ -148,7 +148,7 @@ def _trial_table(search: Search, trials: list[Trial], width: int) -> Table:
     """Return the trials, best first by the search's objective, without those that failed or were stopped."""
     free = label_free(search.objective)
     columns = [free, *(name for name in OBJECTIVES if name not in (free, ARI)), ARI]
-    columns = [name for name in columns if any(trial.has(name) for trial in trials)]
+    columns = [name for name in columns if any(trial.score(name) is not None for trial in trials)]
     bests = best(trials, search.objective)
     ranked = sorted(
         (trial for trial in trials if trial.scores is not None),
@@ -167,14 +167,14 @@ def _trial_table(search: Search, trials: list[Trial], width: int) -> Table:
     for trial in ranked[:ROWS_SHOWN]:
         style = "bold" if trial is bests.get(LABEL_FREE) else ""
         params = [text_of(trial.params[key]) for key in search.space]
-        scores = [cell((trial.scores or {}).get(name)) for name in columns]
+        scores = [cell(trial.score(name)) for name in columns]
         table.add_row(str(trial.number), *params, *scores, str(len(trial.run_ids)), style=style)
     return table
 
 
 def _line(trial: Trial, name: str) -> str:
     params = ", ".join(f"{key} {text_of(value)}" for key, value in trial.params.items())
-    return f"trial {trial.number}, {params}: {cell((trial.scores or {}).get(name))}"
+    return f"trial {trial.number}, {params}: {cell(trial.score(name))}"
 
 
 def _counts(search: Search, progress: SearchProgress, result: LaunchResult) -> str:

@@ -114,11 +114,9 @@ def read_space(given: Any, algorithm: str, place: Place | None = None) -> dict[s
     for key, values in given.items():
         with at(place and place.under(str(key))):
             kinds = _kinds_of(str(key), algorithm)
-            space[str(key)] = _dimension(str(key), values, kinds)
-            dimension = space[str(key)]
-            for value in (
-                dimension.values if isinstance(dimension, Choices) else (dimension.low, dimension.high)
-            ):
+            dimension = space[str(key)] = _dimension(f"{SEARCH}.{key}", values, kinds)
+            ends = dimension.values if isinstance(dimension, Choices) else (dimension.low, dimension.high)
+            for value in ends:
                 _check(algorithm, str(key), value)
     return space
 
@@ -128,42 +126,40 @@ def _dimension(key: str, given: Any, kinds: set[Any]) -> Dimension:
         if not given or not all(
             value is None or isinstance(value, bool | int | float | str) for value in given
         ):
-            raise ConfigError(f"{SEARCH}.{key} = {given!r}: expected a list of plain values")
+            raise ConfigError(f"{key} = {given!r}: expected a list of plain values")
         if len({repr(value) for value in given}) < len(given):
-            raise ConfigError(f"{SEARCH}.{key} = {given!r}: a value is listed twice")
+            raise ConfigError(f"{key} = {given!r}: a value is listed twice")
         return Choices(tuple(given))
     if not isinstance(given, Mapping):
-        raise ConfigError(
-            f"{SEARCH}.{key} = {given!r}: expected a list of values, or {{low: ..., high: ...}}"
-        )
+        raise ConfigError(f"{key} = {given!r}: expected a list of values, or {{low: ..., high: ...}}")
     for name in given:
         if name not in RANGE_KEYS:
-            raise unknown_key(str(name), f"{SEARCH}.{key}", RANGE_KEYS)
+            raise unknown_key(str(name), key, RANGE_KEYS)
     if not kinds & {int, float}:
-        raise ConfigError(f"{SEARCH}.{key} is not a number: give it a list of values")
+        raise ConfigError(f"{key} is not a number: give it a list of values")
     return _range(key, given, whole=float not in kinds)
 
 
 def _range(key: str, given: Mapping[str, Any], *, whole: bool) -> Range:
     for name in ("low", "high"):
         if name not in given:
-            raise ConfigError(f"{SEARCH}.{key}: {name} is missing")
+            raise ConfigError(f"{key}: {name} is missing")
     numbers = {name: given[name] for name in ("low", "high", "step") if given.get(name) is not None}
     for name, value in numbers.items():
         kind = int if whole else int | float
         if isinstance(value, bool) or not isinstance(value, kind) or not isfinite(value):
             expected = "a whole number" if whole else "a number"
-            raise ConfigError(f"{SEARCH}.{key}.{name} = {value!r}: expected {expected}")
+            raise ConfigError(f"{key}.{name} = {value!r}: expected {expected}")
     by_ratio = given.get("log", False)
     if not isinstance(by_ratio, bool):
-        raise ConfigError(f"{SEARCH}.{key}.log = {by_ratio!r}: expected true or false")
+        raise ConfigError(f"{key}.log = {by_ratio!r}: expected true or false")
     low, high, step = numbers["low"], numbers["high"], numbers.get("step")
     if low >= high:
-        raise ConfigError(f"{SEARCH}.{key}: low = {low} should be below high = {high}")
+        raise ConfigError(f"{key}: low = {low} should be below high = {high}")
     if by_ratio and (low <= 0 or step is not None):
-        raise ConfigError(f"{SEARCH}.{key}: log needs low above 0, and no step")
+        raise ConfigError(f"{key}: log needs low above 0, and no step")
     if step is not None and not 0 < step <= high - low:
-        raise ConfigError(f"{SEARCH}.{key}.step = {step}: expected more than 0, at most {high - low:g}")
+        raise ConfigError(f"{key}.step = {step}: expected more than 0, at most {high - low:g}")
     return Range(low, high, by_ratio, step, whole)
 
 

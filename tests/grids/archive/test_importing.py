@@ -29,6 +29,8 @@ from tests.helpers.small_archive import (
     write_run,
 )
 
+pytestmark = pytest.mark.usefixtures("in_mlflow")
+
 BLOODMNIST = ("BLOODMNIST", "overlaping", "imbalanced", "30")
 PUBLISHED = "bloodmnist-30-overlapping-imbalanced"
 

@@ -32,7 +32,7 @@ TESTS = {
 }
 METRIC_FILES = ["training_metrics.csv", *(f"{name}.csv" for name in TESTS)]
 
-pytestmark = pytest.mark.usefixtures("drawn_here")
+pytestmark = pytest.mark.usefixtures("in_mlflow", "drawn_here")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, config_of, record
 
-pytestmark = pytest.mark.usefixtures("drawn_here")
+pytestmark = pytest.mark.usefixtures("in_mlflow", "drawn_here")
 RUN = config_of(0)
 NAME = f"{RUN.name}-{RUN.run_id}"
 

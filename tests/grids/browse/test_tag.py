@@ -23,6 +23,8 @@ from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record, tell
 
+pytestmark = pytest.mark.usefixtures("in_mlflow")
+
 FIRST, SECOND, WAITING = (config_of(seed) for seed in range(3))
 NOTE = "mlflow.note.content"
 

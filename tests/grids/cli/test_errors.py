@@ -202,7 +202,9 @@ def test_storage_that_cannot_be_created_is_refused():
 
 @pytest.mark.parametrize("uri", ["bogus", "file:///tmp/mlruns", "http://", "http://[::1", "sqlite://"])
 def test_a_malformed_tracking_address(refused, uri):
-    refused(*IN_PROCESS, says=f"MLFLOW_TRACKING_URI is '{uri}'", MLFLOW_TRACKING_URI=uri)
+    refused(
+        *IN_PROCESS, says=f"MLFLOW_TRACKING_URI is '{uri}'", MLFLOW_TRACKING_URI=uri, FEDGRID_TRACK="mlflow"
+    )
 
 
 def test_brackets_in_values_are_not_markup(refused, tmp_path):

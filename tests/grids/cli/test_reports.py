@@ -11,10 +11,11 @@ from mlflow.tracking import MlflowClient
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.mlflow.store import default_uri
+from tests.chaos.storages import undrawn
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.small_archive import write_metrics, write_run
 
-pytestmark = pytest.mark.usefixtures("drawn_here")
+pytestmark = pytest.mark.usefixtures("in_mlflow", "drawn_here")
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,13 @@ def storage(grids, tmp_path):
     return tmp_path / "runs"
 
 
+@pytest.fixture
+def without_figures():
+    """Leave figures empty: what a test asks is in tables, page or messages."""
+    with undrawn():
+        yield
+
+
 def report(storage, *options, **settings):
     return fedgrid("report", "one", "--storage", storage, *options, **settings)
 
@@ -48,6 +56,7 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_report_prints_its_first_table_and_its_path(grids, tmp_path):
     result = report(grids, "--to", tmp_path / "report")
     assert (result.code, result.err) == (0, "")
@@ -69,6 +78,7 @@ def test_report_in_a_storage_of_a_group_can_be_written_anew_by_another_user(stor
     assert all(path.stat().st_mode & 0o020 for path in (page, *page.rglob("*")))
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_target_is_shown_with_its_cost_in_the_unit_that_was_asked_for(grids, tmp_path):
     options = ("--target", "personalised_accuracy=1", "--unit", "mbit-per-client", "--to", tmp_path)
     result = report(grids, *options)
@@ -94,6 +104,7 @@ def test_a_target_or_unit_that_does_not_exist_is_refused_in_one_line(grids, opti
     assert says in result.err
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_report_is_in_the_grids_folder_and_on_its_mlflow_run(storage):
     said = strict_json(report(storage, "--json").out)
     folder = storage / "grids" / "one" / "report"
@@ -129,6 +140,7 @@ def test_unfinished_run_is_named_and_its_cells_are_empty(storage, tmp_path):
     assert "algorithm" in lacking
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_report_of_some_runs_has_a_folder_of_its_own_and_says_so(storage):
     """The report of the whole grid stays, in MLflow too."""
     said = strict_json(report(storage, "--filter", "algorithms=BNC", "--json").out)
@@ -208,6 +220,7 @@ def test_unknown_grid_to_compare_with_is_refused(grids):
     assert (result.code, "unknown grid 'oen'" in result.err) == (2, True)
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_report_is_written_when_mlflow_cannot_be_reached(storage):
     result = report(storage, MLFLOW_TRACKING_URI="http://127.0.0.1:9")
     assert result.code == 0

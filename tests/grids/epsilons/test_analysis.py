@@ -12,6 +12,8 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.small_grid import NOWHERE
 
+pytestmark = pytest.mark.usefixtures("in_mlflow")
+
 SMALL = ("run", "centralised", "--in-process", "--set", "training.rounds=3", "--storage")
 PROPOSE = ("analyse", "centralised", "epsilons", "--storage")
 THEIRS = ArchivedTraining(

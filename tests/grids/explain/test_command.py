@@ -33,6 +33,8 @@ from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.explained import GRID, RUNS, explanations
 from tests.helpers.small_grid import NOWHERE
 
+pytestmark = pytest.mark.usefixtures("in_mlflow")
+
 ASKED = ExplainOptions(("members", "others"), images=2, steps=4)
 
 

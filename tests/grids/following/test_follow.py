@@ -25,6 +25,8 @@ from tests.helpers.command_line import new_storage, started, stop
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
 from tests.helpers.processes import wait_until_served
 
+pytestmark = pytest.mark.usefixtures("in_mlflow")
+
 NOWHERE = "http://127.0.0.1:9"
 """The discard port: nothing listens there."""
 A, B = config_of(0), config_of(1)

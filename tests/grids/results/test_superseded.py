@@ -163,7 +163,8 @@ def edited(study):
     text = TEXT.replace("[fedavg, sattler]", "fedavg").replace("rounds: 2", "rounds: 1")
     for each in (text, text.replace("0.1", "0.01")):
         _file(study, each)
-        result = fedgrid("run", study.folder / "mine.yaml", "--in-process", "--storage", study.storage.root)
+        command = ("run", study.folder / "mine.yaml", "--in-process", "--track", "mlflow")
+        result = fedgrid(*command, "--storage", study.storage.root)
         assert result.code == 0
     assert "2 runs of earlier launches are superseded" in result.out
     return study.storage

@@ -20,7 +20,7 @@ def test_score_of_a_trial_is_the_mean_of_its_runs():
 def test_trial_has_no_score_that_no_run_has():
     runs = [{"personalised_f1": 0.5, "ari": 1.0}, {"personalised_f1": 0.5, "silhouette": None, "ari": 1.0}]
     assert score(runs) == {"validation": 0.5, "accuracy": None, "silhouette": None, "ari": 1.0}
-    assert not trial(1, 0.5, 1.0).has("silhouette")
+    assert trial(1, 0.5, 1.0).score("silhouette") is None
     assert trial(1, 0.5, 1.0).value("silhouette") == -1.0
 
 

@@ -31,7 +31,7 @@ def undisturbed(tmp_path_factory):
     storage = new_storage(tmp_path_factory.mktemp("undisturbed"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(progress, "BATCH", 2)
-        result = fedgrid(*SEARCH, "--storage", storage)
+        result = fedgrid(*SEARCH, "--storage", storage, FEDGRID_TRACK="mlflow")
     assert (result.code, result.err) == (0, "")
     return storage, result
 

@@ -15,6 +15,8 @@ from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.small_grid import config, take
 
+pytestmark = pytest.mark.usefixtures("in_mlflow")
+
 FIRST, SECOND = config(seed=1), config(seed=2)
 
 

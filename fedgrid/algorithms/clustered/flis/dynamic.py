@@ -15,21 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedgrid.algorithms.averaging.fedopt import FineTuningSteps
-from fedgrid.algorithms.clustered.flis.inference import (
-    CLASSES,
-    NEEDS_REFERENCES,
-    UNKNOWN,
-    Classes,
-    LabelKind,
-    SimilarityKind,
-    Threshold,
-    agreements,
-    components,
-    distinct,
-    infer,
-    latest_classes,
-    neighbourhoods,
-)
+from fedgrid.algorithms.clustered.flis import inference
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator, AnyAggregator
 from fedgrid.algorithms.contract.base import (
     Algorithm,
@@ -55,14 +41,14 @@ NOBODYS = -1
 class FlisDcSettings(Settings):
     """How models are compared, joined and chosen."""
 
-    beta: Threshold = 0.5
+    beta: inference.Threshold = 0.5
     """Models at least so similar are in one cluster. 0: one cluster, FedAvg; above 1: one a participant. The
     paper searches 0 to 1; 0.3 is its best on CIFAR-10 and SVHN, 0.5 on Fashion-MNIST."""
-    always_joined: Threshold | None = None
+    always_joined: inference.Threshold | None = None
     """A similarity from which two models are joined whatever beta is; 0.96 as published."""
-    labels: LabelKind = "hard"
+    labels: inference.LabelKind = "hard"
     """Whether predicted classes are compared, or probabilities."""
-    similarity: SimilarityKind = "agreement"
+    similarity: inference.SimilarityKind = "agreement"
     """`agreement`: the cosine of the predictions. `printed`: the formula as the paper prints it."""
     choose_on: ChooseOn = "train"
     """What a client chooses its cluster's model on. `test` as published: it sees what is reported. On
@@ -120,7 +106,7 @@ class FlisDc(Algorithm):
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse a run without reference images, and a `local` that is more than a rule."""
         if not conditions.has_reference_images:
-            return NEEDS_REFERENCES
+            return inference.NEEDS_REFERENCES
         return refusal(self.settings.local)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
@@ -140,17 +126,17 @@ class FlisDc(Algorithm):
         similarities_NN, classes_NM = self._infer(updates)
         always = self.settings.always_joined
         threshold = self.settings.beta if always is None else min(self.settings.beta, always)
-        joined_NN = neighbourhoods(similarities_NN, threshold)
-        groups, owner_N = distinct(joined_NN, updates.clients)
+        joined_NN = inference.neighbourhoods(similarities_NN, threshold)
+        groups, owner_N = inference.distinct(joined_NN, updates.clients)
         participants = list(updates.clients)
         model_K = np.full(len(state.labels_K), NOBODYS, np.int64)
         model_K[participants] = owner_N
-        classes_KM = latest_classes(state, participants, classes_NM)
-        labels_K = labels_of_all(classes_KM, participants, components(joined_NN))
+        classes_KM = inference.latest_classes(state, participants, classes_NM)
+        labels_K = _labels_of_all(classes_KM, participants, inference.components(joined_NN))
         models = cluster_models(state.models, updates, groups, self.settings.aggregate)
         members = {client: tuple(groups[owner]) for client, owner in zip(participants, owner_N, strict=True)}
         state = replace(state, models=tuple(models), labels_K=labels_K)
-        state = state.keep(model_K=model_K).keep(**{CLASSES: classes_KM})
+        state = state.keep(model_K=model_K).keep(**{inference.CLASSES: classes_KM})
         return state, Diagnostics(clustered=True, members=members)
 
     def served(self, state: State) -> Served:
@@ -168,15 +154,12 @@ class FlisDc(Algorithm):
         np.fill_diagonal(distances_NN, 0.0)
         return distances_NN
 
-    def _infer(self, updates: Updates) -> tuple[Matrix, Classes]:
-        return infer(updates, self.settings.labels, self.settings.similarity)
+    def _infer(self, updates: Updates) -> tuple[Matrix, inference.Classes]:
+        return inference.infer(updates, self.settings.labels, self.settings.similarity)
 
 
 def cluster_models(
-    models: Sequence[Vector],
-    updates: Updates,
-    groups: Sequence[Sequence[int]],
-    aggregate: Aggregator = MEAN,
+    models: Sequence[Vector], updates: Updates, groups: Sequence[Sequence[int]], aggregate: Aggregator = MEAN
 ) -> list[Vector]:
     """Return the mean local model of each group of clients, or their `aggregate`, by the run's weights.
 
@@ -202,14 +185,14 @@ def _mean_start(models: Sequence[Vector], updates: Updates, group: Sequence[int]
     return mean_of([models[chosen] for chosen in shares], tuple(shares.values())).astype(np.float32)
 
 
-def labels_of_all(classes_KM: Classes, participants: Sequence[int], labels_N: Labels) -> Labels:
+def _labels_of_all(classes_KM: inference.Classes, participants: Sequence[int], labels_N: Labels) -> Labels:
     """Return a partition of all clients, which is scored: a participant is in its connected component.
 
     Another client is labelled as the participant whose predictions agree most with its own latest ones, or,
     if it has never taken part, with the largest component; ties go to the first.
     """
     labels_K = np.full(len(classes_KM), np.bincount(labels_N).argmax(), np.int64)
-    seen = np.flatnonzero(classes_KM[:, 0] != UNKNOWN)
-    labels_K[seen] = labels_N[agreements(classes_KM[seen], classes_KM[participants]).argmax(axis=1)]
+    seen = np.flatnonzero(classes_KM[:, 0] != inference.UNKNOWN)
+    labels_K[seen] = labels_N[inference.agreements(classes_KM[seen], classes_KM[participants]).argmax(axis=1)]
     labels_K[participants] = labels_N
     return labels_K

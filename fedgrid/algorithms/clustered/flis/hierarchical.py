@@ -21,18 +21,7 @@ from typing import Literal
 import numpy as np
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, idle_settings
-from fedgrid.algorithms.clustered.flis import lists
-from fedgrid.algorithms.clustered.flis.inference import (
-    CLASSES,
-    NEEDS_REFERENCES,
-    UNKNOWN,
-    LabelKind,
-    SimilarityKind,
-    Threshold,
-    agreements,
-    infer,
-    latest_classes,
-)
+from fedgrid.algorithms.clustered.flis import inference, lists
 from fedgrid.algorithms.clustering.clusterers import agglomerate, labels_to_groups
 from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, Step, Traits
 from fedgrid.algorithms.contract.local_method import refusal
@@ -50,14 +39,14 @@ class FlisHcSettings(FedOptSettings):
     """`text`: agglomerative clustering of 1 - similarity. `ward5`: Ward's clustering of the rows of
     similarities into 5. `neighbours`: no clusters; a client trains the mean of the latest models of all
     clients that agree with it on 96 % of the images, as published."""
-    threshold: Threshold = 0.5
+    threshold: inference.Threshold = 0.5
     """Of `text`: clusters merge while their distance, 1 - similarity, is below this. 0: a cluster a client;
     above 1: one cluster, FedAvg."""
     linkage: Literal["average", "complete", "single"] = "average"
     """Of `text`: the distance of two clusters, from those of their clients."""
-    labels: LabelKind = "hard"
+    labels: inference.LabelKind = "hard"
     """Whether predicted classes are compared, or probabilities."""
-    similarity: SimilarityKind = "agreement"
+    similarity: inference.SimilarityKind = "agreement"
     """`agreement`: the cosine of the predictions. `printed`: the formula as the paper prints it."""
 
 
@@ -98,7 +87,7 @@ class FlisHc(FedOpt):
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse a run without reference images; variant `neighbours` averages models, not updates."""
         if not conditions.has_reference_images:
-            return NEEDS_REFERENCES
+            return inference.NEEDS_REFERENCES
         averages_models = self.settings.variant == "neighbours"
         return refusal(self.settings.local, averages_models=averages_models) or super().problem(conditions)
 
@@ -112,7 +101,7 @@ class FlisHc(FedOpt):
         """Ask all clients until there are clusters, then those sampled; infer on what waiting ones send."""
         start_K = lists.starts(state)
         waiting = set(_waiting(state).tolist())
-        asked = present.sampled if CLASSES in state.arrays else present.joined
+        asked = present.sampled if inference.CLASSES in state.arrays else present.joined
         rule = self.local.rule()
         return [
             Order(client, (int(start_K[client]),), infer=client in waiting, rule=rule) for client in asked
@@ -133,7 +122,7 @@ class FlisHc(FedOpt):
                 self.settings.aggregate,
                 idle_settings(self.settings, "with variant neighbours") if round_index == 0 else (),
             )
-        if CLASSES not in state.arrays:
+        if inference.CLASSES not in state.arrays:
             state = self._form(state, updates)
             updates, diagnostics = updates.select(updates.sampled), Diagnostics(clustered=True)
         else:
@@ -156,32 +145,33 @@ class FlisHc(FedOpt):
 
     def _form(self, state: State, updates: Updates) -> State:
         """Return the state with the clusters of the clients that have sent an update; the others wait."""
-        similarities_NN, classes_NM = infer(updates, self.settings.labels, self.settings.similarity)
+        similarities_NN, classes_NM = inference.infer(updates, self.settings.labels, self.settings.similarity)
         groups = labels_to_groups(self.cut(similarities_NN), 1 - similarities_NN, "residual")
         labels_K = np.full(len(state.labels_K), len(groups), np.int64)
         for label, group in enumerate(groups):
             labels_K[[updates.clients[place] for place in group]] = label
         rows = [0] * (len(groups) + bool((labels_K == len(groups)).any()))
-        classes_KM = latest_classes(state, updates.clients, classes_NM)
-        return state.with_rows(rows, labels_K).keep(**{CLASSES: classes_KM})
+        classes_KM = inference.latest_classes(state, updates.clients, classes_NM)
+        return state.with_rows(rows, labels_K).keep(**{inference.CLASSES: classes_KM})
 
     def _place(self, state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
         """Return the state with those that waited in clusters, the others' updates, and the reasons."""
         late = updates.select(_waiting(state))
         if not late.clients:
             return state, updates, {}
-        _, classes_NM = infer(late, self.settings.labels, self.settings.similarity)
+        _, classes_NM = inference.infer(late, self.settings.labels, self.settings.similarity)
         labels_K, reasons = state.labels_K.copy(), {}
         members = [np.array(state.members(label)) for label in range(len(state.models) - 1)]
         for client, classes_M in zip(late.clients, classes_NM, strict=True):
             means = [
-                float(agreements(classes_M[None], state.arrays[CLASSES][group]).mean()) for group in members
+                float(inference.agreements(classes_M[None], state.arrays[inference.CLASSES][group]).mean())
+                for group in members
             ]
             labels_K[client] = int(np.argmax(means))
             text = ", ".join(f"{label}: {mean:.3f}" for label, mean in enumerate(means))
             reasons[client] = f"mean agreement {text}"
-        classes_KM = latest_classes(state, late.clients, classes_NM)
-        state = replace(state, labels_K=labels_K).keep(**{CLASSES: classes_KM})
+        classes_KM = inference.latest_classes(state, late.clients, classes_NM)
+        state = replace(state, labels_K=labels_K).keep(**{inference.CLASSES: classes_KM})
         if not len(_waiting(state)):
             state = state.with_rows(range(len(state.models) - 1), labels_K)
         return state, updates.select(set(updates.clients) - set(late.clients)), reasons
@@ -189,6 +179,6 @@ class FlisHc(FedOpt):
 
 def _waiting(state: State) -> Labels:
     """Return the ids of the clients whose predictions are not known yet."""
-    if CLASSES not in state.arrays:
+    if inference.CLASSES not in state.arrays:
         return np.arange(len(state.labels_K))
-    return np.flatnonzero(state.arrays[CLASSES][:, 0] == UNKNOWN)
+    return np.flatnonzero(state.arrays[inference.CLASSES][:, 0] == inference.UNKNOWN)

@@ -16,16 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedgrid.algorithms.clustered.flis.inference import (
-    CLASSES,
-    UNKNOWN,
-    agreements,
-    components,
-    distinct,
-    infer,
-    latest_classes,
-    neighbourhoods,
-)
+from fedgrid.algorithms.clustered.flis import inference
 from fedgrid.algorithms.contract.aggregator import Aggregator
 from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, Step
 from fedgrid.algorithms.updates.source import Vector
@@ -47,19 +38,23 @@ def step(state: State, updates: Updates, aggregate: Aggregator, warnings: tuple[
     (float64) if clients have weights; `initial_P`; `classes_KM`; `start_K`. Connected components are scored;
     a client that has not been seen is labelled with the largest.
     """
-    is_first = CLASSES not in state.arrays
-    new = [client for client in updates.clients if is_first or state.arrays[CLASSES][client, 0] == UNKNOWN]
+    is_first = inference.CLASSES not in state.arrays
+    new = [
+        client
+        for client in updates.clients
+        if is_first or state.arrays[inference.CLASSES][client, 0] == inference.UNKNOWN
+    ]
     if is_first:
         state = state.keep(**{INITIAL: state.models[0]})
     if new:
-        _, classes_NM = infer(updates.select(new), "hard", "agreement")
-        state = state.keep(**{CLASSES: latest_classes(state, new, classes_NM)})
+        _, classes_NM = inference.infer(updates.select(new), "hard", "agreement")
+        state = state.keep(**{inference.CLASSES: inference.latest_classes(state, new, classes_NM)})
     state = _refresh(state, updates, updates.sampled if is_first else updates.clients)
-    seen = np.flatnonzero(state.arrays[CLASSES][:, 0] != UNKNOWN).tolist()
-    classes_NM = state.arrays[CLASSES][seen]
-    joined_NN = neighbourhoods(agreements(classes_NM, classes_NM), AGREEMENT)
-    groups, owner_N = distinct(joined_NN, seen)
-    labels_N = components(joined_NN)
+    seen = np.flatnonzero(state.arrays[inference.CLASSES][:, 0] != inference.UNKNOWN).tolist()
+    classes_NM = state.arrays[inference.CLASSES][seen]
+    joined_NN = inference.neighbourhoods(inference.agreements(classes_NM, classes_NM), AGREEMENT)
+    groups, owner_N = inference.distinct(joined_NN, seen)
+    labels_N = inference.components(joined_NN)
     labels_K = np.full(len(state.labels_K), np.bincount(labels_N).argmax(), np.int64)
     labels_K[seen] = labels_N
     start_K = np.full(len(labels_K), len(groups), np.int64)

@@ -16,14 +16,7 @@ import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, idle_settings
-from fedgrid.algorithms.clustering.graph import (
-    Groups,
-    Library,
-    communities,
-    similarities,
-    symmetric_trusted_distances,
-    trusted_distances,
-)
+from fedgrid.algorithms.clustering import graph
 from fedgrid.algorithms.clustering.measures import silhouette
 from fedgrid.algorithms.contract.base import (
     Conditions,
@@ -113,7 +106,7 @@ class Communities(FedOpt):
     """
 
     settings: CommunitiesSettings
-    library: ClassVar[Library]
+    library: ClassVar[graph.Library]
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return the state of one model for all, no client seen yet."""
@@ -176,17 +169,17 @@ class Communities(FedOpt):
 
     def _communities(
         self, state: State, round_index: int, layout: Layout, rng: Rng
-    ) -> tuple[Groups, float | None]:
+    ) -> tuple[graph.Groups, float | None]:
         """Return the communities, by client ids, of the models that are not too old, and their silhouette."""
         last_seen_K = state.arrays["last_seen_K"]
         oldest = 0 if self.settings.max_age is None else max(0, round_index - self.settings.max_age)
         clients = np.flatnonzero(last_seen_K >= oldest)
         distances_KK = self._distances(_latest(state, clients), layout, symmetric=True)
-        similarities_KK = similarities(distances_KK, self.settings.exponent)
-        groups = communities(similarities_KK, self.library, self.settings.resolution, rng)
+        similarities_KK = graph.similarities(distances_KK, self.settings.exponent)
+        groups = graph.communities(similarities_KK, self.library, self.settings.resolution, rng)
         return [clients[group].tolist() for group in groups], silhouette(distances_KK, groups)
 
-    def _attribute(self, state: State, groups: Groups, layout: Layout) -> State:
+    def _attribute(self, state: State, groups: graph.Groups, layout: Layout) -> State:
         """Return the state with the community models, and with every client's label and start.
 
         A client whose model is too old is labelled with the community nearest to that model. One that was
@@ -221,7 +214,8 @@ class Communities(FedOpt):
     def _distances(self, models: Sequence[Vector], layout: Layout, symmetric: bool = False) -> Matrix:
         """Return the distances between models, from each row's point of view unless `symmetric`."""
         if self.settings.distance == "trusted":
-            return (symmetric_trusted_distances if symmetric else trusted_distances)(models, layout)
+            measure = graph.symmetric_trusted_distances if symmetric else graph.trusted_distances
+            return measure(models, layout)
         view = Updates(dict(enumerate(models)), layout, similarity_over=self.settings.similarity_over)
         return view.cosine_distances_KK if self.settings.distance == "cosine" else view.euclidean_distances_KK
 

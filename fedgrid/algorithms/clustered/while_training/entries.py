@@ -12,15 +12,7 @@ from fedgrid.algorithms.clustered.while_training import (
     ocfl,
     sattler,
 )
-from fedgrid.algorithms.clustering.clusterers import (
-    HDBSCAN,
-    AffinityAsPublished,
-    AffinityPropagation,
-    Clusterer,
-    HDBSCANAsPublished,
-    KMeans,
-    MeanShift,
-)
+from fedgrid.algorithms.clustering import clusterers
 from fedgrid.algorithms.contract.entry import AlgorithmEntry, SearchSpace, clustering_rounds
 
 SATTLER_SOURCE = "Sattler et al. 2021, arXiv:1910.01991"
@@ -78,7 +70,7 @@ def _ocfl(
     )
 
 
-def _ocfl_as_published(clusterer: Clusterer) -> ocfl.OcflSettings:
+def _ocfl_as_published(clusterer: clusterers.Clusterer) -> ocfl.OcflSettings:
     return ocfl.OcflSettings(
         clusterer=clusterer, noise="residual", unclustered_consumes_shot=True, similarity_over="state"
     )
@@ -111,7 +103,7 @@ ENTRIES = (
         "ocfl-kmeans",
         "OCFL-KM",
         "clusters once, at the temperature's rise: k-means",
-        ocfl.OcflSettings(clusterer=KMeans()),
+        ocfl.OcflSettings(clusterer=clusterers.KMeans()),
         {},
         arena={},
     ),
@@ -119,7 +111,7 @@ ENTRIES = (
         "ocfl-affinity",
         "OCFL-AFF",
         "clusters once, at the temperature's rise: affinity propagation",
-        ocfl.OcflSettings(clusterer=AffinityPropagation()),
+        ocfl.OcflSettings(clusterer=clusterers.AffinityPropagation()),
         {"clusterer.damping": {"low": 0.5, "high": 0.95}},
         arena={},
     ),
@@ -127,7 +119,7 @@ ENTRIES = (
         "ocfl-meanshift",
         "OCFL-MS",
         "clusters once, at the temperature's rise: mean-shift",
-        ocfl.OcflSettings(clusterer=MeanShift()),
+        ocfl.OcflSettings(clusterer=clusterers.MeanShift()),
         {},
         arena={},
     ),
@@ -135,7 +127,7 @@ ENTRIES = (
         "ocfl-hdbscan",
         "OCFL-HDB",
         "clusters once, at the temperature's rise: HDBSCAN",
-        ocfl.OcflSettings(clusterer=HDBSCAN()),
+        ocfl.OcflSettings(clusterer=clusterers.HDBSCAN()),
         MIN_SHARE,
         arena={},
     ),
@@ -209,14 +201,14 @@ ENTRIES = (
         "ocfl-affinity-as-published",
         "OCFL-AFF as published",
         "distances in place of similarities: mixes members of clusters",
-        _ocfl_as_published(AffinityAsPublished()),
+        _ocfl_as_published(clusterers.AffinityAsPublished()),
         {},
     ),
     _ocfl(
         "ocfl-hdbscan-as-published",
         "OCFL-HDB as published",
         "scikit-learn's HDBSCAN; all noise clients are one cluster",
-        _ocfl_as_published(HDBSCANAsPublished()),
+        _ocfl_as_published(clusterers.HDBSCANAsPublished()),
         MIN_SHARE,
     ),
 )

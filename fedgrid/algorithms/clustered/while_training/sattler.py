@@ -152,13 +152,16 @@ class Sattler(FedOpt):
 
     def _groups(self, state: State, members: Updates, longest: float) -> Groups | None:
         """Return the halves, as positions, of a cluster that passes every test of a split."""
-        if len(members.clients) <= 2 or not has_stalled(members, *self.epsilons(members, longest)):
+        epsilon_1, epsilon_2 = self.epsilons(members, longest)
+        has_stalled = members.mean_norm < epsilon_1 and members.norms_K.max() > epsilon_2
+        if len(members.clients) <= 2 or not has_stalled:
             return None
         distances_KK = clustering_distances(state, members, self.settings)
         if not distances_KK.any():
             return None
         groups = bipartition(distances_KK, self.settings.linkage)
-        if 0 < self.settings.gamma_max >= separation(distances_KK, groups):
+        # sqrt((1 - alpha) / 2) with alpha the largest cosine similarity across the groups.
+        if 0 < self.settings.gamma_max >= np.sqrt(distances_KK[np.ix_(*groups)].min() / 2):
             return None
         return groups
 
@@ -186,11 +189,6 @@ class SattlerAsPublished(Sattler):
         return round_index > self.settings.cooldown
 
 
-def has_stalled(members: Updates, epsilon_1: float, epsilon_2: float) -> bool:
-    """Return whether the mean update is short although a client's is long."""
-    return members.mean_norm < epsilon_1 and bool(members.norms_K.max() > epsilon_2)
-
-
 def bipartition(cosine_distances_KK: Matrix, method: str) -> Groups:
     """Return the two branches under the last merge of `method` linkage, K >= 2; also if merges tie."""
     from scipy.cluster.hierarchy import linkage, to_tree
@@ -198,8 +196,3 @@ def bipartition(cosine_distances_KK: Matrix, method: str) -> Groups:
 
     tree = to_tree(linkage(squareform(cosine_distances_KK, checks=False), method))
     return sorted(tree.left.pre_order()), sorted(tree.right.pre_order())
-
-
-def separation(cosine_distances_KK: Matrix, groups: Groups) -> float:
-    """Return sqrt((1 - alpha) / 2) with alpha the largest cosine similarity across the groups."""
-    return float(np.sqrt(cosine_distances_KK[np.ix_(*groups)].min() / 2))

@@ -43,7 +43,7 @@ from fedgrid.engine.federation.models.flat_vectors import FlatModule, squared_no
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training import evaluation, local
 from fedgrid.engine.federation.training.confusion import Counts
-from fedgrid.engine.federation.training.result import LocalResult, check_names
+from fedgrid.engine.federation.training.results import LocalResult
 from fedgrid.engine.federation.uplink.replies import residuals, send_reply
 
 
@@ -155,7 +155,7 @@ class ClientWorker:
             payload=turn.task.order.payload,
             reference=None if reference is None else reference.images,
         )
-        check_names(turn.task.order.rule, result)
+        local.check_names(turn.task.order.rule, result)
         return [result], perf_counter() - started
 
     def _begin(

@@ -20,8 +20,8 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.autoencoders import Autoencoder
 from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
-from fedgrid.engine.federation.training.batches import to_inputs
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH
+from fedgrid.engine.federation.training.layers import to_inputs
 
 Shape = tuple[int, int, int]
 STATE, MEAN, COMPONENTS = "state", "mean", "components"

@@ -19,12 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedgrid.engine.federation.training.layers import to_inputs
 from fedgrid.engine.federation.training.settings import PAD, Augment
-
-
-def to_inputs(images: Tensor) -> Tensor:
-    """Return uint8 images as float32 in [0, 1], with the same strides."""
-    return images.to(torch.float32).div_(255)
 
 
 @dataclass(frozen=True)

@@ -87,17 +87,6 @@ def seeded(device: torch.device, rng: np.random.Generator) -> Iterator[None]:
             source.set_state(state)
 
 
-def smallest_batch(module: nn.Module, batch_size: int) -> int:
-    """Return the least number of images that the module can be trained on at a time."""
-    if not any(isinstance(layer, _BatchNorm | MaskedNorm) for layer in module.modules()):
-        return 1
-    if batch_size == 1:
-        raise ConfigError(
-            "training.batch_size=1 does not work with a model that has BatchNorm; choose at least 2"
-        )
-    return 2
-
-
 @torch.no_grad()
 def draws(module: nn.Module, shape: tuple[int, int, int]) -> bool:
     """Return whether a module on the CPU draws random numbers as it trains, after trying it.
@@ -109,3 +98,19 @@ def draws(module: nn.Module, shape: tuple[int, int, int]) -> bool:
         before = torch.default_generator.get_state()
         module.train()(torch.zeros(2, *shape))
         return not torch.equal(before, torch.default_generator.get_state())
+
+
+def smallest_batch(module: nn.Module, batch_size: int) -> int:
+    """Return the least number of images that the module can be trained on at a time."""
+    if not any(isinstance(layer, _BatchNorm | MaskedNorm) for layer in module.modules()):
+        return 1
+    if batch_size == 1:
+        raise ConfigError(
+            "training.batch_size=1 does not work with a model that has BatchNorm; choose at least 2"
+        )
+    return 2
+
+
+def to_inputs(images: Tensor) -> Tensor:
+    """Return uint8 images as float32 in [0, 1], with the same strides."""
+    return images.to(torch.float32).div_(255)

@@ -15,11 +15,11 @@ from torch.nn import functional
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.training.batches import batches, draw_moves, to_inputs
+from fedgrid.engine.federation.training.batches import batches, draw_moves
 from fedgrid.engine.federation.training.evaluation import predict, set_mode
-from fedgrid.engine.federation.training.layers import seeded, smallest_batch
+from fedgrid.engine.federation.training.layers import seeded, smallest_batch, to_inputs
 from fedgrid.engine.federation.training.optimizers import OPTIMIZERS
-from fedgrid.engine.federation.training.result import NOTHING, OPTIMIZER, PERSONAL, LocalResult, Memory
+from fedgrid.engine.federation.training.results import NOTHING, OPTIMIZER, PERSONAL, LocalResult, Memory
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 
@@ -228,3 +228,21 @@ def _running_means(
     hits = (outputs.argmax(dim=1) == targets).double()
     means = torch.stack([losses, hits]).view(2, num_epochs, -1).mean(dim=2).tolist()
     return tuple(means[0]), tuple(means[1])
+
+
+def check_names(rule: LocalRule, result: LocalResult) -> None:
+    """Check that a rule has returned what it declares, because only that is sent and kept.
+
+    Raises:
+        ValueError: otherwise.
+    """
+    kinds = {
+        "outputs": (set(rule.outputs), set(result.outputs)),
+        "remembers": (set(rule.remembers), set(result.memory) - {OPTIMIZER, PERSONAL}),
+    }
+    for name, (declared, returned) in kinds.items():
+        if declared != returned:
+            raise ValueError(
+                f"{type(rule).__name__}.{name} declares {sorted(declared)}, its `finish` returned "
+                f"{sorted(returned)}"
+            )

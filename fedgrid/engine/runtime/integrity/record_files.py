@@ -27,6 +27,7 @@ from fedgrid.engine.runtime.integrity.files import read_table, stamped
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.parquet_files import wrong_value
+from fedgrid.record_columns import declared
 
 SEGMENT_ROWS = 2048
 """Rows of `clients` with which a file is complete: a later round starts the next one."""
@@ -170,7 +171,7 @@ def read_records(folder: Path, table: str, schema: pa.Schema) -> pa.Table:
 def _read(path: Path, schema: pa.Schema) -> pa.Table:
     """Return the rows of one file, as `read_table`; a value that a column cannot have is damage too."""
     rows = read_table(path, schema)
-    if (why := wrong_value(rows)) is not None:
+    if (why := wrong_value(rows, declared)) is not None:
         raise DamagedFile(path, why)
     return rows
 

@@ -14,7 +14,7 @@ from fedgrid.engine.federation.clients.messages import EvaluateTask, Memories, M
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.federation.training.batches import to_inputs
+from fedgrid.engine.federation.training.layers import to_inputs
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.run.prepare import held_in, prepare
 

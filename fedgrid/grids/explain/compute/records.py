@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from fedgrid.engine.runtime.integrity.files import parquet_bytes, read_table
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.parquet_files import wrong_value
-from fedgrid.record_columns import RecordColumn, schema_of
+from fedgrid.record_columns import RecordColumn, declared, schema_of
 
 __all__ = [
     "COLUMNS",
@@ -104,7 +104,7 @@ def are_whole(path: Path, shape: tuple[int, int, int]) -> bool:
     except DamagedFile:
         return False
     sizes = {"map": prod(shape[1:]), "pixels": prod(shape)}
-    return wrong_value(records) is None and all(
+    return wrong_value(records, declared) is None and all(
         length == size
         for name, size in sizes.items()
         for length in pc.binary_length(records[name]).drop_null().to_pylist()

@@ -1,4 +1,4 @@
-"""What the local training of one client leaves behind, and by which names.
+"""What a client remembers between its rounds, and what local training leaves behind.
 
 Shapes: P entries of a state vector, of which W are parameters.
 """
@@ -10,7 +10,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.updates.source import Vector
 
 Memory = Mapping[str, NDArray[Any]]
@@ -35,21 +34,3 @@ class LocalResult:
     """For the client's next round: what the rule remembers; personal entries under `personal`, in the order
     of their ranges; if it is kept, the optimizer's state under `optimizer`: shape (W,) of SGD with momentum,
     (2 W + 1,) of Adam."""
-
-
-def check_names(rule: LocalRule, result: LocalResult) -> None:
-    """Check that a rule has returned what it declares, because only that is sent and kept.
-
-    Raises:
-        ValueError: otherwise.
-    """
-    kinds = {
-        "outputs": (set(rule.outputs), set(result.outputs)),
-        "remembers": (set(rule.remembers), set(result.memory) - {OPTIMIZER, PERSONAL}),
-    }
-    for name, (declared, returned) in kinds.items():
-        if declared != returned:
-            raise ValueError(
-                f"{type(rule).__name__}.{name} declares {sorted(declared)}, its `finish` returned "
-                f"{sorted(returned)}"
-            )
