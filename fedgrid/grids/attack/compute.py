@@ -4,9 +4,6 @@ from collections.abc import Mapping, Sequence
 from math import isclose
 from typing import TYPE_CHECKING, Any
 
-from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.grids.analyses.analysis import Artifacts, ConfigError, Context, Job, RunState
 from fedgrid.grids.attack.pictures import Picture, draw_pictures
 from fedgrid.grids.attack.settings import Attacking
@@ -28,11 +25,12 @@ def attack(job: Job, context: Context) -> Artifacts:
         RunError: a state is damaged, or the encoder is gone.
     """
     # Importing torch takes seconds.
+    from fedgrid.engine.runtime.run.pretraining import encoder_of
     from fedgrid.engine.runtime.run.replay import observe
 
     config = job.config
     before, after = states(job, context)
-    encoder = _encoder_of(job, context)
+    encoder = encoder_of(config, context.folder(config), context.storage)
     observed = observe(config, before, after, context.data_dir, encoder)
     _check_norms(job, context, {client: sent.norm for client, sent in observed.sent.items()})
     with observed.numerics():
@@ -89,21 +87,6 @@ def run_attack(
                     "inverted"
                 )
             return rows, pictures
-
-
-def _encoder_of(job: Job, context: Context) -> "Encoder | None":
-    """Return the encoder of a run, None if its clients send no message that takes one."""
-    from fedgrid.engine.runtime.run.pretraining import ENCODER, load_encoder
-
-    message = algorithm_of(job.config).message()
-    if message is None or message.encoder is None:
-        return None
-    parts = parts_of(context.folder(job.config) / MADE_WITH)
-    encoder_id = str(parts[0].made_with.get(ENCODER, "")) if parts else ""
-    encoder = load_encoder(context.storage, encoder_id) if encoder_id else None
-    if encoder is None:
-        raise RunError(f"{job.config.name}: its encoder {encoder_id} is no longer in {context.storage}")
-    return encoder
 
 
 def _check_norms(job: Job, context: Context, norms: Mapping[int, float]) -> None:

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from fedgrid.engine.federation.before_training.encoder_training import EncoderTraining, encoder_training_of
 from fedgrid.engine.federation.encoders.encoder import Encoder
+from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.data.datasets import load_known
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.round_cache.key import digest, of_setup
 from fedgrid.engine.runtime.round_cache.lock import RoundLock
 from fedgrid.engine.runtime.storage import sealed_arrays
@@ -166,3 +169,20 @@ def write(storage: Storage, encoder: Encoder, settings: dict[str, Any]) -> None:
 def name_of(encoder_id: str) -> str:
     """Return the name of an encoder's file in a storage."""
     return f"{FOLDER}/{encoder_id}/{FILE}"
+
+
+def encoder_of(config: RunConfig, folder: Path, storage: Storage) -> Encoder | None:
+    """Return the encoder of the run in a folder, None if its clients send no message that takes one.
+
+    Raises:
+        RunError: the storage no longer has it.
+    """
+    message = algorithm_of(config).message()
+    if message is None or message.encoder is None:
+        return None
+    parts = parts_of(folder / MADE_WITH)
+    encoder_id = str(parts[0].made_with.get(ENCODER, "")) if parts else ""
+    encoder = load_encoder(storage, encoder_id) if encoder_id else None
+    if encoder is None:
+        raise RunError(f"{config.name}: its encoder {encoder_id} is no longer in {storage}")
+    return encoder
