@@ -476,7 +476,6 @@ from tempfile import TemporaryDirectory
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.cli.actions.analyses import analysis_named
 from fedgrid.grids.cli.actions.analyses import find_analysis
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.space import built_in
