@@ -22,10 +22,13 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from fedgrid.algorithms.updates.source import Vector
+from fedgrid.engine.federation.data.images import HeldImages, ImageSet
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH, to_inputs
 from fedgrid.engine.runtime.run.replay import HeldImages, ImageSet, Observed
 
+Vector = NDArray[np.float32]
+"""A state, shape (P,)."""
 Losses = NDArray[np.float64]
 
 
