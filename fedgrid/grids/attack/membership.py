@@ -25,10 +25,8 @@ from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.data.images import HeldImages, ImageSet
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH, to_inputs
-from fedgrid.engine.runtime.run.replay import HeldImages, ImageSet, Observed
+from fedgrid.engine.runtime.run.replay import Observed
 
-Vector = NDArray[np.float32]
-"""A state, shape (P,)."""
 Losses = NDArray[np.float64]
 
 
