@@ -38,7 +38,7 @@ def paper_sections(study: Study) -> list[Section]:
 
 def _paper_sections(paper: Paper, study: Study) -> Iterator[Section]:
     for setting in study.settings if paper.by_setting else [()]:
-        if tables := paper.put_beside(runs_of_setting(study, setting) if setting else study):
+        if tables := paper.beside(runs_of_setting(study, setting) if setting else study):
             title = f"Beside the published numbers: {paper.title}"
             yield add_words(Section(f"published-{paper.name}", title, items=tables), setting_words(setting))
 

@@ -42,9 +42,7 @@ def read_images(path: Path) -> Pair:
                 _labels(path, file, part),
                 groups,
             )
-            for part, groups in zip(
-                (*_pool_parts(file), "test"), _groups(path, file) or repeat(None), strict=False
-            )
+            for part, groups in zip(_parts(file), _groups(path, file) or repeat(None), strict=False)
         ]
     for part in parts:
         if part.images.shape[1:] != parts[0].images.shape[1:]:
@@ -71,8 +69,7 @@ def facts(path: Path) -> tuple[int, Shape, int, int | None]:
     The number of groups is None if the file has none.
     """
     with _open(path) as file:
-        pool_parts = _pool_parts(file)
-        labels = [_labels(path, file, part) for part in (*pool_parts, "test")]
+        labels = [_labels(path, file, part) for part in _parts(file)]
         groups = _groups(path, file)
         with _zip(file).open("train_images.npy") as member:
             shape = _image_shape(path, "train_images", _header(member)[0])
@@ -102,7 +99,7 @@ def _open(path: Path) -> Iterator[NpzFile]:
         with np.load(path, allow_pickle=False) as file:
             if not isinstance(file, NpzFile):
                 raise ValueError("an npy file")
-            parts = ("train", "val", "test") if "val_images" in file else ("train", "test")
+            parts = _parts(file)
             keys = [f"{part}_{what}" for part in parts for what in ("images", "labels")]
             for key in keys:
                 if key not in file:
@@ -143,8 +140,8 @@ def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return shape, dtype
 
 
-def _pool_parts(file: NpzFile) -> tuple[str, ...]:
-    return ("train", "val") if "val_images" in file else ("train",)
+def _parts(file: NpzFile) -> tuple[str, ...]:
+    return ("train", "val", "test") if "val_images" in file else ("train", "test")
 
 
 def _image_shape(path: Path, key: str, shape: tuple[int, ...]) -> Shape:
@@ -181,7 +178,7 @@ def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
 
 def _groups(path: Path, file: NpzFile) -> list[Groups] | None:
     """Return each image's group, from 0, for the parts of the pool and the test part; None without any."""
-    parts = (*_pool_parts(file), "test")
+    parts = _parts(file)
     keys = [f"{part}_group" for part in parts]
     if not any(key in file for key in keys):
         return None

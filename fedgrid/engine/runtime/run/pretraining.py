@@ -141,7 +141,15 @@ def load_encoder(storage: Storage, encoder_id: str) -> Encoder | None:
     """
     path = storage.root / name_of(encoder_id)
     data = storage.read(name_of(encoder_id))
-    return None if data is None else _decode(data, path, encoder_id)
+    if data is None:
+        return None
+    try:
+        arrays, about = sealed_arrays.decode(data, encoder_id)
+    except sealed_arrays.Damaged as error:
+        raise DamagedFile(path, "it is not this encoder") from error
+    check_format(about[METADATA], path)
+    lists = {key: tuple(about[key]) for key in ("shape", "losses")}
+    return Encoder(**{key: about[key] for key in KEPT} | lists, arrays=arrays, id=encoder_id)
 
 
 def write(storage: Storage, encoder: Encoder, settings: dict[str, Any]) -> None:
@@ -162,16 +170,6 @@ def write(storage: Storage, encoder: Encoder, settings: dict[str, Any]) -> None:
 def name_of(encoder_id: str) -> str:
     """Return the name of an encoder's file in a storage."""
     return f"{FOLDER}/{encoder_id}/{FILE}"
-
-
-def _decode(data: bytes, path: Path, encoder_id: str) -> Encoder:
-    try:
-        arrays, about = sealed_arrays.decode(data, encoder_id)
-    except sealed_arrays.Damaged as error:
-        raise DamagedFile(path, "it is not this encoder") from error
-    check_format(about[METADATA], path)
-    lists = {key: tuple(about[key]) for key in ("shape", "losses")}
-    return Encoder(**{key: about[key] for key in KEPT} | lists, arrays=arrays, id=encoder_id)
 
 
 def encoder_of(config: RunConfig, storage: Storage) -> Encoder | None:

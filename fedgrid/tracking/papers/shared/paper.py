@@ -22,10 +22,10 @@ class Paper:
     name: str
     """As in the anchor of its section: `flis`."""
     title: str
-    put_beside: Callable[[Study], tuple[Table, ...]] = lambda study: ()
+    beside: Callable[[Study], tuple[Table, ...]] = lambda study: ()
     """Our numbers beside the printed ones: no table if a study has no runs in the paper's setting."""
     by_setting: bool = False
-    """Whether `put_beside` takes one combination of a grid's further axes at a time."""
+    """Whether `beside` takes one combination of a grid's further axes at a time."""
     claims: tuple[Claim, ...] = ()
     """What the paper says, as our runs can tell."""
 
