@@ -108,7 +108,7 @@ def value_of(config: RunConfig, key: str) -> Any:
 
 def json_values(config: RunConfig, keys: Iterable[str]) -> dict[str, Any]:
     """Return a run's values of those keys that it has, as they would stand in JSON."""
-    return {key: to_jsonable_python(found[0]) for key in keys if (found := _look_up(config, key))}
+    return {key: to_jsonable_python(value[0]) for key in keys if (value := _look_up(config, key))}
 
 
 def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
