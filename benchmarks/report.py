@@ -29,7 +29,7 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import SCORES as FINAL_SCORES
 from fedgrid.record_columns import schemas
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.scoring.scores import of_run
+from fedgrid.tracking.scoring.scores import score_run
 
 NUM_ROUNDS, NUM_GROUPS, NUM_CLASSES = 50, 3, 10
 EVERY = 0.1
@@ -69,7 +69,7 @@ def make_grid(storage: Storage) -> tuple[RunConfig, ...]:
         rounds, clients = make_records(run, np.random.default_rng(index))
         pq.write_table(rounds, folder / "rounds.parquet")
         pq.write_table(clients, folder / "clients.parquet")
-        (folder / FINAL_SCORES).write_text(dumps(of_run(folder), sort_keys=True))
+        (folder / FINAL_SCORES).write_text(dumps(score_run(folder), sort_keys=True))
         (folder / DONE).write_text(dumps({"run_id": run.run_id, "rounds": NUM_ROUNDS}))
     GridFolder(storage, grid.name).keep(grid.runs, grid.text)
     return grid.runs

@@ -9,7 +9,7 @@ from pathlib import Path
 from fedgrid import figures
 from fedgrid.grids.arena import kept
 from fedgrid.grids.arena.definition import BUDGET
-from fedgrid.grids.arena.kept import Kept
+from fedgrid.grids.arena.kept import KeptResults
 from fedgrid.tracking.report.page import Section
 from fedgrid.tracking.verdicts.field import families_of
 from fedgrid.tracking.verdicts.outcomes import Outcome
@@ -33,7 +33,7 @@ def main() -> None:
     PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), found, sections), encoding="utf-8")
 
 
-def with_results(page: str, found: Kept, sections: Sequence[Section]) -> str:
+def with_results(page: str, found: KeptResults, sections: Sequence[Section]) -> str:
     """Return the page with these results between its marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -41,12 +41,12 @@ def with_results(page: str, found: Kept, sections: Sequence[Section]) -> str:
     return f"{before}{BEGIN}\n{_source(found)}\n\n{below}{END}{after}"
 
 
-def outcomes_of(found: Kept) -> list[Outcome]:
+def outcomes_of(found: KeptResults) -> list[Outcome]:
     """Return the results that the page is about."""
     return [outcome for outcome in found.outcomes.values() if outcome.dataset == DATASET]
 
 
-def _source(found: Kept) -> str:
+def _source(found: KeptResults) -> str:
     """Return what the results are, and what made them."""
     outcomes = outcomes_of(found)
     made = {tuple(sorted(outcome.made_with.items())) for outcome in outcomes}

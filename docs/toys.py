@@ -26,7 +26,7 @@ from fedgrid.algorithms.contract.orders import PREDICTIONS, Order, Presence
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import InMemory, Layout
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.tracking.figures.maps import HUES
+from fedgrid.tracking.figures.style import HUES
 
 FOLDER = Path(__file__).parent / "toys"
 ROUNDS, STRIDE, NOISE = 12, 0.35, 0.06

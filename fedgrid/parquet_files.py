@@ -1,4 +1,4 @@
-"""Reads Parquet files, which may come from somebody else: what they declare must fit into the memory."""
+"""Reads tables in Parquet that may come from somebody else: whether they fit into memory, what they hold."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -7,10 +7,17 @@ from errno import ENOMEM
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from fedgrid.record_columns import EVERY_COLUMN, LARGEST, LARGEST_WHOLE, RecordColumn
+
+DECLARED = {column.name: column for columns in EVERY_COLUMN.values() for column in columns}
+"""By name; one that two files have allows the same in both."""
+ROUNDING = 1e-6
+"""How far sums of floats may lie outside."""
 SHARE = 4
 """To read a table takes three times its size."""
 CONTAINER = Path("/sys/fs/cgroup/memory.max")
@@ -75,12 +82,67 @@ def _read(data: BinaryIO, choose: Callable[[pa.Schema], Sequence[str]]) -> pa.Ta
     for place, field in enumerate(file.schema_arrow):
         if field.name in names and pa.types.is_list(field.type):
             written = sum(group.column(place).num_values for group in groups)
-            if _list_values(table[field.name]) != written:
+            # Parquet counts one value of a list that is empty or null.
+            lengths = pc.list_value_length(table[field.name]).fill_null(0)
+            if (pc.sum(pc.max_element_wise(lengths, 1)).as_py() or 0) != written:
                 raise BadTable(f"column {field.name} has fewer values than were written")
     return table
 
 
-def _list_values(lists: pa.ChunkedArray) -> int:
-    """Return the number of values that Parquet counts: one of a list that is empty or null."""
-    lengths = pc.list_value_length(lists).fill_null(0)
-    return int(pc.sum(pc.max_element_wise(lengths, 1)).as_py() or 0)
+def wrong_type(schema: pa.Schema) -> str | None:
+    """Return in one line which column has a type that it cannot have; None: none.
+
+    A column that is not declared has numbers.
+    """
+    if twice := [name for name in schema.names if schema.names.count(name) > 1]:
+        return f"it has column {twice[0]!r:.40} twice"
+    for field in schema:
+        expected, fits = _expected(DECLARED.get(field.name))
+        if not fits(field.type):
+            return f"column {field.name!r:.40} has values of type {field.type!s:.40}, not {expected}"
+    return None
+
+
+def wrong_value(table: pa.Table) -> str | None:
+    """Return in one line which column has a value that it cannot have; None: none."""
+    for name, values in zip(table.column_names, table.columns, strict=True):
+        column = DECLARED.get(name, RecordColumn(name, values.type, ""))
+        if column.required and values.null_count:
+            return f"column {name!r} lacks values"
+        if is_number(values.type) and (wrong := _outside(column, values)) is not None:
+            return f"column {name!r:.40} has the value {wrong}"
+    return None
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a type is one of numbers; yes and no count as 1 and 0."""
+    return _is_whole(kind) or bool(pa.types.is_floating(kind))
+
+
+def _outside(column: RecordColumn, values: pa.ChunkedArray) -> str | None:
+    if pa.types.is_boolean(values.type):
+        return None
+    largest = LARGEST_WHOLE if _is_whole(values.type) else LARGEST
+    numbers = values.drop_null().to_numpy()
+    if not _is_whole(values.type):
+        if not column.infinite and len(bad := numbers[np.isinf(numbers)]):
+            return str(bad[0])
+        numbers = numbers[np.isfinite(numbers)]
+    low, high = max(column.least, -largest), min(column.greatest, largest)
+    bad = numbers[(numbers < low - ROUNDING) | (numbers > high + ROUNDING)]
+    return str(bad[0]) if len(bad) else None
+
+
+def _expected(column: RecordColumn | None) -> tuple[str, Callable[[pa.DataType], bool]]:
+    """Return what a column can have, in words, and whether a type is that."""
+    if column is not None and pa.types.is_string(column.type):
+        return "text", pa.types.is_string
+    if column is not None and pa.types.is_list(column.type):
+        return "lists of numbers", lambda kind: pa.types.is_list(kind) and is_number(kind.value_type)
+    if column is not None and column.required and _is_whole(column.type):
+        return "whole numbers", _is_whole
+    return "numbers", is_number
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))

@@ -1,12 +1,13 @@
 """The columns of a run's Parquet files, each declared once: name, type, meaning, and what it can hold.
 
-Schemas, the checks of what was read (`record_values`), MLflow's metrics of a round and the tables of the
+Schemas, the checks of what was read (`parquet_files`), MLflow's metrics of a round and the tables of the
 documentation follow from the declarations. The engine's first floor writes rows by the names in
 `engine.federation.record_names`. Records of a version without a column read as null.
 """
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -70,13 +71,18 @@ def _seconds(name: str, meaning: str, *, required: bool = False, only: str = "")
     return RecordColumn(name, pa.float64(), meaning, 0, 1e10, required=required, only=only)
 
 
+def _float(
+    name: str, meaning: str, least: float = -LARGEST, greatest: float = LARGEST, **facts: Any
+) -> RecordColumn:
+    return RecordColumn(name, pa.float64(), meaning, least, greatest, **facts)
+
+
 ROUND = RecordColumn("round", pa.int32(), "Number of the round, from 1.", 1, MOST, required=True)
 
 ROUNDS = (
     ROUND,
-    RecordColumn(
+    _float(
         "temperature",
-        pa.float64(),
         "Half the root mean square of the cosine distances between the clients' updates.",
         0,
         2,
@@ -95,21 +101,16 @@ ROUNDS = (
     _bytes("bytes_up", "Bytes of the updates that the server received.", section="cost"),
     RecordColumn("excluded", pa.int32(), "Number of updates left out because they are NaN or infinite."),
     RecordColumn("warnings", pa.int32(), "Number of warnings in `log.txt`.", section="other"),
-    RecordColumn(
+    _float(
         "mean_norm",
-        pa.float64(),
         "Largest norm of a cluster's mean update, if the algorithm uses it (Sattler).",
         infinite=True,
     ),
-    RecordColumn(
-        "max_norm",
-        pa.float64(),
-        "Largest norm of a client's update, if the algorithm uses it (Sattler).",
-        infinite=True,
+    _float(
+        "max_norm", "Largest norm of a client's update, if the algorithm uses it (Sattler).", infinite=True
     ),
-    RecordColumn(
+    _float(
         "silhouette",
-        pa.float64(),
         "Mean silhouette of the partition on the distances that the algorithm uses; needs no hidden groups. "
         "None for one cluster, and if every client is alone.",
         -1,
@@ -117,29 +118,25 @@ ROUNDS = (
         section="clustering",
     ),
     RecordColumn("counts", pa.list_(pa.int32()), "How many clients chose each model (IFCA).", only="counts"),
-    RecordColumn(
+    _float(
         "epsilon",
-        pa.float64(),
         "Largest epsilon of any client so far, at `privacy.delta`; only of runs with noise.",
         infinite=True,
         only="epsilon",
         section="privacy",
     ),
-    RecordColumn(
+    _float(
         "update_l2",
-        pa.float64(),
         "Euclidean norm of the update over the parameters; only of split centralised.",
         only="centralised",
     ),
-    RecordColumn(
+    _float(
         "update_l2_state",
-        pa.float64(),
         "Euclidean norm of the update over parameters and BatchNorm's buffers; only of split centralised.",
         only="centralised",
     ),
-    RecordColumn(
+    _float(
         "weights_l1_change",
-        pa.float64(),
         "L1 norm of the parameters after the round minus that before, of which the OCFL papers' epsilon_1 is "
         "a tenth; only of split centralised.",
         only="centralised",
@@ -215,12 +212,9 @@ CLIENTS = (
     RecordColumn(
         "train_loss", pa.float64(), "Running mean cross-entropy of its last local epoch.", infinite=True
     ),
-    RecordColumn("train_accuracy", pa.float64(), "Running accuracy of its last local epoch.", 0, 1),
-    RecordColumn(
-        "update_norm",
-        pa.float64(),
-        "Euclidean norm of its update over the whole state, as it was sent.",
-        infinite=True,
+    _float("train_accuracy", "Running accuracy of its last local epoch.", 0, 1),
+    _float(
+        "update_norm", "Euclidean norm of its update over the whole state, as it was sent.", infinite=True
     ),
     *_tests(),
     RecordColumn(
@@ -232,16 +226,9 @@ CLIENTS = (
     RecordColumn(
         "fault", pa.string(), "What it does as an attacker; null of an honest client.", only="fault"
     ),
-    RecordColumn(
-        "epsilon",
-        pa.float64(),
-        "Its epsilon so far, at `privacy.delta`.",
-        infinite=True,
-        only="epsilon",
-    ),
-    RecordColumn(
+    _float("epsilon", "Its epsilon so far, at `privacy.delta`.", infinite=True, only="epsilon"),
+    _float(
         "cluster_epsilon",
-        pa.float64(),
         "The same of all present members of its cluster as one, whose data change together.",
         infinite=True,
         only="epsilon",
@@ -258,9 +245,8 @@ TIMINGS = (
     _seconds("evaluate_seconds", "Of these, the tests of the models after the round."),
     RecordColumn("slowest_client", pa.int32(), "The client whose training and tests took longest.", 0, MOST),
     _seconds("slowest_client_seconds", "How long they took."),
-    RecordColumn(
+    _float(
         "peak_memory_mb",
-        pa.float64(),
         "Sum over the server's and the clients' processes of the peak of each since it started.",
         0,
         1e12,

@@ -4,8 +4,11 @@ Errors, warnings, logs, marks and tags pass through `redacted`. This module impo
 that every package can use it.
 """
 
+import csv
 import re
 import unicodedata
+from collections.abc import Iterable
+from io import StringIO
 from typing import Any
 
 HIDDEN = "***"
@@ -44,7 +47,7 @@ def redacted(text: str) -> str:
     `sig`, `password` or `secret_key` (in a query, a connection string or a mapping), and the tokens of HTTP
     headers.
     """
-    text = _USER.sub(lambda found: f"{found['scheme']}{HIDDEN}@", text)
+    text = _USER.sub(lambda match: f"{match['scheme']}{HIDDEN}@", text)
     return _HEADER.sub(rf"\g<kind>{HIDDEN}", _PAIR.sub(_without_value, text))
 
 
@@ -77,12 +80,19 @@ def in_csv(value: Any) -> Any:
     return value
 
 
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Return the text of a csv file with these rows, the first of which are its headings, as of `in_csv`."""
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(map(in_csv, row) for row in rows)
+    return text.getvalue()
+
+
 def in_markdown(text: str) -> str:
     """Return text for a cell or a sentence of Markdown: on one line, without HTML, links and images."""
     text = printable(text.replace("\n", " ").replace("\t", " "))
     return _HTML.sub("&lt;", text).replace("|", r"\|").replace("](", r"]\(")
 
 
-def _without_value(found: re.Match[str]) -> str:
-    name, between = found["name"] or found["quoted"], found["equals"] or found["colon"]
-    return f"{name}{between}{HIDDEN}" if _SECRET_NAME.search(name) else found[0]
+def _without_value(match: re.Match[str]) -> str:
+    name, between = match["name"] or match["quoted"], match["equals"] or match["colon"]
+    return f"{name}{between}{HIDDEN}" if _SECRET_NAME.search(name) else match[0]

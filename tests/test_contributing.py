@@ -143,7 +143,7 @@ def clusterer(tree):
     tree.insert(where, '    "hdbscan": HDBSCAN,\n', '    "halves": Halves,\n')
     entries = "fedgrid/algorithms/clustered/while_training/entries.py"
     tree.begin(entries, "from fedgrid.algorithms.clustering.clusterers import Halves\n")
-    entry = '    _ocfl("ocfl-halves", "OCFL-2", "halves", OcflSettings(clusterer=Halves()), {}),\n'
+    entry = '    _ocfl("ocfl-halves", "OCFL-2", "halves", ocfl.OcflSettings(clusterer=Halves()), {}),\n'
     tree.insert(entries, "ENTRIES = (\n", entry)
 
 
@@ -191,7 +191,7 @@ class Still(LocalMethod):
 
 
 def aggregator(tree):
-    where = "fedgrid/algorithms/averaging/aggregators.py"
+    where = "fedgrid/algorithms/contract/aggregator.py"
     tree.insert(
         where,
         "def _median(",
@@ -274,8 +274,7 @@ def split(tree):
         before=True,
     )
     kinds = "fedgrid/engine/federation/dealing/kinds.py"
-    tree.insert(kinds, '    "dimmed": DIMMED,\n', '    "darker": DARKER,\n')
-    tree.insert(kinds, "shifted import (\n", "    DARKER,\n")
+    tree.insert(kinds, '    "dimmed": shifted.DIMMED,\n', '    "darker": shifted.DARKER,\n')
 
 
 def number(tree):
@@ -369,6 +368,68 @@ COUNTED = Counted()
     tree.begin(actions, "from fedgrid.grids.counted.analysis import COUNTED\n")
 
 
+def tracker(tree):
+    tree.write(
+        "fedgrid/grids/trackers/lines.py",
+        '''
+"""A file of the storage as a tracker."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedgrid.grids.trackers.tracker import TrackedRun, Tracker
+
+
+class Lines(Tracker):
+    """A line a round."""
+
+    name = "lines"
+
+    def round(self, run: TrackedRun, number: int, scores: Mapping[str, Any], ended_ms: int) -> None:
+        """Add the line."""
+        with (self.grid.storage.root / "lines.txt").open("a") as file:
+            file.write(f"{number}\\n")
+''',
+    )
+    teller = "fedgrid/grids/following/teller.py"
+    tree.insert(teller, "for tracker in (MlflowTracker, ", "Lines, ")
+    tree.begin(teller, "from fedgrid.grids.trackers.lines import Lines\n")
+
+
+def command(tree):
+    tree.write(
+        "fedgrid/grids/display/splits.py",
+        '''
+"""The kinds of splits, listed."""
+
+from rich.console import Console
+
+from fedgrid.engine.federation.dealing.kinds import KINDS
+from fedgrid.grids.display.plain import print_plain
+
+
+def list_splits(console: Console) -> None:
+    """Print a name a line."""
+    for name in KINDS:
+        print_plain(console, name)
+''',
+    )
+    tree.insert(
+        "fedgrid/grids/cli/commands/listings.py",
+        '@app.command(epilog="Example: `fedgrid presets`")\n',
+        '''@app.command(epilog="Example: `fedgrid splits`")
+def splits() -> None:
+    """List the kinds of splits."""
+    from fedgrid.grids.display.splits import list_splits
+
+    list_splits(console())
+
+
+''',
+        before=True,
+    )
+
+
 def preset(tree):
     tree.write("fedgrid/grids/presets/tiny.yaml", "# Two runs; ours.\nbase: quickstart\nseeds: 0\n")
 
@@ -386,22 +447,45 @@ ADDITIONS = {
     "a figure, a table": figure,
     "a paper's numbers and claims": paper,
     "an analysis of finished runs": analysis,
+    "a tracker": tracker,
     "a preset": preset,
+    "a command": command,
 }
 """Row of CONTRIBUTING's table -> what adds one."""
 
-WHAT_IS_THERE = """
+OWN_TRACKER = """
+import fedgrid
+
+
+class OwnLines(fedgrid.Tracker):
+    name = "own-lines"
+
+    def round(self, run, number, scores, ended_ms):
+        (self.grid.storage.root / "own-lines.txt").write_text(f"{number}\\n")
+
+
+TRACKERS = [OwnLines]
+"""
+WHAT_IS_THERE = (
+    f"PLUGIN = {OWN_TRACKER!r}"
+    + """
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions.analyses import find_analysis
 from fedgrid.grids.presets.load import load_grid
+from fedgrid.grids.search.space import built_in
+from fedgrid.grids.following.teller import News, Teller, tracker_named
+from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.tracking.papers.papers import PAPERS
 from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.records import read_records
 from fedgrid.tracking.scoring.scores import curves
+from tests.helpers.command_line import fedgrid
 from tests.helpers.small_runs import play
 from tests.helpers.studies import WHOLE, result_of, run_of, study_of
 
@@ -411,10 +495,22 @@ with TemporaryDirectory() as folder:
     given |= {"clients": 6, "split": "darker", "training": {"rounds": 1, "local_epochs": 1}}
     run = complete(given, Path(folder))
     found = curves(read_records(play(run, Path(folder), cache=None)))
+    averaging_models = complete({"algorithm": {"name": "ifca", "local": {"name": "still"}}}, Path(folder))
+    plugin = Path(folder, "plugin.py")
+    plugin.write_text(PLUGIN)
+    active.use([plugin])
+    lines = {}
+    for name in ("lines", "own-lines"):
+        grid = TrackedGrid("mine", Storage.of(folder))
+        Teller(tracker_named(name), grid).tell(News(run, "FINISHED"))
+        lines[name] = Path(folder, f"{name}.txt").read_text()
+    active.use()
 page = report_page(study_of([result_of(run_of(), WHOLE, curves={"ari": (0, 1)})]))
 print(json.dumps({
+    "an algorithm": "server_learning_rate" in str(built_in("fedhalf", 15)),
     "a clusterer": run.algorithm["clusterer"]["name"] == "halves",
     "a way to train locally": run.algorithm["local"] == {"name": "still"},
+    "a rule alone, under models that are averaged": averaging_models.algorithm["local"] == {"name": "still"},
     "an aggregator": run.algorithm["aggregate"] == {"name": "first"},
     "a model": run.model == "flat",
     "a data set": run.dataset == "few-digits",
@@ -424,9 +520,13 @@ print(json.dumps({
     "a figure, a table": any(section.name == "sizes" for section in page.sections),
     "a paper's numbers and claims": any(paper.name == "sixth" for paper in PAPERS),
     "an analysis of finished runs": find_analysis("counted").name == "counted",
+    "a tracker": lines["lines"] == "1\\n",
+    "a plugin's tracker": lines["own-lines"] == "1\\n",
+    "a command": "darker" in fedgrid("splits").out.split(),
     "a preset": len(load_grid("tiny", {}, [], Path("nowhere")).runs) > 0,
 }))
 """
+)
 
 
 @pytest.mark.parametrize("what", [name for name in ADDITIONS if name != "an algorithm"])
@@ -445,8 +545,12 @@ def test_algorithm_touches_four_files_and_passes_the_tests_of_all(copy):
     )
     selected = "(fedhalf or test_layout) and not full_name"
     copy.pytest("tests/algorithms/averaging/test_fedhalf.py", *of_all, "-k", selected)
-    listed = copy.python("from fedgrid.grids.search.space import built_in; print(built_in('fedhalf', 15))")
-    assert "server_learning_rate" in listed
+    assert copy.said["an algorithm"], "the space of its searches"
+
+
+@pytest.mark.parametrize("what", ["a rule alone, under models that are averaged", "a plugin's tracker"])
+def test_addition_is_taken_in_another_way_too(what, copy):
+    assert copy.said[what]
 
 
 def test_table_of_contributing_has_a_row_for_each_and_names_files_that_there_are():

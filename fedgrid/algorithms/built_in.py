@@ -25,11 +25,11 @@ REFERENCES = (
         "oracle",
         "ORACLE",
         "reference: one model for each hidden group from round 1; no server knows the groups",
-        averaging.SOURCE,
+        averaging.FEDOPT_SOURCE,
         Oracle,
         FedOptSettings(),
         is_reference=True,
-        bibtex=averaging.BIBTEX,
+        bibtex=averaging.FEDOPT_BIBTEX,
         arena={},
     ),
 )

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State, Traits, split
-from fedgrid.algorithms.updates.source import Layout
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State, Step, Traits, split
+from fedgrid.algorithms.updates.source import Layout, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
 
@@ -39,13 +39,11 @@ class Solo(Algorithm):
         """Every client trains for itself."""
         return Traits(sends_updates=False)
 
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return the state of a model a client, all equal."""
         return State((fresh(0),) * num_clients, np.arange(num_clients))
 
-    def step(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Take each client's model to where its training has ended."""
         models = list(state.models)
         # Means of one client each would fill the round cache, and no other run needs them.
@@ -76,7 +74,7 @@ class Oracle(FedOpt):
             return split(state, 0, groups)
         labels_K = state.labels_K.copy()
         for client in np.flatnonzero(groups_K != before_K):
-            there = np.flatnonzero(before_K == groups_K[client])
-            if len(there):
-                labels_K[client] = state.labels_K[there[0]]
+            neighbours = np.flatnonzero(before_K == groups_K[client])
+            if len(neighbours):
+                labels_K[client] = state.labels_K[neighbours[0]]
         return replace(state, labels_K=labels_K)

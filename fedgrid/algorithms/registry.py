@@ -5,7 +5,6 @@ The registry knows no algorithm: the package `fedgrid.algorithms` puts its own h
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -92,15 +91,6 @@ def free(settings: Settings) -> dict[str, Any]:
 
     If one of the others is changed, they follow: as the server's learning rate does its optimizer.
     """
-    try:
-        return dict(_free(settings))
-    except TypeError:  # A plugin's settings may have values without a hash.
-        return _free.__wrapped__(settings)
-
-
-@lru_cache
-def _free(settings: Settings) -> dict[str, Any]:
-    # Thousands of runs have the settings of a few algorithms.
     values = settings.model_dump()
     for name, field in type(settings).model_fields.items():
         if field.default_factory_takes_validated_data:

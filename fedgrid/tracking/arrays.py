@@ -41,7 +41,7 @@ class Score:
     """Whether more is better; None if neither is."""
 
 
-def computed(scores: Iterable[Score], *given: Any) -> dict[str, Any]:
+def compute_scores(scores: Iterable[Score], *given: Any) -> dict[str, Any]:
     """Return name -> value of scores, each computed from `given`."""
     return {score.name: score.of(*given) for score in scores}
 

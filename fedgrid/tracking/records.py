@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedgrid.parquet_files import BadTable, read_parquet
+from fedgrid.parquet_files import BadTable, is_number, read_parquet, wrong_type, wrong_value
 from fedgrid.record_columns import RECALL, SCORES, TESTS
-from fedgrid.record_values import is_number, wrong_type, wrong_value
 from fedgrid.regular_files import LARGEST_TABLE, open_file
 from fedgrid.tracking.arrays import Array
 
@@ -52,10 +51,10 @@ class RecordsError(ValueError):
     """A run's records are missing or do not fit together."""
 
 
-def nearest_score(name: str, known: Collection[str]) -> str:
+def nearest_score(name: str, names: Collection[str]) -> str:
     """Return a question with the nearest known score, empty if none is near."""
     short = SHORT_NAMES.get(name.lower())
-    near = [short] if short in known else get_close_matches(name, known, 1)
+    near = [short] if short in names else get_close_matches(name, names, 1)
     return f"did you mean '{near[0]}'? " if near else ""
 
 
@@ -98,11 +97,11 @@ class Records:
         return np.asarray(self.clients["true_cluster"][0])
 
 
-def of_rows(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> Records:
+def records_of_rows(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> Records:
     """Return the records of one round from its rows, before or after they are on disk."""
     rows = sorted(client_rows, key=lambda row: int(row["client"]))
-    there = [name for name in CLIENT_COLUMNS if name in rows[0]]
-    columns = {name: np.array([[_number(row[name]) for row in rows]]) for name in there}
+    names = [name for name in CLIENT_COLUMNS if name in rows[0]]
+    columns = {name: np.array([[_number(row[name]) for row in rows]]) for name in names}
     if "part" in rows[0]:
         columns["asked"] = np.array([[float(row["part"] in ASKED) for row in rows]])
     if "fault" in rows[0]:
@@ -131,11 +130,11 @@ def read_records(run_folder: Path) -> Records:
         RecordsError: if there is no complete round yet, or the files do not match.
     """
     rounds = table(run_folder, "rounds", ROUND_KEYS).sort_by("round")
-    clients = _sorted(table(run_folder, "clients", CLIENT_KEYS, (*CLIENT_COLUMNS, "part", "fault")))
+    clients = _sort_rows(table(run_folder, "clients", CLIENT_KEYS, (*CLIENT_COLUMNS, "part", "fault")))
     whole_R = np.intersect1d(rounds["round"].to_numpy(), clients["round"].to_numpy())
     if not len(whole_R):
         raise RecordsError(f"{run_folder} has no finished round yet; let the run go on and try again")
-    rounds, clients = _only(rounds, whole_R), _only(clients, whole_R)
+    rounds, clients = _keep_rounds(rounds, whole_R), _keep_rounds(clients, whole_R)
     if len(rounds) != len(whole_R) or len(clients) % len(whole_R):
         raise RecordsError(
             f"the records in {run_folder} do not have one row per round and client; run it again"
@@ -154,18 +153,18 @@ def read_records(run_folder: Path) -> Records:
             {
                 **{name: rounds[name].to_numpy() for name in numbers},
                 **{
-                    name: _of_rounds(by_round, whole_R, name)
+                    name: _pick_rounds(by_round, whole_R, name)
                     for name in OF_MESSAGES
                     if any(name in row for row in by_round.values())
                 },
             },
         ),
         Columns(shape, {name: values.reshape(shape) for name, values in _client_columns(columns).items()}),
-        _of_rounds(by_round, whole_R, "uncached_seconds"),
+        _pick_rounds(by_round, whole_R, "uncached_seconds"),
     )
 
 
-def _sorted(clients: pa.Table) -> pa.Table:
+def _sort_rows(clients: pa.Table) -> pa.Table:
     """Return the rows by round and client, as they mostly are: a copy may take a gigabyte."""
     rounds, numbers = clients["round"].to_numpy(), clients["client"].to_numpy()
     steps = np.diff(rounds)
@@ -177,12 +176,12 @@ def _sorted(clients: pa.Table) -> pa.Table:
 def _client_columns(columns: dict[str, pa.ChunkedArray]) -> dict[str, Array]:
     """Return those of `CLIENT_COLUMNS` that there are, `asked` and `attacker`; `columns` is emptied."""
     part, fault = columns.pop("part", None), columns.pop("fault", None)
-    found = {name: columns.pop(name).to_numpy() for name in CLIENT_COLUMNS if name in columns}
+    arrays = {name: columns.pop(name).to_numpy() for name in CLIENT_COLUMNS if name in columns}
     if part is not None:
-        found["asked"] = pc.is_in(part, value_set=pa.array(ASKED)).to_numpy().astype(np.float64)
+        arrays["asked"] = pc.is_in(part, value_set=pa.array(ASKED)).to_numpy().astype(np.float64)
     if fault is not None:
-        found["attacker"] = fault.is_valid().to_numpy().astype(np.float64)
-    return found
+        arrays["attacker"] = fault.is_valid().to_numpy().astype(np.float64)
+    return arrays
 
 
 def _timings(run_folder: Path) -> Mapping[int, Mapping[str, Any]]:
@@ -193,9 +192,9 @@ def _timings(run_folder: Path) -> Mapping[int, Mapping[str, Any]]:
     return {row["round"]: row for row in timings.to_pylist()}
 
 
-def _of_rounds(by_round: Mapping[int, Mapping[str, Any]], rounds_R: Array, name: str) -> Array:
-    found = [_number(by_round.get(number, {}).get(name)) for number in rounds_R.tolist()]
-    return np.array(found, np.float64)
+def _pick_rounds(by_round: Mapping[int, Mapping[str, Any]], rounds_R: Array, name: str) -> Array:
+    values = [_number(by_round.get(number, {}).get(name)) for number in rounds_R.tolist()]
+    return np.array(values, np.float64)
 
 
 def table(
@@ -212,15 +211,15 @@ def table(
             later[path] = _read(path, keys, columns)
     first = run_folder / f"{name}.parquet"
     try:
-        found = [_read(first, keys, columns)]
+        tables = [_read(first, keys, columns)]
     except FileNotFoundError as error:
         raise RecordsError(f"no {first.name} in {run_folder}; a run has one after its first round") from error
     for rows in later.values():
         # After a crash, or while a run ends, several files have the same rounds.
-        if len(new := rows.filter(pc.field("round") > pc.max(found[-1]["round"]))):
-            found.append(new)
+        if len(new := rows.filter(pc.field("round") > pc.max(tables[-1]["round"]))):
+            tables.append(new)
     try:
-        return pa.concat_tables(found)
+        return pa.concat_tables(tables)
     except pa.ArrowInvalid as error:
         raise RecordsError(
             f"the {name}-*.parquet of {run_folder} have other columns than {first.name}"
@@ -241,25 +240,25 @@ def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.
             raise RecordsError(f"cannot read {path}: {why}")
         if missing := [name for name in keys if name not in schema.names]:
             raise RecordsError(f"cannot read {path}: it has no column {missing[0]!r}")
-        wanted = [name for name in schema.names if columns is None or name in columns]
-        return [*dict.fromkeys((*keys, *wanted))]
+        names = [name for name in schema.names if columns is None or name in columns]
+        return [*dict.fromkeys((*keys, *names))]
 
     try:
         with open_file(path, LARGEST_TABLE) as data:
-            found = read_parquet(data, chosen)
+            rows = read_parquet(data, chosen)
     except FileNotFoundError:
         raise
     except (OSError, BadTable) as error:
         why = getattr(error, "strerror", None) or error
         raise RecordsError(f"cannot read {path}: {why}") from error
-    if (why := wrong_value(found)) is not None:
+    if (why := wrong_value(rows)) is not None:
         raise RecordsError(f"cannot read {path}: {why}")
-    return found
+    return rows
 
 
-def _only(table: pa.Table, rounds_R: Array) -> pa.Table:
-    there = np.isin(table["round"].to_numpy(), rounds_R)
-    return table if there.all() else table.filter(pa.array(there))
+def _keep_rounds(table: pa.Table, rounds_R: Array) -> pa.Table:
+    is_in = np.isin(table["round"].to_numpy(), rounds_R)
+    return table if is_in.all() else table.filter(pa.array(is_in))
 
 
 def _number(value: Any) -> Any:

@@ -118,7 +118,7 @@ def test_stacked_clients_out_of_memory_fail_their_cell_and_the_process_goes_on(m
         begun.append(as_thread(*given))
         return begun[-1]
 
-    monkeypatch.setattr("fedgrid.engine.federation.clients.stacks.train_together", no_memory)
+    monkeypatch.setattr("fedgrid.engine.federation.clients.workspace.train_together", no_memory)
     with Crew("cpu", start) as crew:
         found = measure([stacked, DIGIT], crew, inf, 0.0, "cpu")
     assert found.failed == {stacked: "out of memory"}

@@ -2,7 +2,7 @@
 
 python -m tests.chaos.hangs          # five minutes; needs a C compiler
 
-The code is a copy whose deadlines are seconds instead of hours (`runtime/clients/deadlines.py`). On Ray, a
+The code is a copy whose deadlines are seconds instead of hours (`runtime/storage/clock.py`). On Ray, a
 client actor is stopped for ever; then the server of a run, as it writes the state of a round; then that
 write alone, as on a network disk that is away. A library that is preloaded (`hanging_write.c`) does the last
 two, so that they come at the same moment on any machine. Each is replaced, the grid finishes, no process is
@@ -87,7 +87,7 @@ def main() -> None:
         source = Path(__file__).with_name("hanging_write.c")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
         code = {
-            "PYTHONPATH": str(changed_code(folder / "code", "engine/runtime/clients/deadlines.py", DEADLINES))
+            "PYTHONPATH": str(changed_code(folder / "code", "engine/runtime/storage/clock.py", DEADLINES))
         }
         write = {"LD_PRELOAD": str(library), "HANGING_NAME": "state-000003", "HANGING_ONCE": str(once)}
         whole = new_storage(folder / "undisturbed")

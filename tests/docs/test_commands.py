@@ -15,8 +15,6 @@ import yaml
 from PIL import Image
 
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.grids.planning import dry_run
-from fedgrid.grids.planning.calibrate import Speed
 from tests.chaos.storages import undrawn
 from tests.docs.test_pages import DOCS, ROOT, WRITTEN, commands
 from tests.helpers.command_line import fedgrid, new_storage
@@ -145,9 +143,6 @@ def test_command_of_a_how_to_runs(
     words: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(
-        dry_run, "calibrate", lambda workloads, device: dict.fromkeys(workloads, Speed(0.1, 1e-4, 1e-4))
-    )
     active.use()  # As in a new process.
     [run, *_] = sorted((folder / "runs").glob("digits-15-*-fedavg-s0-*"))
     # One report is drawn; test_day.py draws another.

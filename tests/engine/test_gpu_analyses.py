@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from fedgrid.algorithms.clustered.before_training import ladd
-from fedgrid.algorithms.clustered.before_training.class_means import ClassMeans
+from fedgrid.algorithms.clustered.before_training.class_means import ClassMeans, PrivateMessage
 from fedgrid.algorithms.clustered.before_training.ladd import Styles, style
-from fedgrid.algorithms.clustered.before_training.private import PrivateMessage
 from fedgrid.algorithms.contract.encoder import EncoderKind
 from fedgrid.algorithms.contract.orders import Message
 from fedgrid.engine.federation.clients.messages import EvaluateTask
@@ -19,10 +18,9 @@ from fedgrid.engine.federation.models.registry import INPUT, MODELS
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.replay import observe
 from fedgrid.engine.runtime.run.served import ServingWorker
-from fedgrid.grids.attack.compute import attacked
+from fedgrid.grids.attack.compute import run_attack
 from fedgrid.grids.attack.settings import ATTACK_KINDS, Attacking
-from fedgrid.grids.explain.compute.baselines import mean_colour
-from fedgrid.grids.explain.compute.explained_run import Explainer, explain_run
+from fedgrid.grids.explain.compute.explained_run import Explainer, explain_run, mean_colour
 from fedgrid.grids.explain.compute.settings import Explaining
 from tests.helpers import small_runs
 from tests.helpers.gpu_cases import Case, descendants, setup_of, start_of, uncovered, worker_of
@@ -151,7 +149,7 @@ def test_attacks_are_made_on_the_cpu(kind, run):
     settings = Attacking(kind=kind, **({"clients": 1, "steps": 2} if kind == "reconstruction" else {}))
     with StandIn() as gpu:
         observed = observe(config, None, checkpoint.load(folder, 1), small_runs.NOWHERE)
-        rows, _ = attacked(observed, settings, None)
+        rows, _ = run_attack(observed, settings, None)
     assert rows
     assert gpu.peak == 0
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from fedgrid.engine.federation.clients import device_sets
+from fedgrid.engine.federation.clients import workspace
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
@@ -94,12 +94,10 @@ def test_clients_with_the_same_official_tests_hold_them_once(monkeypatch):
     setup, _ = prepare(config("digits", "rotated", tested_on="official"), NOWHERE)
     assert len({id(client.test) for client in setup.clients}) == 4
     assert all(setup.clients[k].test is setup.clients[k + 4].test for k in range(4))
-    put, of = [], device_sets.DeviceSet.of
-    monkeypatch.setattr(
-        device_sets.DeviceSet, "of", lambda held, device: put.append(held) or of(held, device)
-    )
+    put, of = [], workspace.DeviceSet.of
+    monkeypatch.setattr(workspace.DeviceSet, "of", lambda held, device: put.append(held) or of(held, device))
     there = pickle.loads(pickle.dumps(setup))
-    device_sets.Holdings(there, "meta")
+    workspace.Holdings(there, "meta")
     assert [len(held) for held in put].count(355) == 4
 
 

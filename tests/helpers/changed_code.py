@@ -101,4 +101,6 @@ def files_touched(add: Callable[[Copy], None]) -> set[str]:
 
 
 def _copy(name: str, folder: Path) -> None:
-    shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    """Copy a folder with what is compiled of it, which holds as long as a file keeps its time and size."""
+    being_written = shutil.ignore_patterns("*.pyc.*")
+    shutil.copytree(ROOT / name, folder / name, ignore=being_written)

@@ -7,17 +7,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from fedgrid.grids.trackers.mlflow.own_store import make_empty
 from tests.helpers.processes import of_kind, processes, wait_until_ended
+
+if TYPE_CHECKING:
+    from fedgrid.grids.planning.calibrate import Speed, Workload
 
 SETTINGS = ("MLFLOW_TRACKING_URI", "FEDGRID_DATA", "FEDGRID_STORAGE", "COLUMNS", "FORCE_COLOR")
 """What the environment of whoever runs the tests must not say."""
@@ -81,13 +84,22 @@ def environment(**changes: str) -> dict[str, str]:
     return {**own, "RAY_ADDRESS": "local", **changes}
 
 
+def unmeasured(workloads: "Iterable[Workload]", device: str) -> "dict[Workload, Speed]":
+    """Return the same speed of each workload: stands for `calibrate`."""
+    from fedgrid.grids.planning.calibrate import Speed
+
+    return dict.fromkeys(workloads, Speed(0.1, 1e-4, 1e-4))
+
+
 def fedgrid(*arguments: object, **settings: str) -> Result:
     """Run a command in this process: it saves the seconds that imports take.
 
-    Its storage takes no time: which rounds are cached must not depend on how fast this machine trains.
+    Its storage takes no time: which rounds are cached must not depend on how fast this machine trains. Nor
+    does a plan measure that, which takes seconds.
     """
     from fedgrid.engine.runtime.round_cache import entry
     from fedgrid.grids.cli import main
+    from fedgrid.grids.planning import dry_run
 
     out, err = io.StringIO(), io.StringIO()
     command = ["fedgrid", *map(str, arguments)]
@@ -95,6 +107,7 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
         patch.object(sys, "argv", command),
         patch.dict(os.environ, environment(**settings), clear=True),
         patch.object(entry, "measure", lambda storage, folder: entry.StorageSpeed()),
+        patch.object(dry_run, "calibrate", unmeasured),
         redirect_stdout(out),
         redirect_stderr(err),
     ):

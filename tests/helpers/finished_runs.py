@@ -7,7 +7,7 @@ from fedgrid.engine.runtime.integrity.files import DONE, TIMES, TIMES_CHECKSUM, 
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.grids.results.outcome import RUN_ID, SCORES
-from fedgrid.tracking.scoring.scores import of_run
+from fedgrid.tracking.scoring.scores import score_run
 
 
 def mark_finished(storage: Path, config: RunConfig, scores: dict[str, float] | None = None) -> Path:
@@ -18,7 +18,7 @@ def mark_finished(storage: Path, config: RunConfig, scores: dict[str, float] | N
     folder = folder_of(storage, config)
     folder.mkdir(parents=True, exist_ok=True)
     if scores is None:
-        scores = of_run(folder) if (folder / "rounds.parquet").exists() else {}
+        scores = score_run(folder) if (folder / "rounds.parquet").exists() else {}
     (folder / SCORES).write_text(seal({RUN_ID: config.run_id, **scores}))
     if (folder / TIMES).exists():
         (folder / TIMES_CHECKSUM).write_text(times_mark_of(folder))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.tracking.records import Columns
-from fedgrid.tracking.scoring.partitions import clustering, of_partitions, published_clustering
+from fedgrid.tracking.scoring.partitions import clustering, published_clustering, score_partitions
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
 
@@ -56,7 +56,7 @@ def result_of(
     """`clustered` are the rounds, from 1, in which a partition was decided. Other curves are all NaN."""
     labels_RK, truth_K = np.asarray(labels_RK), np.asarray(truth_K)
     rounds = np.arange(1, len(labels_RK) + 1)
-    parts = of_partitions(labels_RK, truth_K)
+    parts = score_partitions(labels_RK, truth_K)
     return replace(
         run,
         scores={

@@ -1,16 +1,11 @@
 """One model for all, however it is trained, in the registry; and what the setting `local` may name."""
 
-from fedgrid.algorithms.averaging import fednova, fedprox, scaffold
-from fedgrid.algorithms.averaging.control_variates import ControlledTraining
-from fedgrid.algorithms.averaging.fednova import FedNova, FedNovaSettings, NormalisedTraining
-from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
-from fedgrid.algorithms.averaging.fedprox import FedProx, FedProxSettings, ProximalTraining
-from fedgrid.algorithms.averaging.scaffold import Scaffold, ScaffoldSettings
+from fedgrid.algorithms.averaging import fednova, fedopt, fedprox, scaffold
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 
-SOURCE = "Reddi et al. 2021, arXiv:2003.00295"
-BIBTEX = r"""@inproceedings{mcmahan2017communication,
+FEDOPT_SOURCE = "Reddi et al. 2021, arXiv:2003.00295"
+FEDOPT_BIBTEX = r"""@inproceedings{mcmahan2017communication,
   author = {McMahan, H. Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and Ag{\"u}era y
     Arcas, Blaise},
   title = {Communication-Efficient Learning of Deep Networks from Decentralized Data},
@@ -39,21 +34,24 @@ _FEDAVGM = r"""@misc{hsu2019measuring,
 }"""
 BIBTEX_OF_OPTIMIZER = {
     "momentum": _FEDAVGM,
-    **dict.fromkeys(("adagrad", "adam", "yogi"), BIBTEX),
+    **dict.fromkeys(("adagrad", "adam", "yogi"), FEDOPT_BIBTEX),
 }
 """Who proposed a server optimizer."""
 
-
-LOCAL_METHODS |= {"fedprox": ProximalTraining, "fednova": NormalisedTraining, "scaffold": ControlledTraining}
+LOCAL_METHODS |= {
+    "fedprox": fedprox.ProximalTraining,
+    "fednova": fednova.NormalisedTraining,
+    "scaffold": scaffold.ControlledTraining,
+}
 
 FEDAVG = AlgorithmEntry(
     "fedavg",
     "BNC",
-    "one model for all: FedOpt, the baseline",
-    SOURCE,
-    FedOpt,
-    FedOptSettings(),
-    bibtex=BIBTEX,
+    "one model for all: fedopt.FedOpt, the baseline",
+    FEDOPT_SOURCE,
+    fedopt.FedOpt,
+    fedopt.FedOptSettings(),
+    bibtex=FEDOPT_BIBTEX,
     arena={},
 )
 
@@ -63,8 +61,8 @@ ENTRIES = (
         "FedProx",
         "one model for all; local training is pulled back to it",
         "Li et al. 2020, arXiv:1812.06127",
-        FedProx,
-        FedProxSettings(),
+        fedprox.FedProx,
+        fedprox.FedProxSettings(),
         bibtex=fedprox.BIBTEX,
         search={"mu": {"low": 0.001, "high": 1.0, "log": True}},
         arena={"mu": 0.01},
@@ -74,8 +72,8 @@ ENTRIES = (
         "SCAFFOLD",
         "one model for all; control variates correct the clients' drift",
         "Karimireddy et al. 2020, arXiv:1910.06378",
-        Scaffold,
-        ScaffoldSettings(),
+        scaffold.Scaffold,
+        scaffold.ScaffoldSettings(),
         bibtex=scaffold.BIBTEX,
         arena={},
     ),
@@ -84,8 +82,8 @@ ENTRIES = (
         "FedNova",
         "one model for all; updates count the same, however many steps they took",
         "Wang et al. 2020, arXiv:2007.07481",
-        FedNova,
-        FedNovaSettings(),
+        fednova.FedNova,
+        fednova.FedNovaSettings(),
         bibtex=fednova.BIBTEX,
         search={"mu": {"low": 0.0, "high": 0.1}},
         arena={},

@@ -86,7 +86,7 @@ class NormalisedTraining(LocalMethod):
         self, updates: Updates, groups: Sequence[Sequence[int]], aggregate: Aggregator = MEAN
     ) -> list[Vector]:
         """Return tau_eff times the mean of the normalised updates; the plain mean where all a_i are equal."""
-        counted = updates.derived(NORMALISER, "all", lambda each: {"a_K": np.concatenate(each)})[
+        counted = updates.derived(NORMALISER, "all", lambda outputs: {"a_K": np.concatenate(outputs)})[
             "a_K"
         ].tolist()
         steps = dict(zip(updates.clients, counted, strict=True))

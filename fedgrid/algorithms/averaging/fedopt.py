@@ -8,17 +8,16 @@ learning rate 1 it is the federated averaging that the OCFL papers call FedOpt a
 Shapes: K clients of the federation, C cluster models, P entries of a state vector.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from fedgrid.algorithms.averaging.aggregators import AnyAggregator
 from fedgrid.algorithms.clustering.latecomers import place, split_among
-from fedgrid.algorithms.contract.aggregator import MEAN
+from fedgrid.algorithms.contract.aggregator import MEAN, AnyAggregator
 from fedgrid.algorithms.contract.base import (
     Algorithm,
     Conditions,
@@ -26,9 +25,10 @@ from fedgrid.algorithms.contract.base import (
     Fresh,
     Settings,
     State,
+    Step,
     Traits,
 )
-from fedgrid.algorithms.contract.checks import checked_partition
+from fedgrid.algorithms.contract.checks import check_partition
 from fedgrid.algorithms.contract.local_method import (
     AnyLocalMethod,
     LocalMethod,
@@ -37,12 +37,11 @@ from fedgrid.algorithms.contract.local_method import (
 )
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
-from fedgrid.algorithms.updates.source import Layout, Vector
+from fedgrid.algorithms.updates.source import Layout, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
-MOST_STEPS = 1_000_000
-"""Of fine-tuning: more are a typing error."""
-FineTuningSteps = Annotated[int, Field(ge=0, le=MOST_STEPS)]
+FineTuningSteps = Annotated[int, Field(ge=0, le=1_000_000)]
+"""More are a typing error."""
 FIRST, SECOND = "cluster_first", "cluster_second"
 MOMENTS = {
     "none": (),
@@ -57,16 +56,14 @@ RATES = {"none": 1.0, "momentum": 1.0, "adagrad": 0.1, "adam": 0.01, "yogi": 0.0
 the size of an update's."""
 
 
-def _default_rate(given: Mapping[str, Any]) -> float:
-    return RATES[given.get("server_optimizer", "none")]
-
-
 class FedOptSettings(Settings):
     """What the server does with the updates; the defaults are plain averaging."""
 
     server_optimizer: Literal["none", "momentum", "adagrad", "adam", "yogi"] = "none"
     """How the server steps along the mean update; none: by it, times the learning rate."""
-    server_learning_rate: Annotated[float, Field(gt=0)] = Field(default_factory=_default_rate)
+    server_learning_rate: Annotated[float, Field(gt=0)] = Field(
+        default_factory=lambda given: RATES[given.get("server_optimizer", "none")]
+    )
     """eta: the step is eta times the optimizer's direction. The default follows the optimizer: 1 with none
     and momentum, 0.1 with adagrad, 0.01 with adam and yogi."""
     server_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -175,7 +172,7 @@ class FedOpt(Algorithm):
             conditions.training
         )
 
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return the state of one cluster that holds every client, with the optimizer's first moments."""
         starts = {FIRST: 0.0, SECOND: self.settings.server_epsilon**2}
         arrays = {
@@ -185,9 +182,7 @@ class FedOpt(Algorithm):
         arrays |= self.local.init(layout, num_clients)
         return State((fresh(0),), np.zeros(num_clients, np.int64), arrays)
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
-    ) -> Sequence[Order]:
+    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client its cluster's model, and how to train it."""
         rule, payloads = self.local.rule(), self.local.payloads(state)
         cluster_of = dict(enumerate(state.labels_K.tolist()))
@@ -196,13 +191,11 @@ class FedOpt(Algorithm):
             for client in present.sampled
         ]
 
-    def step(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Place latecomers, choose the partition of this round, then average the updates within it."""
         state, updates, placed = place(state, updates)
         clustered, diagnostics = self.recluster(state, round_index, updates, rng)
-        state = checked_partition(self, "recluster", clustered, len(state.labels_K))
+        state = check_partition(self, "recluster", clustered, len(state.labels_K))
         return self.aggregate(state, updates, rng), replace(
             diagnostics, placed={**placed, **diagnostics.placed}
         )
@@ -219,13 +212,11 @@ class FedOpt(Algorithm):
         """Return the only model; None once there are several."""
         return state.models[0] if len(state.models) == 1 else None
 
-    def recluster(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Return the state with the partition of this round; here, the one it had."""
         return state, Diagnostics()
 
-    def aggregate(self, state: State, updates: Updates, rng: np.random.Generator) -> State:
+    def aggregate(self, state: State, updates: Updates, rng: Rng) -> State:
         """Move each cluster's model by the mean of its members' updates, or what `aggregate` makes of them.
 
         A cluster without usable updates keeps its model and its moments. Buffers (BatchNorm statistics
@@ -265,7 +256,6 @@ class FedOpt(Algorithm):
         return np.divide(first, np.sqrt(second) + np.float32(self.settings.server_epsilon))
 
     def _accumulate(self, second: Vector, squares: Vector) -> None:
-        """Move the second moment by the mean's squares, in place."""
         beta2 = self.settings.server_beta2
         match self.settings.server_optimizer:
             case "adagrad":
@@ -284,7 +274,7 @@ def idle_settings(settings: FedOptSettings, when: str) -> tuple[str, ...]:
     return (f"server_optimizer and server_learning_rate have no effect {when}",)
 
 
-def moving(updates: Updates) -> Updates:
+def select_moving(updates: Updates) -> Updates:
     """Return the view of the updates that are not zero: a zero update has no direction."""
     return updates.select(np.asarray(updates.clients)[updates.norms_K > 0].tolist())
 

@@ -5,23 +5,25 @@ arXiv:1910.06378, Algorithm 1 with option II. A client steps along g - c_i + c. 
 c_i - c + (x - y_i) / (steps x learning rate), which for plain SGD is the mean of the gradients g along its
 path. Computed as that mean here, so that it stays right with momentum or Adam, where the quotient does not.
 Deviations: BatchNorm's buffers have no variate; with weights and partial participation the server's variate
-moves by the share of clients, not of weights.
+moves by the share of clients, not of weights. That under a partition a cluster's variate is the mean of its
+members' own (`ControlledTraining`) is ours.
 
 Shapes: W entries of a state vector that are parameters, N clients of the federation, S that took part.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, OwnRuleSettings
 from fedgrid.algorithms.contract.base import Conditions, Fresh, State, Traits
-from fedgrid.algorithms.contract.local_method import own_sums_problem
+from fedgrid.algorithms.contract.local_method import LocalMethod, own_sums_problem
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
-from fedgrid.algorithms.contract.orders import Order, Presence
-from fedgrid.algorithms.updates.source import Layout
+from fedgrid.algorithms.contract.orders import Order, Payload, Presence
+from fedgrid.algorithms.updates.source import Layout, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ VARIATE = "variate"
 """The server's c in the state and in orders; the client's c_i in its memory. Float32, shape (W,)."""
 CHANGE = "variate_change"
 """A reply's new c_i minus the old one, float32, shape (W,)."""
+VARIATES, WEIGHTS = "variates", "variate_weights"
+"""Arrays of the state under any partition: each client's variate, and the weight of its last reply."""
 
 
 class ScaffoldSettings(OwnRuleSettings):
@@ -98,14 +102,12 @@ class Scaffold(FedOpt):
         """Refuse another aggregator than the mean: the server's variate is a sum of its own."""
         return own_sums_problem("scaffold", self.settings.aggregate) or super().problem(conditions)
 
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return FedOpt's state and a variate of zero."""
         state = super().init(layout, num_clients, fresh, rng)
         return state.keep(**{VARIATE: np.zeros(layout.num_parameters, np.float32)})
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
-    ) -> Sequence[Order]:
+    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client the model, the rule and the server's variate."""
         payload = {VARIATE: state.arrays[VARIATE]}
         return [
@@ -113,9 +115,57 @@ class Scaffold(FedOpt):
             for client in present.sampled
         ]
 
-    def aggregate(self, state: State, updates: Updates, rng: np.random.Generator) -> State:
+    def aggregate(self, state: State, updates: Updates, rng: Rng) -> State:
         """Average the updates, and move the variate: c <- c + (S / N) mean(c_i+ - c_i)."""
         [change_W] = updates.means([updates.clients], output=CHANGE)
         share = np.float32(len(updates.clients) / len(state.labels_K))
         state = state.keep(**{VARIATE: state.arrays[VARIATE] + share * change_W})
         return super().aggregate(state, updates, rng)
+
+
+class ControlledTraining(LocalMethod):
+    """Control variates within each cluster: `local: {name: scaffold}`.
+
+    A cluster's variate is the mean of its members' own, so that the corrections of a cluster cancel out also
+    right after a split; with the parent's they would pull every model back to the parent's optimum. The
+    server therefore sums up each client's changes. Refused where clients choose their model or start from
+    another one: IFCA, FLIS, communities.
+
+    Memory: `variates` (float32, shape (N, W)), and `variate_weights` (float64, shape (N,)), the weight of
+    each client's last reply, 0 before its first.
+    """
+
+    name: Literal["scaffold"] = "scaffold"
+
+    def rule(self) -> LocalRule:
+        """Return the rule of `scaffold`."""
+        return ScaffoldRule()
+
+    def init(self, layout: Layout, num_clients: int) -> Mapping[str, NDArray[Any]]:
+        """Return variates of zero."""
+        zeros = np.zeros((num_clients, layout.num_parameters), np.float32)
+        return {VARIATES: zeros, WEIGHTS: np.zeros(num_clients)}
+
+    def payloads(self, state: State) -> Sequence[Payload]:
+        """Return each cluster's variate. A member that has not replied yet counts as a zero."""
+        return [{VARIATE: _cluster_variate(state, cluster)} for cluster in range(len(state.models))]
+
+    def learn(self, state: State, updates: Updates) -> State:
+        """Add each reply's change to its client's variate."""
+        variates_NW, weights_N = state.arrays[VARIATES].copy(), state.arrays[WEIGHTS].copy()
+        # Means of single clients, and not outputs: these are kept in the round cache.
+        changes = updates.means([[client] for client in updates.clients], output=CHANGE)
+        for client, change_W in zip(updates.clients, changes, strict=True):
+            variates_NW[client] += change_W
+            weights_N[client] = 1.0 if updates.weights is None else updates.weights[client]
+        return state.keep(**{VARIATES: variates_NW, WEIGHTS: weights_N})
+
+
+def _cluster_variate(state: State, cluster: int) -> Vector:
+    members = np.asarray(state.members(cluster), np.int64)
+    weights, variates_NW = state.arrays[WEIGHTS][members], state.arrays[VARIATES][members]
+    if not weights.any():
+        return np.zeros(variates_NW.shape[1], np.float32)
+    share = np.count_nonzero(weights) / len(members)
+    mean_W: Vector = np.average(variates_NW, axis=0, weights=weights).astype(np.float32)
+    return np.float32(share) * mean_W

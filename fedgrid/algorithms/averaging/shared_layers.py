@@ -16,7 +16,7 @@ from pydantic import Field
 
 from fedgrid.algorithms.averaging.fedopt import MOMENTS, FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.base import State
-from fedgrid.algorithms.updates.source import Layout, Vector
+from fedgrid.algorithms.updates.source import Layout, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 
@@ -42,7 +42,7 @@ class SharedLayers(FedOpt):
             shared_P[where] = layer in shared
         return shared_P
 
-    def aggregate(self, state: State, updates: Updates, rng: np.random.Generator) -> State:
+    def aggregate(self, state: State, updates: Updates, rng: Rng) -> State:
         """Average within each cluster, and shared layers over all clients."""
         apart = super().aggregate(state, updates, rng)
         shared_P = self.shared_entries(updates.layout)

@@ -19,6 +19,7 @@ import numpy as np
 from pydantic import Field, PositiveInt, SerializeAsAny
 
 from fedgrid.algorithms.contract.section import Section, by_name
+from fedgrid.algorithms.updates.source import Rng
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Labels
@@ -35,7 +36,7 @@ class Clusterer(Section, ABC):
     name: str
 
     @abstractmethod
-    def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
+    def fit(self, distances_KK: Matrix, rng: Rng) -> Labels:
         """Return a label for each of K >= 1 clients, -1 for noise; all -1 if no clustering was found.
 
         `distances_KK` are cosine distances: symmetric, in [0, 2], zero on the diagonal; only read.
@@ -49,7 +50,7 @@ class KMeans(Clusterer):
     num_clusters: PositiveInt = 3
     """How many clusters there are."""
 
-    def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
+    def fit(self, distances_KK: Matrix, rng: Rng) -> Labels:
         """Return the best of ten k-means++ starts."""
         from sklearn import cluster
 
@@ -69,7 +70,7 @@ class AffinityPropagation(Clusterer):
     damping: Annotated[float, Field(ge=0.5, lt=1)] = 0.5
     """How much of its last value each message keeps; more converges slower and oscillates less."""
 
-    def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
+    def fit(self, distances_KK: Matrix, rng: Rng) -> Labels:
         """Return the first clustering that converged; one cluster if all distances are equal."""
         from sklearn import cluster
         from sklearn.exceptions import ConvergenceWarning
@@ -103,7 +104,7 @@ class MeanShift(Clusterer):
 
     name: Literal["meanshift"] = "meanshift"
 
-    def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
+    def fit(self, distances_KK: Matrix, rng: Rng) -> Labels:
         """Return the modes; identical rows are one mode each where the bandwidth is 0."""
         from sklearn import cluster
 
@@ -124,7 +125,7 @@ class HDBSCAN(Clusterer):
     min_cluster_share: Share = 0.2
     """Smallest cluster, as a share of the clients (at least two of them)."""
 
-    def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
+    def fit(self, distances_KK: Matrix, rng: Rng) -> Labels:
         """Return the clusters of the condensed tree that last longest."""
         import hdbscan
 
@@ -147,7 +148,7 @@ class AffinityAsPublished(Clusterer):
 
     name: Literal["affinity-as-published"] = "affinity-as-published"
 
-    def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
+    def fit(self, distances_KK: Matrix, rng: Rng) -> Labels:
         """Return what scikit-learn's defaults make of it, converged or not."""
         from sklearn import cluster
 
@@ -168,7 +169,7 @@ class HDBSCANAsPublished(Clusterer):
     min_cluster_share: Share = 0.2
     """Smallest cluster, as a share of the clients (at least two of them)."""
 
-    def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
+    def fit(self, distances_KK: Matrix, rng: Rng) -> Labels:
         """Return the clusters of scikit-learn's defaults at this smallest size."""
         from sklearn import cluster
 
@@ -236,5 +237,5 @@ def _labels(method: Any) -> Labels:
     return np.asarray(method.labels_, np.int64)
 
 
-def _seed(rng: np.random.Generator) -> int:
+def _seed(rng: Rng) -> int:
     return int(rng.integers(2**31))

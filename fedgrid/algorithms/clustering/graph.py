@@ -1,20 +1,78 @@
-"""From distances between clients to communities of clients: a weighted graph and two libraries.
+"""From clients' models to communities of clients: trusted distances, a weighted graph and two libraries.
 
-Sources: Bettinelli, Benoit, Grandjean 2024, eq. 3 (similarities); Blondel et al. 2008, arXiv:0803.0476
-(Louvain); Traag, Waltman, van Eck 2019, arXiv:1810.08473 (Leiden, which guarantees connected communities).
-Both maximise modularity, in which the resolution multiplies the links that chance would give: the higher it
-is, the more and the smaller the communities. igraph and leidenalg take a second to import: that happens in
-the functions.
+Sources: Bettinelli, Benoit, Grandjean 2024 (distances; eq. 3, similarities); Blondel et al. 2008,
+arXiv:0803.0476 (Louvain); Traag, Waltman, van Eck 2019, arXiv:1810.08473 (Leiden, which guarantees connected
+communities). Both maximise modularity, in which the resolution multiplies the links that chance would give:
+the higher it is, the more and the smaller the communities. igraph and leidenalg take a second to import: that
+happens in the functions.
 
-Shapes: K clients that are clustered.
+Shapes: K clients that are clustered, or their models; P entries of a state vector.
 """
 
 import random
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
 
-from fedgrid.algorithms.updates.source import Matrix
+from fedgrid.algorithms.updates.source import Layout, Matrix, Rng, Vector
+from fedgrid.algorithms.updates.updates import Updates
+
+FLOOR = 0.1
+"""A layer more than ten times shorter in one model than in the other counts as ten times shorter."""
+LARGEST_LOG = 700.0
+"""Beyond it the exponential is infinite; takes 280 layers that have nothing in common."""
+
+
+def layers(layout: Layout) -> Iterator[slice]:
+    """Yield where each layer is: the parameters of one module, names being alike up to the last dot."""
+    parameters = ((name, where) for name, where, _ in layout.slices() if where.stop <= layout.num_parameters)
+    for _, tensors in groupby(parameters, key=lambda tensor: tensor[0].rpartition(".")[0]):
+        places = [where for _, where in tensors]
+        yield slice(places[0].start, places[-1].stop)
+
+
+def trusted_distances(models: Sequence[Vector], layout: Layout) -> Matrix:
+    """Return T(a, b), row a relative to a's own norms: finite, not symmetric, shape (K, K).
+
+    T(a, b) = prod_l (1 + |a_l - b_l| / |a_l|) - 1, after the bound of deep relative trust (Bernstein et al.
+    2020, arXiv:2002.03432). The authors' code calls every tensor a layer, BatchNorm statistics too, so that a
+    bias of nearly zero multiplies T by 1e5. Deviations: a layer is a module, for an affine map is the matrix
+    [W b] on (x, 1), so that a bias belongs to its kernel and BatchNorm's shift to its scale, and buffers are
+    no layers; |a_l| counts as at least `FLOOR` |b_l|, so that no layer multiplies by more than 2 + 1 / FLOOR;
+    the product is a sum of logarithms.
+    """
+    return np.expm1(_logs(models, layout))
+
+
+def symmetric_trusted_distances(models: Sequence[Vector], layout: Layout) -> Matrix:
+    """Return sqrt((1 + T(a, b)) (1 + T(b, a))) - 1, which knows no order of the clients.
+
+    The authors' code takes T(a, b) for whichever of the two came first. The geometric mean rather than
+    the arithmetic one: T is a product, and the direction that divides by the smaller norm must not drown
+    the other.
+    """
+    logs_KK = _logs(models, layout)
+    return np.expm1((logs_KK + logs_KK.T) / 2)
+
+
+def _logs(models: Sequence[Vector], layout: Layout) -> Matrix:
+    """Return log(1 + T), a layer at a time and each of them in blocks of columns."""
+    logs_KK = np.zeros((len(models), len(models)))
+    for where in layers(layout):
+        width = where.stop - where.start
+        layer = Updates(
+            {index: model[where] for index, model in enumerate(models)},
+            Layout(("layer",), ((width,),), width),
+        )
+        norms_K, distances_KK = layer.norms_K, layer.euclidean_distances_KK
+        sizes_KK = np.maximum(norms_K[:, None], FLOOR * norms_K[None, :])
+        logs_KK += np.log1p(
+            np.divide(distances_KK, sizes_KK, out=np.zeros_like(distances_KK), where=sizes_KK > 0)
+        )
+    return np.minimum(logs_KK, LARGEST_LOG)
+
 
 Groups = list[list[int]]
 Library = Literal["louvain", "leiden"]
@@ -37,9 +95,7 @@ def similarities(distances_KK: Matrix, exponent: float) -> Matrix:
     return np.asarray(np.where(pairs_KK, (farthest - distances_KK) / spread, 0.0) ** exponent)
 
 
-def communities(
-    similarities_KK: Matrix, library: Library, resolution: float, rng: np.random.Generator
-) -> Groups:
+def communities(similarities_KK: Matrix, library: Library, resolution: float, rng: Rng) -> Groups:
     """Return the communities of the graph with these weights, by their first member; each ascending.
 
     A similarity of 0 is no edge, and no community reaches across the parts of a graph that is not

@@ -54,7 +54,10 @@ def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], upd
     still_to_come = updates.absent or any(state.members(node.waiting) for node in splits(state))
     if not still_to_come or sum(len(group) > 0 for group in groups) == 1:
         return split(state, cluster, groups)
-    present = split(_without(state, absent), cluster, groups)
+    # In no cluster, until they are given one.
+    nowhere_K = state.labels_K.copy()
+    nowhere_K[absent] = -1
+    present = split(replace(state, labels_K=nowhere_K), cluster, groups)
     parts = sorted({int(present.labels_K[group[0]]) for group in groups if len(group)})
     waiting = len(present.models)
     labels_K = present.labels_K.copy()
@@ -86,7 +89,9 @@ def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, 
         node = waiting[int(labels_K[client])]
         distances_D = updates.select([client]).mean_distances(node.directions_DP)[0]
         nearest = int(node.parts_D[distances_D.argmin()])
-        labels_K[client] = _further_down(state, node, nearest)
+        # If that part has been split since, the client waits there.
+        later = (other for other in splits(state) if other.number > node.number and other.parent == nearest)
+        labels_K[client] = next((other.waiting for other in later), nearest)
         reason = ", ".join(
             f"{part}: {distance:.3f}" for part, distance in zip(node.parts_D, distances_D, strict=True)
         )
@@ -104,19 +109,6 @@ def splits(state: State) -> Iterator[Split]:
             parent, waiting, *parts = state.arrays[name].tolist()
             directions_DP = list(state.arrays[f"{PREFIX}{number:04d}_directions"])
             yield Split(number, parent, waiting, np.array(parts), directions_DP)
-
-
-def _further_down(state: State, node: Split, cluster: int) -> int:
-    """Return where a client waits that belongs to a cluster which has been split since, else the cluster."""
-    later = (other for other in splits(state) if other.number > node.number and other.parent == cluster)
-    return next((other.waiting for other in later), cluster)
-
-
-def _without(state: State, clients: Sequence[int]) -> State:
-    """Return the state with these clients in no cluster, until they are given one."""
-    labels_K = state.labels_K.copy()
-    labels_K[list(clients)] = -1
-    return replace(state, labels_K=labels_K)
 
 
 def regroup(

@@ -6,6 +6,7 @@ Source of the temperature: One-Shot Clustering for Federated Learning, arXiv:250
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgrid.algorithms.updates.source import Matrix
 
@@ -33,7 +34,13 @@ def silhouette(distances_KK: Matrix, groups: Sequence[Sequence[int]]) -> float |
         return None
     from sklearn.metrics import silhouette_score
 
-    labels_K = np.empty(len(distances_KK), np.int64)
-    for label, group in enumerate(groups):
-        labels_K[list(group)] = label
+    labels_K = labels_of(groups, len(distances_KK))
     return float(silhouette_score(distances_KK, labels_K, metric="precomputed"))
+
+
+def labels_of(groups: Sequence[Sequence[int]], num_clients: int) -> NDArray[np.int64]:
+    """Return each client's group, numbered as they come, shape (K,); -1 for clients in none."""
+    labels_K = np.full(num_clients, -1, np.int64)
+    for number, group in enumerate(groups):
+        labels_K[list(group)] = number
+    return labels_K

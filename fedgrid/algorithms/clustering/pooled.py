@@ -46,7 +46,7 @@ def clustering_distances(state: State, members: Updates, settings: CosineSetting
     """
     distances_MM = _distances(members, settings.standardise)
     if settings.pool_rounds and have_met(state, members.clients):
-        distances_MM = 1.0 - pooled(state, members.clients)
+        distances_MM = 1.0 - mean_over_rounds(state, members.clients)
     if settings.centre:
         distances_MM = 1.0 - centred_cosines(1.0 - distances_MM)
     return distances_MM
@@ -84,7 +84,7 @@ def add(state: State, clients: Sequence[int], values_MM: Mapping[str, Matrix]) -
     return state.keep(**arrays)
 
 
-def known(state: State) -> tuple[int, ...]:
+def clients_seen(state: State) -> tuple[int, ...]:
     """Return the clients that have sent an update so far, ascending."""
     return tuple(np.flatnonzero(np.diagonal(state.arrays[MET])).tolist())
 
@@ -94,7 +94,7 @@ def have_met(state: State, clients: Sequence[int]) -> bool:
     return not (state.arrays[MET][np.ix_(clients, clients)] == 0).any()
 
 
-def pooled(state: State, clients: Sequence[int], name: str = POOLED) -> Matrix:
+def mean_over_rounds(state: State, clients: Sequence[int], name: str = POOLED) -> Matrix:
     """Return what rounds say about pairs of these clients, on average, shape (M, M). All must have met."""
     pairs = np.ix_(clients, clients)
     return np.asarray(state.arrays[name][pairs] / state.arrays[MET][pairs])

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.clustering.graph import Groups
-from fedgrid.algorithms.clustering.measures import silhouette
-from fedgrid.algorithms.updates.source import Matrix
+from fedgrid.algorithms.clustering.measures import labels_of, silhouette
+from fedgrid.algorithms.updates.source import Matrix, Rng
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -42,16 +42,15 @@ MOST_COMPARED = 300
 """Of a larger federation this many clients are compared, drawn at random."""
 
 
-def groups_of(squares_MM: Matrix, restarts: int, rng: np.random.Generator) -> Groups:
+def groups_of(squares_MM: Matrix, restarts: int, rng: Rng) -> Groups:
     """Return the groups by first member, each ascending; one if there are fewer than four clients.
 
-    Args:
-        squares_MM: squared Euclidean distances between clients.
-        restarts: random starts of k-means, besides Ward's clusters; with 0 these are the result.
+    `squares_MM` are squared Euclidean distances between clients; k-means has `restarts` random starts besides
+    Ward's clusters, which are the result with 0.
     """
     labels_M = cut(squares_MM)
     if restarts and labels_M.any() and len(labels_M) <= MOST_CLIENTS:
-        labels_M = _moved(_vectors(squares_MM), labels_M, restarts, rng)
+        labels_M = _move(_vectors(squares_MM), labels_M, restarts, rng)
     return _groups(labels_M)
 
 
@@ -76,8 +75,7 @@ def cut(squares_MM: Matrix) -> Labels:
 def number_of_groups(gains: Floats) -> int:
     """Return the k >= 2 with the largest F(k) / F(k+1), at most half as many as clients; else 1.
 
-    Args:
-        gains: W(k-1) - W(k) for k = 2 to M, shape (M-1,).
+    `gains` are W(k-1) - W(k) for k = 2 to M, shape (M-1,).
     """
     num_clients, total = len(gains) + 1, gains.sum()
     most = min(max(num_clients // 2, 3), num_clients - 2)
@@ -99,11 +97,11 @@ def _vectors(squares_MM: Matrix) -> Floats:
     means_M = squares_MM.mean(axis=0)
     products_MM = (means_M[:, None] + means_M[None, :] - squares_MM - means_M.mean()) / 2.0
     values, axes = np.linalg.eigh(products_MM)
-    kept = values > ROUNDING * values[-1]
-    return np.asarray(axes[:, kept] * np.sqrt(values[kept]))
+    positive = values > ROUNDING * values[-1]
+    return np.asarray(axes[:, positive] * np.sqrt(values[positive]))
 
 
-def _moved(vectors: Floats, labels_M: Labels, restarts: int, rng: np.random.Generator) -> Labels:
+def _move(vectors: Floats, labels_M: Labels, restarts: int, rng: Rng) -> Labels:
     """Return the clusters with the least squares of k-means from Ward's means and from random starts."""
     from sklearn.cluster import KMeans
 
@@ -117,7 +115,7 @@ def _moved(vectors: Floats, labels_M: Labels, restarts: int, rng: np.random.Gene
     return np.asarray(min(fits, key=lambda fit: fit.inertia_).labels_, np.int64)
 
 
-def score(squares_MM: Matrix, groups: Sequence[Sequence[int]], rng: np.random.Generator) -> float | None:
+def score(squares_MM: Matrix, groups: Sequence[Sequence[int]], rng: Rng) -> float | None:
     """Return how evident groups are; None for one group, and if every client is alone.
 
     Clusterers always find something. If clients were independent draws of one normal distribution, of any
@@ -136,23 +134,27 @@ def score(squares_MM: Matrix, groups: Sequence[Sequence[int]], rng: np.random.Ge
         groups: positions of clients, each client in one of them.
         rng: draws the rotations.
     """
-    labels_M = np.empty(len(squares_MM), np.int64)
-    for label, group in enumerate(groups):
-        labels_M[list(group)] = label
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    labels_M = labels_of(groups, len(squares_MM))
     sampled = np.sort(rng.permutation(len(labels_M))[:MOST_COMPARED])
     labels_M, squares_MM = labels_M[sampled], squares_MM[np.ix_(sampled, sampled)]
     number = len(np.unique(labels_M))
     if not 1 < number < len(labels_M):
         return None
-    basis = _balanced(len(labels_M))
+    # Orthonormal, of the vectors whose entries sum to 0.
+    columns = np.column_stack([np.ones(len(labels_M)), np.eye(len(labels_M))[:, 1:]])
+    basis = np.linalg.qr(columns)[0][:, 1:]
     spectrum, axes = np.linalg.eigh(basis.T @ squares_MM @ basis / -2.0)
     lengths = np.sqrt(np.maximum(spectrum[::-1][: number - 1], 0.0))
-    found = tightness(basis @ axes[:, ::-1][:, : number - 1] * lengths, labels_M)
+    own = tightness(basis @ axes[:, ::-1][:, : number - 1] * lengths, labels_M)
     drawn = []
     for _ in range(DRAWS):
-        rotated = basis @ _frame(len(basis) - 1, number - 1, rng) * lengths
-        drawn.append(tightness(rotated, _wards(rotated, number)))
-    deviations = (found - float(np.mean(drawn))) / max(float(np.std(drawn)), ROUNDING)
+        # The first columns of a uniformly random rotation.
+        frame, triangle = np.linalg.qr(rng.standard_normal((len(basis) - 1, number - 1)))
+        rotated = basis @ (frame * np.sign(np.diag(triangle))) * lengths
+        drawn.append(tightness(rotated, fcluster(linkage(rotated, "ward"), number, "maxclust")))
+    deviations = (own - float(np.mean(drawn))) / max(float(np.std(drawn)), ROUNDING)
     return deviations / float(np.sqrt(number - 1))
 
 
@@ -161,21 +163,3 @@ def tightness(vectors: Matrix, labels_M: Labels) -> float:
     parts = [vectors[labels_M == label] for label in np.unique(labels_M)]
     within = sum(float(((part - part.mean(axis=0)) ** 2).sum()) for part in parts)
     return -float(np.log(max(within / max(float((vectors**2).sum()), ROUNDING), ROUNDING)))
-
-
-def _balanced(size: int) -> Matrix:
-    """Return an orthonormal basis, shape (size, size - 1), of the vectors whose entries sum to 0."""
-    columns = np.column_stack([np.ones(size), np.eye(size)[:, 1:]])
-    return np.asarray(np.linalg.qr(columns)[0][:, 1:])
-
-
-def _frame(size: int, columns: int, rng: np.random.Generator) -> Matrix:
-    """Return the first columns of a uniformly random rotation."""
-    frame, triangle = np.linalg.qr(rng.standard_normal((size, columns)))
-    return np.asarray(frame * np.sign(np.diag(triangle)))
-
-
-def _wards(vectors: Matrix, number: int) -> Labels:
-    from scipy.cluster.hierarchy import fcluster, linkage
-
-    return np.asarray(fcluster(linkage(vectors, "ward"), number, "maxclust"), np.int64)

@@ -22,7 +22,7 @@ from fedgrid.algorithms.contract.orders import (
     Traffic,
 )
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
+from fedgrid.algorithms.updates.source import Layout, Matrix, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 
@@ -112,6 +112,10 @@ class Diagnostics:
     """Other numbers of the round, by the names that the algorithm's entry declares."""
 
 
+Step = tuple[State, Diagnostics]
+"""What a round leaves."""
+
+
 @dataclass(frozen=True)
 class Conditions:
     """What an algorithm's settings have to fit, known before anything starts."""
@@ -152,7 +156,7 @@ class Algorithm(ABC):
         return None
 
     @abstractmethod
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return the state before the first round.
 
         Args:
@@ -171,9 +175,7 @@ class Algorithm(ABC):
         """
         return state
 
-    def meet(
-        self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: np.random.Generator
-    ) -> State:
+    def meet(self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: Rng) -> State:
         """Return the state that knows what newcomers say about their data, before their first round.
 
         `messages` maps client -> what `message` describes of it. Called in round 1 for the clients that are
@@ -188,9 +190,7 @@ class Algorithm(ABC):
         """
         return False
 
-    def meet_again(
-        self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: np.random.Generator
-    ) -> State:
+    def meet_again(self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: Rng) -> State:
         """Return the state that has heard all present clients again, newcomers among them; as `meet`."""
         return self.meet(state, messages, layout, rng)
 
@@ -198,9 +198,7 @@ class Algorithm(ABC):
         """Return what each client is to say about its data before its first round; None: nothing."""
         return None
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
-    ) -> Sequence[Order]:
+    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Return what the clients are to do in a round, at most one order a client.
 
         By default each sampled client trains its cluster's model by plain local training.
@@ -208,9 +206,7 @@ class Algorithm(ABC):
         return [Order(client, (int(state.labels_K[client]),)) for client in present.sampled]
 
     @abstractmethod
-    def step(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Cluster and aggregate one round.
 
         `round_index` counts from 0. `updates` holds the usable updates of this round, at least one;

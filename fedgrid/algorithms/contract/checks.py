@@ -26,13 +26,13 @@ class BrokenContract(ValueError):
         """The algorithm's class."""
 
 
-def frozen(state: State) -> State:
+def freeze(state: State) -> State:
     """Return the state, whose arrays cannot be written to any more."""
     read_only([*state.models, state.labels_K, *state.arrays.values()])
     return state
 
 
-def checked_partition(algorithm: Algorithm, method: str, state: State, num_clients: int) -> State:
+def check_partition(algorithm: Algorithm, method: str, state: State, num_clients: int) -> State:
     """Return the state that a method returned, in which each of K clients has one of the models.
 
     Raises:
@@ -40,38 +40,31 @@ def checked_partition(algorithm: Algorithm, method: str, state: State, num_clien
     """
     broken = partial(BrokenContract, algorithm, method)
     if not isinstance(state, State):
-        raise broken(f"{_described(state)}; expected a State")
+        raise broken(f"{_describe(state)}; expected a State")
     _check_places(broken, "labels_K", state.labels_K, num_clients, len(state.models))
     return state
 
 
-def checked_state(algorithm: Algorithm, method: str, state: State, size: int, num_clients: int) -> State:
-    """Return the state that a method returned, with arrays that cannot be written to.
-
-    Args:
-        algorithm: whose method it is.
-        method: its name.
-        state: what it returned.
-        size: P.
-        num_clients: K.
+def check_state(algorithm: Algorithm, method: str, state: State, size: int, num_clients: int) -> State:
+    """Return the state that a method returned, with arrays that cannot be written to; `size` is P.
 
     Raises:
         BrokenContract: a model is no float32 vector of P finite entries; the labels are no integers 0..C-1,
             one a client; an array `cluster_...` has no row for each model.
     """
     broken = partial(BrokenContract, algorithm, method)
-    checked_partition(algorithm, method, state, num_clients)
+    check_partition(algorithm, method, state, num_clients)
     _check_models(broken, state.models, size)
     for name, array in state.arrays.items():
-        got = f"arrays['{name}'] = {_described(array)}"
+        got = f"arrays['{name}'] = {_describe(array)}"
         if not isinstance(array, np.ndarray):
             raise broken(f"{got}; expected a NumPy array")
         if name.startswith("cluster_") and array.shape[:1] != (len(state.models),):
             raise broken(f"{got}; expected a row for each of the {len(state.models)} models")
-    return frozen(state)
+    return freeze(state)
 
 
-def checked_orders(
+def check_orders(
     algorithm: Algorithm, orders: Sequence[Order], num_models: int, presence: Presence
 ) -> list[Order]:
     """Return the orders, by client.
@@ -96,7 +89,7 @@ def checked_orders(
     return sorted(orders, key=lambda order: order.client)
 
 
-def checked_served(algorithm: Algorithm, state: State, size: int) -> Served:
+def check_served(algorithm: Algorithm, state: State, size: int) -> Served:
     """Return which models are tested, each of `size` entries.
 
     Raises:
@@ -104,13 +97,13 @@ def checked_served(algorithm: Algorithm, state: State, size: int) -> Served:
     """
     broken, served = partial(BrokenContract, algorithm, "served"), algorithm.served(state)
     if not isinstance(served, Served):
-        raise broken(f"{_described(served)}; expected a Served")
+        raise broken(f"{_describe(served)}; expected a Served")
     _check_models(broken, served.models, size)
     _check_places(broken, "model_K", served.model_K, len(state.labels_K), len(served.models))
     return served
 
 
-def checked_global_model(algorithm: Algorithm, state: State, size: int) -> Vector | None:
+def check_global_model(algorithm: Algorithm, state: State, size: int) -> Vector | None:
     """Return the one model for all, of `size` entries; None if there is none.
 
     Raises:
@@ -124,7 +117,7 @@ def checked_global_model(algorithm: Algorithm, state: State, size: int) -> Vecto
 def _check_models(broken: Broken, models: Sequence[object], size: int) -> None:
     for place, model in enumerate(models):
         if not isinstance(model, np.ndarray) or model.dtype != np.float32 or model.shape != (size,):
-            raise broken(f"model {place} = {_described(model)}; expected float32, shape ({size},)")
+            raise broken(f"model {place} = {_describe(model)}; expected float32, shape ({size},)")
         if wrong := size - np.count_nonzero(np.isfinite(model)):
             raise broken(
                 f"model {place} with {wrong} of {size} entries NaN or infinite; if the training diverges, "
@@ -139,7 +132,7 @@ def _check_places(broken: Broken, name: str, places: object, num_clients: int, n
         or not np.issubdtype(places.dtype, np.integer)
         or places.shape != (num_clients,)
     ):
-        raise broken(f"{name} = {_described(places)}; expected integers, shape ({num_clients},)")
+        raise broken(f"{name} = {_describe(places)}; expected integers, shape ({num_clients},)")
     wrong = np.flatnonzero((places < 0) | (places >= num_models))
     if wrong.size:
         raise broken(
@@ -147,7 +140,7 @@ def _check_places(broken: Broken, name: str, places: object, num_clients: int, n
         )
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     """Return what a value is: an array by its dtype and shape, anything else by its type."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype}, shape {value.shape}"

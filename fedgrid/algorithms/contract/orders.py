@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.updates.source import Rng, Vector
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from fedgrid.algorithms.updates.source import Vector
 
 BYTES_PER_ENTRY = 4
 """Of a float32."""
@@ -134,7 +133,7 @@ class Message(Section):
         return inf
 
     @abstractmethod
-    def describe(self, images: Tensor, labels: Tensor, num_classes: int, rng: np.random.Generator) -> Payload:
+    def describe(self, images: Tensor, labels: Tensor, num_classes: int, rng: Rng) -> Payload:
         """Return arrays that describe a client's training images.
 
         Args:

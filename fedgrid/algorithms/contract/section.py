@@ -59,10 +59,7 @@ class Section(BaseModel):
 def by_name(kind: str, classes: Mapping[str, type[Section]], example: str = "") -> BeforeValidator:
     """Return what lets a settings field hold a section of a name, or of a mapping with a `name`; None stays.
 
-    Args:
-        kind: what messages call such a section.
-        classes: by name.
-        example: of a mapping, for the message.
+    `kind` is what messages call such a section, `example` a mapping.
     """
 
     def parse(given: object) -> object:
@@ -97,9 +94,7 @@ class FirstRound:
 def first_rounds(settings: type[BaseModel], values: Mapping[str, Any]) -> dict[str, int]:
     """Return marked setting -> the first round, from 1, in which it acts with its value.
 
-    Args:
-        settings: an algorithm's.
-        values: theirs; one that is left out, or None, is at a default that never acts.
+    One that `values` lacks, or that is None, is at a default that never acts.
     """
     marks = {
         name: mark

@@ -1,10 +1,8 @@
 """Algorithms that give each client a model of its own, in the registry."""
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
-from fedgrid.algorithms.contract.entry import AlgorithmEntry, SearchSpace
+from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.personalised import lg_fedavg, per_fedavg
-from fedgrid.algorithms.personalised.lg_fedavg import LgFedAvg, LgFedAvgSettings
-from fedgrid.algorithms.personalised.per_fedavg import PerFedAvg, PerFedAvgSettings
 
 FINE_TUNED_BIBTEX = r"""@misc{yu2020salvaging,
   author = {Yu, Tao and Bagdasaryan, Eugene and Shmatikov, Vitaly},
@@ -15,20 +13,19 @@ FINE_TUNED_BIBTEX = r"""@misc{yu2020salvaging,
 }"""
 
 
-def _lg_fedavg(rounds: int) -> SearchSpace:
-    return {"shared": [1, 2], "warmup_rounds": {"low": 0, "high": max(1, rounds * 6 // 10)}}
-
-
 ENTRIES = (
     AlgorithmEntry(
         "lg-fedavg",
         "LG-FedAvg",
         "shares the last layers; each client keeps the others",
         "Liang et al. 2020, arXiv:2001.01523",
-        LgFedAvg,
-        LgFedAvgSettings(),
+        lg_fedavg.LgFedAvg,
+        lg_fedavg.LgFedAvgSettings(),
         bibtex=lg_fedavg.BIBTEX,
-        search=_lg_fedavg,
+        search=lambda rounds: {
+            "shared": [1, 2],
+            "warmup_rounds": {"low": 0, "high": max(1, rounds * 6 // 10)},
+        },
         arena={},
     ),
     AlgorithmEntry(
@@ -45,8 +42,8 @@ ENTRIES = (
         "Per-FedAvg",
         "one model for all, which each client adapts in a few steps before the test",
         "Fallah et al. 2020, arXiv:2002.07948",
-        PerFedAvg,
-        PerFedAvgSettings(),
+        per_fedavg.PerFedAvg,
+        per_fedavg.PerFedAvgSettings(),
         bibtex=per_fedavg.BIBTEX,
         search={
             "alpha": {"low": 0.001, "high": 0.5, "log": True},

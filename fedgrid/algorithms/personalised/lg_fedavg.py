@@ -18,11 +18,11 @@ import numpy as np
 from pydantic import NonNegativeInt
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, OwnRuleSettings
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
+from fedgrid.algorithms.contract.base import Fresh, State, Step
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
 from fedgrid.algorithms.contract.section import FirstRound
-from fedgrid.algorithms.updates.source import Layout, Vector
+from fedgrid.algorithms.updates.source import Layout, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@misc{liang2020think,
@@ -76,7 +76,7 @@ class LgFedAvg(FedOpt):
         """After the rounds of FedAvg."""
         return (1.0 + self.settings.warmup_rounds,)
 
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return FedOpt's state, and what of this model stays with the clients."""
         state = super().init(layout, num_clients, fresh, rng)
         ranges = personal_ranges(layout, self.settings.shared)
@@ -89,16 +89,12 @@ class LgFedAvg(FedOpt):
             }
         )
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
-    ) -> Sequence[Order]:
+    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client the model; all but its last layers give way to the client's own."""
         rule = self._rule(state, round_index)
         return [Order(client, (0,), rule=rule) for client in present.sampled]
 
-    def step(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Average; updates are zero where entries are personal."""
         state, diagnostics = super().step(state, round_index, updates, rng)
         lacking = int(state.arrays[LACKING][0])
@@ -133,10 +129,10 @@ def personal_ranges(layout: Layout, shared: int) -> list[tuple[int, int]]:
     A layer's buffers go with its weights.
     """
     layers = _layers(layout)
-    kept = set(layers[: max(0, len(layers) - shared)])
+    personal = set(layers[: max(0, len(layers) - shared)])
     ranges: list[tuple[int, int]] = []
     for name, where, _ in layout.slices():
-        if _layer(name) not in kept:
+        if _layer(name) not in personal:
             continue
         if ranges and ranges[-1][1] == where.start:
             ranges[-1] = (ranges[-1][0], where.stop)

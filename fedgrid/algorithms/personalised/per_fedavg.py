@@ -20,13 +20,13 @@ from dataclasses import replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
 from pydantic import Field, NonNegativeInt
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, OwnAdaptationSettings
 from fedgrid.algorithms.contract.base import Conditions, State
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
+from fedgrid.algorithms.updates.source import Rng
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -179,9 +179,7 @@ class PerFedAvg(FedOpt):
             )
         return super().problem(conditions)
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
-    ) -> Sequence[Order]:
+    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client the model and the rule."""
         rule = MetaRule(**self.settings.model_dump(include={"alpha", "variant", "delta"}))
         return [Order(client, (int(state.labels_K[client]),), rule=rule) for client in present.sampled]

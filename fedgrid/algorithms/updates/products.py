@@ -122,14 +122,9 @@ def standardised_products(
 ) -> Products:
     """Return the inner products of vectors of length 1 whose entries are divided by their standard deviation.
 
-    The deviation of an entry is that over the vectors. Entries that are equal everywhere are left out: they
-    tell no two vectors apart. The products are split at the mean.
-
-    Args:
-        vectors: K >= 1 of them. A zero vector stays one.
-        lengths_K: their Euclidean norms over these entries.
-        width: the number of entries, from the first on.
-        threads: blocks at a time; the result does not depend on it.
+    The deviation of an entry is that over the vectors; entries that are equal everywhere are left out, as
+    they tell no two vectors apart. The products are split at the mean. Of K >= 1 vectors the first `width`
+    entries count, over which `lengths_K` are their Euclidean norms; a zero vector stays one.
     """
     scales_K = np.divide(1.0, lengths_K, out=np.zeros_like(lengths_K), where=lengths_K > 0)
     scales_K1 = scales_K.astype(np.float32)[:, None]
@@ -263,8 +258,8 @@ def _tiled_products(vectors: list[Vector], columns: slice) -> Matrix:
         rows = slice(first, min(first + BAND, len(block) - 1))
         for start in range(first, len(block), ACROSS):
             others = slice(start, start + ACROSS)
-            found = np.matmul(tiles[:, rows], tiles[:, others].transpose(0, 2, 1))
-            products[rows, others] = found.sum(axis=0, dtype=np.float64)
+            tile_products = np.matmul(tiles[:, rows], tiles[:, others].transpose(0, 2, 1))
+            products[rows, others] = tile_products.sum(axis=0, dtype=np.float64)
     upper = np.triu(products[:num_rows, :num_rows])
     return upper + np.triu(upper, 1).T
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+Rng: TypeAlias = np.random.Generator
 Vector: TypeAlias = NDArray[np.float32]
 Matrix: TypeAlias = NDArray[np.float64]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]

@@ -17,7 +17,6 @@ from fedgrid.algorithms.updates.products import (
     inner_products,
     manhattan_distances,
     mean_direction,
-    mean_of,
     mean_vector,
     shares_of,
     standardised_products,
@@ -33,8 +32,6 @@ from fedgrid.algorithms.updates.source import (
     read_only,
     statistic_name,
 )
-
-__all__ = ["Matrix", "Updates", "Vector", "mean_of", "shares_of"]
 
 Combine = Callable[[Sequence[Vector], Sequence[float] | None, int], Vector]
 """Vectors, their shares (None: equal), threads -> one vector, float32."""
@@ -102,8 +99,8 @@ class Updates:
 
         `absent` are the ids of clients that count as absent in the view; None leaves them as they are.
         """
-        wanted = set(clients)
-        positions = [index for index, client in enumerate(self.clients) if client in wanted]
+        chosen = set(clients)
+        positions = [index for index, client in enumerate(self.clients) if client in chosen]
         part = Updates(
             self._source,
             self.layout,
@@ -249,11 +246,11 @@ class Updates:
         by_key = {key(group): group for group in groups}
 
         def compute(missing: Sequence[str]) -> list[Arrays]:
-            wanted = [by_key[name] for name in missing]
-            members = sorted({client for group in wanted for client in group})
+            missing_groups = [by_key[name] for name in missing]
+            members = sorted({client for group in missing_groups for client in group})
             vectors = dict(zip(members, self._source.fetch(members, output), strict=True))
-            rows = [[vectors[client] for client in group] for group in wanted]
-            shares = [shares_of(group, weights) for group in wanted]
+            rows = [[vectors[client] for client in group] for group in missing_groups]
+            shares = [shares_of(group, weights) for group in missing_groups]
             return [{"vector_P": combine(*pair, self._threads)} for pair in zip(rows, shares, strict=True)]
 
         cached = dict(zip(by_key, self._source.cached(by_key, compute), strict=True))
@@ -279,8 +276,8 @@ class Updates:
         return read_only(self._source.fetch(self.clients))
 
     def _products(self, statistic: str, compute: Callable[[], Products]) -> Products:
-        known = self._cached(statistic, lambda: compute().arrays())
-        return Products(known["differences_KK"], known["cross_K"], float(known["common"]))
+        arrays = self._cached(statistic, lambda: compute().arrays())
+        return Products(arrays["differences_KK"], arrays["cross_K"], float(arrays["common"]))
 
     def _cached(self, statistic: str, compute: Callable[[], Arrays]) -> Arrays:
         """Return a statistic of all updates in this view from the source's cache; compute it on a miss."""

@@ -36,9 +36,9 @@ __all__ = [
     "Artifacts",
     "ConfigError",
     "Context",
-    "Found",
     "GridFolder",
     "Job",
+    "JobResult",
     "Run",
     "RunConfig",
     "RunState",
@@ -78,7 +78,7 @@ class Artifacts:
 
 
 @dataclass(frozen=True)
-class Found:
+class JobResult:
     """The results of a job as they lie in the run's folder."""
 
     job: Job
@@ -145,13 +145,13 @@ class Context:
             RunError: it is damaged or missing.
         """
         number = job.round if number is None else number
-        found = checkpoint.load(self.folder(job.config), number)
-        if found is None:
+        state = checkpoint.load(self.folder(job.config), number)
+        if state is None:
             raise RunError(
                 f"{job.config.name}: its state after round {number} is damaged or missing; move "
                 f"{self.folder(job.config)} away, and `fedgrid run` makes it again"
             )
-        return found
+        return state
 
 
 class Analysis(ABC):
@@ -196,42 +196,44 @@ class Analysis(ABC):
         text = json.dumps([code, settings.model_dump(mode="json")], sort_keys=True)
         return f"{self.name}-{sha256(text.encode()).hexdigest()[:12]}"
 
-    def is_whole(self, found: Found) -> bool:
+    def is_whole(self, result: JobResult) -> bool:
         """Return whether results are such as this analysis writes; others do not count, and are done again.
 
         Their checksums are right, but another user may have written them.
         """
         return all(
-            not isinstance(value, int) or value.bit_length() < LARGEST for value in found.about.values()
+            not isinstance(value, int) or value.bit_length() < LARGEST for value in result.about.values()
         )
 
-    def metrics(self, found: Found) -> Mapping[str, float]:
+    def metrics(self, result: JobResult) -> Mapping[str, float]:
         """Return a run's metrics for MLflow by name; those that are not finite are left out."""
         return {
             f"{self.name}/{name}": float(value)
-            for name, value in found.about.items()
+            for name, value in result.about.items()
             if isinstance(value, int | float)
         }
 
     def sections(
-        self, found: Sequence[Found], missing: Sequence[Job], *, published: bool
+        self, results: Sequence[JobResult], missing: Sequence[Job], *, published: bool
     ) -> Iterable[Section]:
         """Return sections for the grid's report; `missing` are the jobs that have no results yet.
 
         `published`: whether the report has the papers' numbers beside ours.
         """
         text = f"{len(missing)} runs are not {self.participle} yet." if missing else ""
-        yield Section(f"analysis-{self.name}", self.name.capitalize(), text, (self._table(found),))
+        yield Section(f"analysis-{self.name}", self.name.capitalize(), text, (self._table(results),))
 
     def summary(
-        self, found: Sequence[Found], missing: Sequence[Job], asked: Any, grid: GridFolder
+        self, results: Sequence[JobResult], missing: Sequence[Job], asked: Any, grid: GridFolder
     ) -> Summary:
         """Return what the command shows; it may write into the grid's folder."""
-        rows = [{"run": each.run.name, "run_id": each.run.run_id, **self.finite(each)} for each in found]
+        rows = [
+            {"run": result.run.name, "run_id": result.run.run_id, **self.finite(result)} for result in results
+        ]
         last = f"In the report:  {command(grid.storage, 'report', grid.name, '--plugin', 'FILE')}"
-        return Summary([self._table(found)], (), {"rows": rows}, last)
+        return Summary([self._table(results)], (), {"rows": rows}, last)
 
-    def pictures(self, found: Found, folder: Path) -> Iterable[Path]:
+    def pictures(self, result: JobResult, folder: Path) -> Iterable[Path]:
         """Draw pictures for MLflow into a folder that is deleted afterwards; return their files."""
         return ()
 
@@ -263,9 +265,9 @@ class Analysis(ABC):
         """As in: 3 runs are not analysed."""
         return self.verb.removesuffix("e") + "ed"
 
-    def finite(self, found: Found) -> dict[str, float]:
+    def finite(self, result: JobResult) -> dict[str, float]:
         """Return those metrics of a run that are finite numbers."""
-        return {name: value for name, value in self.metrics(found).items() if isfinite(value)}
+        return {name: value for name, value in self.metrics(result).items() if isfinite(value)}
 
-    def _table(self, found: Sequence[Found]) -> Table:
-        return table_of(self.name, [(each.run, self.finite(each)) for each in found])
+    def _table(self, results: Sequence[JobResult]) -> Table:
+        return table_of(self.name, [(result.run, self.finite(result)) for result in results])

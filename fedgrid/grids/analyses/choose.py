@@ -19,7 +19,7 @@ def find_finished(runs: Sequence[RunConfig], storage: Storage) -> list[RunConfig
     return [run for run in runs if is_finished(storage, run)]
 
 
-def finished_of(
+def split_finished(
     name: str, runs: Sequence[RunConfig], storage: Storage, verb: str
 ) -> tuple[list[RunConfig], list[str]]:
     """Return the runs that are finished, and the names of those that are not.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
@@ -14,7 +14,7 @@ from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, Context, Job
-from fedgrid.grids.analyses.choose import find_finished, find_runs, finished_of
+from fedgrid.grids.analyses.choose import find_finished, find_runs, split_finished
 from fedgrid.grids.analyses.execute import (
     Stopped,
     connected_gpus,
@@ -24,16 +24,14 @@ from fedgrid.grids.analyses.execute import (
     run_on_ray,
 )
 from fedgrid.grids.analyses.mlflow_log import log_to_mlflow
-from fedgrid.grids.analyses.report import described, found_of, note_asked
-from fedgrid.grids.analyses.show import Shown, show_plan, show_results
+from fedgrid.grids.analyses.report import describe_runs, find_results, note_asked
+from fedgrid.grids.analyses.show import ProgressView, show_plan, show_results
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.checks import check_origins
-from fedgrid.grids.planning.claims import of_further_results
+from fedgrid.grids.planning.claims import result_claims
+from fedgrid.grids.ray_cluster.gpus import Gpu
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
-
-if TYPE_CHECKING:
-    from fedgrid.grids.ray_cluster.gpus import Gpu
 
 
 @dataclass(frozen=True)
@@ -80,12 +78,12 @@ def analyse(
     grid_name, runs = find_runs(name, storage, filters)
     grid = GridFolder(storage, grid_name)
     kept_plugins.restore(grid.path, storage, runs, trust=how.trust)
-    finished, waiting = finished_of(name, runs, storage, analysis.verb)
-    context = Context(storage, data_dir, described(grid.runs(), storage))
+    finished, waiting = split_finished(name, runs, storage, analysis.verb)
+    context = Context(storage, data_dir, describe_runs(grid.runs(), storage))
     jobs = analysis.jobs(finished, asked, context)
     for made in check_origins(finished, storage, data_dir, accept=True):
         warn(f"{made}; they are {analysis.participle} with the code and images that are here")
-    _, todo = found_of(analysis, jobs, context.runs, storage)
+    _, todo = find_results(analysis, jobs, context.runs, storage)
     in_process = how.in_process or analysis.in_process
     opened = open_gpus() if todo and analysis.on_gpu and not in_process else ()
     if how.dry_run:
@@ -95,7 +93,7 @@ def analyse(
         return Result()
     if waiting:
         warn(f"{len(waiting)} of {len(runs)} runs are not finished and were skipped: {_named(waiting)}")
-    with Lease(storage, grid_name, of_further_results(analysis.folder, finished), warn) as lease:
+    with Lease(storage, grid_name, result_claims(analysis.folder, finished), warn) as lease:
         lease.confirm()
         storage = storage.patient(warn)
         grid, context = GridFolder(storage, grid_name), replace(context, storage=storage)
@@ -104,9 +102,9 @@ def analyse(
         note_asked(analysis, grid, shown)
         result = _work(analysis, todo, len(jobs) - len(todo), context, grid, lease, console, how, opened)
         claim(storage)
-        found, missing = found_of(analysis, shown, context.runs, storage)
-        in_mlflow = log_to_mlflow(analysis, found, storage, grid)
-        summary = analysis.summary(found, missing, asked, grid)
+        results, missing = find_results(analysis, shown, context.runs, storage)
+        in_mlflow = log_to_mlflow(analysis, results, storage, grid)
+        summary = analysis.summary(results, missing, asked, grid)
     counts = {"grid": grid_name, "jobs": len(jobs), "done_before": len(jobs) - len(todo)}
     if how.as_json:
         print(json.dumps({**counts, **vars(result), "mlflow": in_mlflow, **summary.facts}))
@@ -133,7 +131,7 @@ def _work(
     lease: Lease,
     console: Console,
     how: How,
-    opened: "Sequence[Gpu]",
+    opened: Sequence[Gpu],
 ) -> Result:
     """Do the jobs that are left, while holding the storage's lease; `before` are done already."""
     if not todo:
@@ -151,7 +149,7 @@ def _work(
             stack.enter_context(redirect_stdout(sys.stderr))
         if not in_process:
             opened = stack.enter_context(connected_gpus(opened, on_gpu=analysis.on_gpu))
-        shown = stack.enter_context(Shown(analysis, todo, before, console, quiet=how.as_json))
+        shown = stack.enter_context(ProgressView(analysis, todo, before, console, quiet=how.as_json))
         try:
             if in_process:
                 run_here(analysis, todo, replace(context, done=shown.done), tick, shown.ended)

@@ -13,11 +13,11 @@ def scenario_of(run: Run) -> str:
     return " ".join([run.dataset, str(run.clients), run.split, *setting_words(run.setting)])
 
 
-def table_of(name: str, found: Sequence[tuple[Run, Mapping[str, float]]]) -> Table:
+def table_of(name: str, results: Sequence[tuple[Run, Mapping[str, float]]]) -> Table:
     """Return a row for each algorithm of each scenario, a column for each metric."""
-    columns = list(dict.fromkeys(metric for _, metrics in found for metric in metrics))
+    columns = list(dict.fromkeys(metric for _, metrics in results for metric in metrics))
     rows: dict[tuple[str, str], list[Mapping[str, float]]] = {}
-    for run, metrics in found:
+    for run, metrics in results:
         rows.setdefault((scenario_of(run), run.algorithm), []).append(metrics)
     return Table(
         f"analysis-{name}",
@@ -28,7 +28,7 @@ def table_of(name: str, found: Sequence[tuple[Run, Mapping[str, float]]]) -> Tab
             Row(
                 algorithm,
                 tuple(
-                    number([each.get(metric, nan) for each in seeds], expected=len(seeds), digits=3)
+                    number([seed.get(metric, nan) for seed in seeds], expected=len(seeds), digits=3)
                     for metric in columns
                 ),
                 section=scenario,

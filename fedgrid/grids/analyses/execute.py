@@ -104,7 +104,7 @@ def run_on_ray(
     request = Request(least_gpu_share=unmeasured_share(gpus))
     place = plan(len(jobs), cluster_nodes(), request) if analysis.on_gpu else None
     actors = _on_gpus(place) if place is not None and place.gpus_per_actor else []
-    there = Context(context.storage, context.data_dir, {}, "cuda" if actors else "cpu")
+    remote = Context(context.storage, context.data_dir, {}, "cuda" if actors else "cpu")
     own = active.digest_of_analysis(analysis)
     images = own_images.places(name for job in jobs for name in job.config.own_images)
     left, unfinished = iter(jobs), len(jobs)
@@ -114,7 +114,7 @@ def run_on_ray(
         if (job := next(left, None)) is not None:
             run_id = job.config.run_id
             plugins = [*active.sources([own] if own else []), *active.sources(job.config.plugin_digests)]
-            work = pickle.dumps((analysis, job, replace(there, runs={run_id: context.runs[run_id]})))
+            work = pickle.dumps((analysis, job, replace(remote, runs={run_id: context.runs[run_id]})))
             waiting[method.remote(work, token, plugins, images)] = job, method
 
     # An actor gets its first job when it has started: it may wait for what others have reserved.

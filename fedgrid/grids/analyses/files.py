@@ -19,7 +19,7 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes, write_text
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.analyses.analysis import Artifacts, Found, Job
+from fedgrid.grids.analyses.analysis import Artifacts, Job, JobResult
 from fedgrid.regular_files import read_file
 from fedgrid.tracking.scoring.run import Run
 
@@ -52,13 +52,13 @@ class JobFiles:
         """Return the file with this end of its name."""
         return self.run / self.folder / f"{self.job.key}{end}"
 
-    def found(self, run: Run) -> Found | None:
+    def result(self, run: Run) -> JobResult | None:
         """Return the results, None if they are not there."""
         if (mark := self.read()) is None:
             return None
         paths = {".json": self.mark, **{end: self.file(end) for end in mark["files"]}}
         about = {key: value for key, value in mark.items() if key not in OWN_KEYS}
-        return Found(self.job, run, about, paths)
+        return JobResult(self.job, run, about, paths)
 
     def read(self) -> dict[str, Any] | None:
         """Return what the mark says; None if there are no whole results of the run's state as it is now.

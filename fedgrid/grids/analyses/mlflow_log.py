@@ -9,7 +9,7 @@ from fedgrid.engine.runtime.storage.atomic import disk_errors, write_text
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.analyses.analysis import Analysis, Found
+from fedgrid.grids.analyses.analysis import Analysis, JobResult
 from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.axes import further_axes
@@ -22,21 +22,25 @@ from fedgrid.redaction import redacted
 from fedgrid.regular_files import read_file
 
 
-def log_to_mlflow(analysis: Analysis, found: Sequence[Found], storage: Storage, grid: GridFolder) -> bool:
+def log_to_mlflow(
+    analysis: Analysis, results: Sequence[JobResult], storage: Storage, grid: GridFolder
+) -> bool:
     """Log what MLflow lacks; return whether it has all of it. If it fails, a warning says so.
 
     Raises:
         RunError: the storage cannot be written.
     """
     uri = tracking_uri(storage.root)
-    lacking = [each for each in found if not _is_logged(each, uri)]
-    unknown = {each.job.config.run_id for each in lacking}
+    lacking = [result for result in results if not _is_logged(result, uri)]
+    unknown = {result.job.config.run_id for result in lacking}
     try:
         # Without a store nobody has logged the runs.
         if lacking and not is_missing(uri):
             tracker = MlflowTracker(TrackedGrid(grid.name, storage, further_axes(grid.runs())))
             unknown = {
-                each.job.config.run_id for each in lacking if not _log(analysis, each, storage, tracker, uri)
+                result.job.config.run_id
+                for result in lacking
+                if not _log(analysis, result, storage, tracker, uri)
             }
     except TrackerFailed as error:
         warn(f"{error}; the results are on disk, and the same command logs them when MLflow is back")
@@ -49,29 +53,29 @@ def log_to_mlflow(analysis: Analysis, found: Sequence[Found], storage: Storage, 
     return not unknown
 
 
-def _log(analysis: Analysis, found: Found, storage: Storage, tracker: MlflowTracker, uri: str) -> bool:
+def _log(analysis: Analysis, result: JobResult, storage: Storage, tracker: MlflowTracker, uri: str) -> bool:
     """Log the results of a job; return whether MLflow knows the run."""
-    run = TrackedRun.of(found.job.config, storage)
+    run = TrackedRun.of(result.job.config, storage)
     if run.config.run_id not in tracker.runs:
         return False
-    tracker.log(run.config.run_id, analysis.finite(found))
+    tracker.log(run.config.run_id, analysis.finite(result))
     with TemporaryDirectory() as folder:
-        for path in (*found.files.values(), *analysis.pictures(found, Path(folder))):
+        for path in (*result.files.values(), *analysis.pictures(result, Path(folder))):
             tracker.artifact(run, path, analysis.folder)
-    files = JobFiles(storage, analysis.folder, found.job)
+    files = JobFiles(storage, analysis.folder, result.job)
     with disk_errors(files.run):
-        write_text(files.file(".mlflow.json"), seal({"uri": redacted(uri), "results": _digest(found)}))
+        write_text(files.file(".mlflow.json"), seal({"uri": redacted(uri), "results": _digest(result)}))
         files.push(files.file(".mlflow.json"))
     return True
 
 
-def _is_logged(found: Found, uri: str) -> bool:
+def _is_logged(result: JobResult, uri: str) -> bool:
     try:
-        mark = unseal(found.files[".json"].with_suffix(".mlflow.json"))
+        mark = unseal(result.files[".json"].with_suffix(".mlflow.json"))
     except (FileNotFoundError, DamagedFile, UnreadableFile):
         return False
-    return (mark.get("uri"), mark.get("results")) == (redacted(uri), _digest(found))
+    return (mark.get("uri"), mark.get("results")) == (redacted(uri), _digest(result))
 
 
-def _digest(found: Found) -> str:
-    return sha256(read_file(found.files[".json"])).hexdigest()
+def _digest(result: JobResult) -> str:
+    return sha256(read_file(result.files[".json"])).hexdigest()

@@ -16,7 +16,7 @@ from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.analyses.analysis import Analysis, Found, Job
+from fedgrid.grids.analyses.analysis import Analysis, Job, JobResult
 from fedgrid.grids.analyses.files import PLAIN_NAME, JobFiles
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -97,25 +97,25 @@ def _damaged(error: DamagedFile) -> RunError:
     return RunError(f"{error}: move it away, and repeat the grid's `fedgrid explain`, `attack` or `analyse`")
 
 
-def described(runs: Sequence[RunConfig], storage: Storage) -> dict[str, Run]:
+def describe_runs(runs: Sequence[RunConfig], storage: Storage) -> dict[str, Run]:
     """Return the runs of a grid as its tables have them, by id."""
     return {run.run_id: run for run in describe(runs, storage)}
 
 
-def found_of(
+def find_results(
     analysis: Analysis, jobs: Sequence[Job], runs: Mapping[str, Run], storage: Storage
-) -> tuple[list[Found], list[Job]]:
+) -> tuple[list[JobResult], list[Job]]:
     """Return the results of the jobs that are done, and the others; `runs` are all of the grid."""
     for run in dict.fromkeys(runs[job.config.run_id].folder.name for job in jobs):
         storage.pull(run, skip=("state-", ASIDE))
-    found, missing = [], []
+    results, missing = [], []
     for job in jobs:
-        results = JobFiles(storage, analysis.folder, job).found(runs[job.config.run_id])
-        if results is not None and analysis.is_whole(results):
-            found.append(results)
+        result = JobFiles(storage, analysis.folder, job).result(runs[job.config.run_id])
+        if result is not None and analysis.is_whole(result):
+            results.append(result)
         else:
             missing.append(job)
-    return found, missing
+    return results, missing
 
 
 def sections(
@@ -141,6 +141,6 @@ def sections(
             continue
         jobs = asked_jobs(analysis, grid, configs)
         jobs = [job for job in jobs if among is None or job.config.run_id in among]
-        found, missing = found_of(analysis, jobs, described(configs, storage), storage)
-        if found:
-            yield from analysis.sections(found, missing, published=published)
+        results, missing = find_results(analysis, jobs, describe_runs(configs, storage), storage)
+        if results:
+            yield from analysis.sections(results, missing, published=published)

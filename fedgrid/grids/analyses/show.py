@@ -51,7 +51,7 @@ COLUMNS = (
 )
 
 
-class Shown:
+class ProgressView:
     """Shows the progress of jobs for the block of a `with`: a bar a kind of job; in a log a line a job."""
 
     def __init__(

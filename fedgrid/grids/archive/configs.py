@@ -4,7 +4,7 @@ from functools import cache
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.data.datasets import default_data_dir
-from fedgrid.grids.archive.layout import Found
+from fedgrid.grids.archive.layout import FoundRun
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.archived import MODELS
 
@@ -15,15 +15,15 @@ TEMPERATURE_TRAINING = {"cifar10": {"learning_rate": 0.005, "momentum": 0.85, "w
 """Settings that the archive's own configuration of these runs changes. It sets nesterov too; we lack it."""
 
 
-def config_of(found: Found, num_rounds: int) -> RunConfig:
+def config_of(run: FoundRun, num_rounds: int) -> RunConfig:
     """Return the run of the preset with this scenario and algorithm, with the archive's model and rounds."""
-    values = _published()[found.scenario.name, found.algorithm].model_dump()
-    values["model"] = MODELS[found.scenario.dataset]
+    values = _published()[run.scenario.name, run.algorithm].model_dump()
+    values["model"] = MODELS[run.scenario.dataset]
     values["training"]["rounds"] = num_rounds
     values["seed"] = SEED
-    if found.measures_temperature:
+    if run.measures_temperature:
         values["seed"] = TEMPERATURE_SEED
-        values["training"] |= TEMPERATURE_TRAINING.get(found.scenario.dataset, {})
+        values["training"] |= TEMPERATURE_TRAINING.get(run.scenario.dataset, {})
     return RunConfig(**values)
 
 

@@ -24,9 +24,9 @@ Line: TypeAlias = tuple[int, list[str]]
 """Number, from 1, and cells."""
 
 
-def malformed(path: Path, line: int, found: str, expected: str) -> DataError:
+def malformed(path: Path, line: int, got: str, expected: str) -> DataError:
     """Return the error about a line of a file."""
-    return DataError(f"{path}:{line}: {found}; expected {expected}")
+    return DataError(f"{path}:{line}: {got}; expected {expected}")
 
 
 def lines_of(path: Path) -> list[Line]:
@@ -81,12 +81,12 @@ class Table:
         (first, titles), *self._rows = lines_of(path)
         for column in columns:
             if titles.count(column) != 1:
-                found = f"{titles.count(column)} columns '{column}'"
-                raise malformed(path, first, found, f"one each of {', '.join(columns)}")
+                got = f"{titles.count(column)} columns '{column}'"
+                raise malformed(path, first, got, f"one each of {', '.join(columns)}")
         for line, cells in self._rows:
             if len(cells) != len(titles):
-                found = f"{len(cells)} values"
-                raise malformed(path, line, found, f"{len(titles)}, as many as there are titles")
+                got = f"{len(cells)} values"
+                raise malformed(path, line, got, f"{len(titles)}, as many as there are titles")
         self._at = {column: titles.index(column) for column in columns}
 
     def numbers(
@@ -134,10 +134,10 @@ class Table:
             texts = [cells[self._at[column]] for column in (round_column, client_column)]
             at, client = (whole(self.path, line, "number", text) for text in texts)
             if at >= num_rounds or client >= num_clients or found_RK[at, client] >= 0:
-                found = f"{round_column} {at}, {client_column} {client}"
-                raise malformed(self.path, line, found, "one row for each round and client of the mapping")
+                got = f"{round_column} {at}, {client_column} {client}"
+                raise malformed(self.path, line, got, "one row for each round and client of the mapping")
             found_RK[at, client] = index
         if (found_RK < 0).any():
-            found = f"the end after {len(self._rows)} rows"
-            raise malformed(self.path, self._rows[-1][0] if self._rows else 1, found, f"{found_RK.size}")
+            got = f"the end after {len(self._rows)} rows"
+            raise malformed(self.path, self._rows[-1][0] if self._rows else 1, got, f"{found_RK.size}")
         return found_RK

@@ -113,38 +113,38 @@ THEIRS = {
 """Our name of a statistic -> the archive's."""
 
 
-def read_explanations(found: FoundExplanations) -> list[dict[str, Any]]:
+def read_explanations(file: FoundExplanations) -> list[dict[str, Any]]:
     """Return the rows of a file, with the columns of `SCHEMA`.
 
     Raises:
         DataError: it is malformed; names the file and the line.
     """
-    scenario = found.scenario
+    scenario = file.scenario
     key = "iteration" if scenario is None else "cluster"
     sources = {
         f"{score}_{name}": f"{PREFIXES[score]}_{THEIRS[name]}" for score in PREFIXES for name in STATISTICS
     }
-    table = Table(found.path, (key, *sources.values()))
+    table = Table(file.path, (key, *sources.values()))
     numbers = {
         name: table.numbers(source, least=0, most=1, may_lack=False).tolist()
         for name, source in sources.items()
     }
-    common: dict[str, Any] = {"dataset": found.dataset, "algorithm": CENTRALISED}
+    common: dict[str, Any] = {"dataset": file.dataset, "algorithm": CENTRALISED}
     if scenario is not None:
         common |= {
             "clients": scenario.num_clients,
             "split": scenario.split,
-            "algorithm": found.algorithm,
-            "on": found.on,
+            "algorithm": file.algorithm,
+            "on": file.on,
         }
     return [
-        common | _key(found, key, name, line) | {column: values[line] for column, values in numbers.items()}
+        common | _key(file, key, name, line) | {column: values[line] for column, values in numbers.items()}
         for line, name in enumerate(table.texts(key))
     ]
 
 
-def _key(found: FoundExplanations, key: str, name: str, index: int) -> dict[str, Any]:
+def _key(file: FoundExplanations, key: str, name: str, index: int) -> dict[str, Any]:
     """Return the cluster of a row, or the epoch, counted from 1."""
     if key == "cluster":
         return {"cluster": name}
-    return {"epoch": whole(found.path, index + 2, key, name) + 1}
+    return {"epoch": whole(file.path, index + 2, key, name) + 1}

@@ -10,7 +10,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive import one_run
 from fedgrid.grids.archive.configs import config_of
 from fedgrid.grids.archive.keep import forget, keep
-from fedgrid.grids.archive.layout import Found
+from fedgrid.grids.archive.layout import FoundRun
 from fedgrid.grids.display.summary import write_summary
 from fedgrid.grids.following.follow import Trackers
 from fedgrid.grids.results.archived import is_archived
@@ -35,14 +35,14 @@ class Imported:
     def __init__(
         self,
         name: str,
-        found: Sequence[Found],
+        archived: Sequence[FoundRun],
         storage: Storage,
         warn: Callable[[str], None],
         *,
         published_truth: bool,
     ) -> None:
         """Take the grid's name, the folders of its runs in the archive, and whose hidden groups count."""
-        self.name, self.found = name, found
+        self.name, self.found = name, archived
         self.runs: list[RunConfig] = []
         self.imported = 0
         self.absent: Counter[tuple[str, ...]] = Counter()
@@ -63,11 +63,11 @@ class Imported:
                 f"grid {self.name} has {own} runs that are not from the archive; choose another --name"
             )
 
-    def take(self, found: Found, path: Path) -> str:
+    def take(self, archived: FoundRun, path: Path) -> str:
         """Import a run of the archive in `path`; return in words what was done."""
-        run = one_run.read_run(found, published_truth=self._published_truth)
-        config = config_of(found, run.rounds.num_rows)
-        source = Path(path.resolve().name) / found.folder.relative_to(path)
+        run = one_run.read_run(archived, published_truth=self._published_truth)
+        config = config_of(archived, run.rounds.num_rows)
+        source = Path(path.resolve().name) / archived.folder.relative_to(path)
         is_new = keep(run, config, source.as_posix(), self._storage)
         self.runs.append(config)
         self.imported += is_new

@@ -20,7 +20,7 @@ from fedgrid.grids.archive.explanation_records import read_explanations
 from fedgrid.grids.archive.grid import GridFolder, Imported, Storage
 from fedgrid.grids.archive.training_records import read_training
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.planning.claims import of_import
+from fedgrid.grids.planning.claims import import_claims
 
 F = TypeVar("F")
 R = TypeVar("R")
@@ -39,10 +39,10 @@ def import_archive(
         RunError: if the storage cannot be written.
     """
     layout.check(path)
-    found = {name: layout.experiments(path), f"{name}-temperature": layout.temperatures(path)}
+    by_grid = {name: layout.experiments(path), f"{name}-temperature": layout.temperatures(path)}
     grids = [
         Imported(name, runs, storage, warn, published_truth=published_truth)
-        for name, runs in found.items()
+        for name, runs in by_grid.items()
         if runs
     ]
     if not grids:
@@ -55,7 +55,7 @@ def import_archive(
     storage.check_writable()
     for grid in grids:
         grid.check_is_archived()
-    with Lease(storage, name, of_import(f"{name}-temperature"), warn) as lease:
+    with Lease(storage, name, import_claims(f"{name}-temperature"), warn) as lease:
         claim(storage)
         for grid in grids:
             for run in grid.found:
@@ -78,9 +78,9 @@ def import_archive(
 
 def _readable(read: Callable[[F], R], files: Iterable[F]) -> Iterator[R]:
     """Yield the content of the files that can be read; the others are named and skipped."""
-    for each in files:
+    for file in files:
         try:
-            yield read(each)
+            yield read(file)
         except DataError as error:
             warn(f"skipped: {error}")
 

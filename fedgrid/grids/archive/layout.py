@@ -55,7 +55,7 @@ DISTRIBUTIONS = {"experiment1A": "members", "experiment1B": "others", "experimen
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRun:
     """A run of the archive whose files have not been read yet."""
 
     scenario: Scenario
@@ -91,37 +91,37 @@ class FoundExplanations:
     """One of the values of `DISTRIBUTIONS`."""
 
 
-def experiments(archive: Path) -> list[Found]:
+def experiments(archive: Path) -> list[FoundRun]:
     """Return the runs of the tables, ordered by scenario and algorithm; none without that folder."""
-    found = [
+    runs = [
         _found(archive, names, ours, folder / f"{theirs}_{'_'.join(names)}" / RESULTS)
         for names, folder in _scenarios(archive / EXPERIMENTS)
         for theirs, ours in ALGORITHMS.items()
         if (folder / f"{theirs}_{'_'.join(names)}").is_dir()
     ]
     order = list(product(SCENARIOS, ALGORITHMS.values()))
-    return sorted(found, key=lambda run: order.index((run.scenario.name, run.algorithm)))
+    return sorted(runs, key=lambda run: order.index((run.scenario.name, run.algorithm)))
 
 
-def temperatures(archive: Path) -> list[Found]:
+def temperatures(archive: Path) -> list[FoundRun]:
     """Return the runs made for their temperature, ordered by scenario; none without that folder."""
-    found: dict[str, Found] = {}
+    runs: dict[str, FoundRun] = {}
     for names, folder in _scenarios(archive / TEMPERATURES):
         for place in sorted({path.parent for name in (MAPPING, TEMPERATURE) for path in folder.rglob(name)}):
             run = _found(archive, names, NEVER_CLUSTERS, place, measures_temperature=True)
-            found[run.scenario.name] = run
-    return [found[name] for name in SCENARIOS if name in found]
+            runs[run.scenario.name] = run
+    return [runs[name] for name in SCENARIOS if name in runs]
 
 
 def trainings(archive: Path) -> list[FoundTraining]:
     """Return the centralised trainings, ordered by data set; none without such folders."""
-    found = []
+    trainings = []
     for name, dataset in NAMES[0].items():
         top = archive / EXPERIMENTS / name
         inside = (path.parent for file in (LOSS, VALIDATION, FINAL) for path in top.rglob(file))
         folders = sorted({path for path in inside if path.relative_to(top).parts[:1] == (CENTRALISED,)})
-        found += [FoundTraining(dataset, path, path.relative_to(top).as_posix()) for path in folders]
-    return found
+        trainings += [FoundTraining(dataset, path, path.relative_to(top).as_posix()) for path in folders]
+    return trainings
 
 
 def explanations(archive: Path) -> list[FoundExplanations]:
@@ -130,7 +130,7 @@ def explanations(archive: Path) -> list[FoundExplanations]:
     They are ordered by distribution, scenario and algorithm; centralised trainings come last.
     """
     top = archive / EXPLANATIONS
-    found = [
+    files = [
         FoundExplanations(path, scenario.dataset, scenario, ours, on)
         for experiment, on in DISTRIBUTIONS.items()
         for names, scenario in sorted(
@@ -146,7 +146,7 @@ def explanations(archive: Path) -> list[FoundExplanations]:
         )
         for name, dataset in NAMES[0].items()
     )
-    return [*found, *(each for each in centralised if each.path.exists())]
+    return [*files, *(file for file in centralised if file.path.exists())]
 
 
 def check(archive: Path) -> None:
@@ -169,15 +169,15 @@ def check(archive: Path) -> None:
 
 
 def _scenario(names: tuple[str, ...]) -> Scenario:
-    dataset, overlap, balance, clients = (known[name] for known, name in zip(NAMES, names, strict=True))
+    dataset, overlap, balance, clients = (meanings[name] for meanings, name in zip(NAMES, names, strict=True))
     return Scenario(dataset, f"{overlap}-{balance}", clients)
 
 
 def _found(
     archive: Path, names: tuple[str, ...], algorithm: str, folder: Path, *, measures_temperature: bool = False
-) -> Found:
+) -> FoundRun:
     blueprint = archive.joinpath(DATASETS, *names, f"{names[0]}_{names[3]}_dataset_blueprint.csv")
-    return Found(_scenario(names), algorithm, folder, blueprint, measures_temperature)
+    return FoundRun(_scenario(names), algorithm, folder, blueprint, measures_temperature)
 
 
 def _scenarios(top: Path) -> Iterator[tuple[tuple[str, ...], Path]]:

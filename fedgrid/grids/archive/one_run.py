@@ -17,7 +17,7 @@ from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.partition.ocfl import sizes_of
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_NUM_CLUSTERS, Scenario, cluster_sizes
 from fedgrid.grids.archive.csv_files import Table, lines_of, malformed, number, whole
-from fedgrid.grids.archive.layout import MAPPING, TEMPERATURE, Found
+from fedgrid.grids.archive.layout import MAPPING, TEMPERATURE, FoundRun
 from fedgrid.grids.display import blueprint
 from fedgrid.record_columns import schemas
 
@@ -47,7 +47,7 @@ class ArchivedRun:
     """Files that are missing."""
 
 
-def read_run(found: Found, *, published_truth: bool) -> ArchivedRun:
+def read_run(run: FoundRun, *, published_truth: bool) -> ArchivedRun:
     """Read one run.
 
     Args:
@@ -57,8 +57,8 @@ def read_run(found: Found, *, published_truth: bool) -> ArchivedRun:
     Raises:
         DataError: a required file is missing, or a file is malformed; names the file and the line.
     """
-    scenario = found.scenario
-    labels_RK = _labels(found)
+    scenario = run.scenario
+    labels_RK = _labels(run)
     num_rounds, num_clients = labels_RK.shape
     before_RK = np.concatenate([np.broadcast_to(labels_RK[0, 0], (1, num_clients)), labels_RK[:-1]])
     clustered_R = (labels_RK != before_RK).any(axis=1)
@@ -66,39 +66,39 @@ def read_run(found: Found, *, published_truth: bool) -> ArchivedRun:
         "round": np.arange(1, num_rounds + 1),
         "clusters": [len(np.unique(labels_K)) for labels_K in labels_RK],
         "clustered": clustered_R,
-        **_temperature(found, clustered_R),
+        **_temperature(run, clustered_R),
     }
     clients = {
         "round": np.repeat(np.arange(1, num_rounds + 1), num_clients),
         "client": np.tile(np.arange(num_clients), num_rounds),
         "cluster": labels_RK.ravel(),
         "true_cluster": np.tile(_truth(scenario, published=published_truth), num_rounds),
-        **_images(found, num_rounds),
-        **_training(found.folder / TRAINING, labels_RK.shape),
+        **_images(run, num_rounds),
+        **_training(run.folder / TRAINING, labels_RK.shape),
     }
     for name, test in TESTS.items():
-        clients |= _test(found.folder / name, test, labels_RK.shape, DATASETS[scenario.dataset].num_classes)
+        clients |= _test(run.folder / name, test, labels_RK.shape, DATASETS[scenario.dataset].num_classes)
     schema = schemas()
-    return ArchivedRun(_table(rounds, schema["rounds"]), _table(clients, schema["clients"]), _absent(found))
+    return ArchivedRun(_table(rounds, schema["rounds"]), _table(clients, schema["clients"]), _absent(run))
 
 
-def _absent(found: Found) -> tuple[str, ...]:
-    measured = found.measures_temperature or found.algorithm.startswith("ocfl")
-    expected = {name: found.folder / name for name in (MAPPING, TRAINING, *TESTS)}
-    expected |= {TEMPERATURE: found.folder / TEMPERATURE} if measured else {}
-    expected[BLUEPRINT] = found.blueprint
+def _absent(run: FoundRun) -> tuple[str, ...]:
+    measured = run.measures_temperature or run.algorithm.startswith("ocfl")
+    expected = {name: run.folder / name for name in (MAPPING, TRAINING, *TESTS)}
+    expected |= {TEMPERATURE: run.folder / TEMPERATURE} if measured else {}
+    expected[BLUEPRINT] = run.blueprint
     return tuple(name for name, path in expected.items() if not path.exists())
 
 
-def _labels(found: Found) -> Labels:
+def _labels(run: FoundRun) -> Labels:
     """Return the clusters, shape (R, K), numbered in the order in which their names appear.
 
     A renamed cluster gets a new number, because the published Table 2 counts that as a change.
     """
-    path, num_clients = found.folder / MAPPING, found.scenario.num_clients
+    path, num_clients = run.folder / MAPPING, run.scenario.num_clients
     if not path.exists():
-        if found.measures_temperature:
-            return np.zeros((len(lines_of(found.folder / TEMPERATURE)), num_clients), np.int32)
+        if run.measures_temperature:
+            return np.zeros((len(lines_of(run.folder / TEMPERATURE)), num_clients), np.int32)
         raise DataError(f"{path} is missing; expected one in each run's folder")
     (first, titles), *lines = lines_of(path)
     if titles != [str(client) for client in range(num_clients)]:
@@ -117,9 +117,9 @@ def _labels(found: Found) -> Labels:
     return labels_RK
 
 
-def _temperature(found: Found, clustered_R: NDArray[np.bool_]) -> Columns:
+def _temperature(run: FoundRun, clustered_R: NDArray[np.bool_]) -> Columns:
     """Return the temperature of each round. The archive has it up to the round of the clustering."""
-    path = found.folder / TEMPERATURE
+    path = run.folder / TEMPERATURE
     if not path.exists():
         return {}
     lines = lines_of(path)
@@ -143,13 +143,13 @@ def _truth(scenario: Scenario, *, published: bool) -> Labels:
     return np.repeat(np.arange(PUBLISHED_NUM_CLUSTERS, dtype=np.int32), sizes)
 
 
-def _images(found: Found, num_rounds: int) -> Columns:
+def _images(run: FoundRun, num_rounds: int) -> Columns:
     """Return the number of images of each client, if the archive has it.
 
     Raises:
         DataError: a client has images of a class that its group does not have.
     """
-    path, scenario = found.blueprint, found.scenario
+    path, scenario = run.blueprint, run.scenario
     if not path.exists():
         return {}
     held = blueprint.read_blueprint(path)

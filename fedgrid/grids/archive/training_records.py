@@ -90,40 +90,40 @@ def of_dataset(dataset: str, root: Path) -> list[tuple[str, ArchivedTraining]]:
         RunError: a file is damaged.
         ConfigError: it is of a newer fedgrid.
     """
-    found = []
+    named = []
     for path in sorted((root / GRIDS).glob(f"*/{FILE}")):
         try:
-            trainings = [ArchivedTraining.model_validate(each) for each in unseal(path)["trainings"]]
+            trainings = [ArchivedTraining.model_validate(values) for values in unseal(path)["trainings"]]
         except (DamagedFile, ValidationError, KeyError, TypeError) as error:
             raise RunError(f"{path} is damaged: import the archive again") from error
-        found += [(path.parent.name, training) for training in trainings if training.dataset == dataset]
-    return found
+        named += [(path.parent.name, training) for training in trainings if training.dataset == dataset]
+    return named
 
 
 EXCHANGED = ("pathmnist", "bloodmnist")
 TESTED = ("test_loss", "accuracy", "f1score")
 
 
-def read_training(found: FoundTraining) -> ArchivedTraining:
+def read_training(training: FoundTraining) -> ArchivedTraining:
     """Read one training.
 
     Raises:
         DataError: a file is malformed; names the file and the line.
     """
-    losses = _table(found.folder / LOSS, ("loss", "weights_norm"))
-    by_epoch = _table(found.folder / VALIDATION, TESTED)
-    final = _table(found.folder / FINAL, TESTED, counts=False)
+    losses = _table(training.folder / LOSS, ("loss", "weights_norm"))
+    by_epoch = _table(training.folder / VALIDATION, TESTED)
+    final = _table(training.folder / FINAL, TESTED, counts=False)
     last = _scores(final)
     if len(last) > 1:
-        raise malformed(found.folder / FINAL, 3, f"{len(last)} rows", "one, of the last epoch")
+        raise malformed(training.folder / FINAL, 3, f"{len(last)} rows", "one, of the last epoch")
     return ArchivedTraining(
-        dataset=found.dataset,
-        name=found.name,
-        **_setup(found.folder / SETUP),
+        dataset=training.dataset,
+        name=training.name,
+        **_setup(training.folder / SETUP),
         loss=_column(losses, "loss"),
         weights_l1=_column(losses, "weights_norm", least=0),
         by_epoch=_scores(by_epoch),
-        by_epoch_on="test" if found.dataset in EXCHANGED else "validation",
+        by_epoch_on="test" if training.dataset in EXCHANGED else "validation",
         final=last[0] if last else None,
     )
 

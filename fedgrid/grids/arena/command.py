@@ -13,9 +13,9 @@ from rich.console import Console
 
 from fedgrid.grids.arena import files
 from fedgrid.grids.arena.definition import Arena
-from fedgrid.grids.arena.kept import Kept, Tuned
+from fedgrid.grids.arena.kept import KeptResults, Tuned
 from fedgrid.grids.arena.methods import plays
-from fedgrid.grids.arena.results import outcomes_in
+from fedgrid.grids.arena.results import read_outcomes
 from fedgrid.grids.arena.tuning import Advance, tune
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.progress import JsonLines
@@ -33,7 +33,12 @@ if TYPE_CHECKING:
 
 
 def run_arena(
-    arena: Arena, kept: Kept, storage: Storage, options: LaunchOptions, console: Console, advance: Advance
+    arena: Arena,
+    kept: KeptResults,
+    storage: Storage,
+    options: LaunchOptions,
+    console: Console,
+    advance: Advance,
 ) -> LaunchResult:
     """Compute what is not kept, write outcomes, settings and verdicts to the grid's folder, and show these.
 
@@ -49,19 +54,19 @@ def run_arena(
         _show_tuned(tuned, options, console)
     params = {tuned.method: tuned.params for tuned in tuning}
     entries = arena.entries(params)
-    known, missing = kept.divide(entries)
+    computed, missing = kept.divide(entries)
     result = LaunchResult()
     if missing:
         grid = arena.grid(missing, params)
         result = run_grid(grid, storage, options, console, shows_scores=False)
-    outcomes = [*known, *outcomes_in(arena.name, missing, storage)]
+    outcomes = [*computed, *read_outcomes(arena.name, missing, storage)]
     verdicts, missing_verdicts = verdicts_on(arena, outcomes)
-    notes = [*missing_verdicts, *_notes(arena, len(known), len(entries), len(outcomes), kept)]
+    notes = [*missing_verdicts, *_notes(arena, len(computed), len(entries), len(outcomes), kept)]
     folder = GridFolder(storage, arena.name)
     files.write(folder, outcomes, tuning, verdicts, notes, arena.budget)
     if options.as_json:
-        for each in verdicts:
-            JsonLines().event("verdict", **as_dict(each, arena.budget))
+        for one in verdicts:
+            JsonLines().event("verdict", **as_dict(one, arena.budget))
         JsonLines().event("arena", notes=notes, folder=str(folder.path))
     else:
         _show(verdicts, notes, arena.budget, folder, console)
@@ -100,19 +105,21 @@ def _show_tuned(tuned: Tuned, options: LaunchOptions, console: Console) -> None:
         )
 
 
-def _notes(arena: Arena, known: int, rows: int, there: int, kept: Kept) -> list[str]:
+def _notes(arena: Arena, num_kept: int, rows: int, num_done: int, kept: KeptResults) -> list[str]:
     notes = [*arena.left_out]
     if arena.tuned_on is not None:
         notes.append(f"settings were tuned on {arena.tuned_on}, not on {arena.dataset}")
-    if known:
+    if num_kept:
         made = {tuple(sorted(outcome.made_with.items())) for outcome in kept.outcomes.values()}
-        by = " or ".join(", ".join(f"{name} {value}" for name, value in each) for each in sorted(made))
-        notes.append(
-            f"{known} of {rows} rows are results that fedgrid keeps ({by}); --check 5 computes five of them "
-            "again, --recompute all"
+        by = " or ".join(
+            ", ".join(f"{name} {value}" for name, value in versions) for versions in sorted(made)
         )
-    if there < rows:
-        notes.append(f"{rows - there} of {rows} rows have no result yet and are in no verdict")
+        notes.append(
+            f"{num_kept} of {rows} rows are results that fedgrid keeps ({by}); --check 5 computes five of "
+            "them again, --recompute all"
+        )
+    if num_done < rows:
+        notes.append(f"{rows - num_done} of {rows} rows have no result yet and are in no verdict")
     for method in arena.competitors:
         if not plays(method, "fine-tuned"):
             notes.append(f"{method} lacks fine_tune, which FedOptSettings has: no verdict with fine-tuning")
@@ -122,12 +129,12 @@ def _notes(arena: Arena, known: int, rows: int, there: int, kept: Kept) -> list[
 def _show(
     verdicts: Sequence[Verdict], notes: Sequence[str], budget: int, folder: GridFolder, console: Console
 ) -> None:
-    for each in verdicts:
-        if each.field.settings == SETTINGS[0]:
-            console.print(page_table(table_of(each, budget), console.width))
+    for one in verdicts:
+        if one.field.settings == SETTINGS[0]:
+            console.print(page_table(table_of(one, budget), console.width))
             print_plain(console)
-    for each in verdicts:
-        print_plain(console, sentence(each, budget))
+    for one in verdicts:
+        print_plain(console, sentence(one, budget))
     for note in notes:
         print_plain(console, f"note: {note}")
     print_plain(console, f"Written to {folder.path} ({', '.join(files.FILES)})")

@@ -10,9 +10,25 @@ import yaml
 
 from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.grids.arena.families import Families, Item, Preset, allowed, members, open_preset, with_axes
+from fedgrid.grids.arena.families import (
+    Families,
+    Item,
+    Preset,
+    allow_families,
+    members,
+    open_preset,
+    with_axes,
+)
 from fedgrid.grids.arena.kept import in_files
-from fedgrid.grids.arena.methods import adapting, default, is_reference, methods_of, named_in, plays, title_of
+from fedgrid.grids.arena.methods import (
+    adapt_settings,
+    default,
+    is_reference,
+    methods_of,
+    parse_methods,
+    plays,
+    title_of,
+)
 from fedgrid.grids.presets.load import Grid, RunConfig, load_grid
 from fedgrid.grids.presets.nested import merge, nested
 from fedgrid.grids.search.space import Params
@@ -32,7 +48,6 @@ WITH_GROUPS = (
     "flipped",
 )
 """Families whose hidden groups are there to be found. Those of label skew share their labels."""
-TRIALS = 16
 DATASET = "digits"
 OURS = "evident-groups"
 """fedgrid's own method, of which the verdict is where the user has none."""
@@ -78,12 +93,12 @@ class Arena:
     @cached_property
     def families(self) -> Families:
         """The scenarios and seeds, with the methods' default settings."""
-        return allowed(FAMILIES, self._load)
+        return allow_families(FAMILIES, self._load)
 
     @cached_property
     def tuning_families(self) -> Families:
         """The scenarios of the searches."""
-        return allowed(TUNING, self._load)
+        return allow_families(TUNING, self._load)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -112,7 +127,9 @@ class Arena:
     def section(self, method: str, params: Params, settings: Settings, protocol: Protocol) -> dict[str, Any]:
         """Return the section `algorithm` of a row's runs."""
         own = nested(params) if settings == "tuned" else {}
-        merged: dict[str, Any] = merge(merge(default(method), own), adapting(method, protocol, self.budget))
+        merged: dict[str, Any] = merge(
+            merge(default(method), own), adapt_settings(method, protocol, self.budget)
+        )
         return merged
 
     def grid(self, entries: Sequence[tuple[RowOfArena, RunConfig]], tuned: Mapping[str, Params]) -> Grid:
@@ -175,7 +192,7 @@ def load_arena(
     Raises:
         ConfigError: for an unknown method, or a file without one.
     """
-    named = named_in(methods)
+    named = parse_methods(methods)
     mine = methods_of(own)
     chosen = dict.fromkeys((*(named or members()), *mine))
     rivals = [method for method in chosen if not is_reference(method)]

@@ -12,7 +12,7 @@ from fedgrid.grids.presets.axes import Item, Preset, items
 from fedgrid.grids.presets.preset_files import open_preset
 from fedgrid.grids.presets.read_preset import read_preset
 
-__all__ = ["Families", "Item", "Preset", "allowed", "members", "open_preset", "with_axes"]
+__all__ = ["Families", "Item", "Preset", "allow_families", "members", "open_preset", "with_axes"]
 
 
 class Families(NamedTuple):
@@ -29,7 +29,7 @@ class Families(NamedTuple):
         return [item.value for item in self.preset.axes["split"]]
 
 
-def allowed(file: Path, load: Callable[[Preset], object]) -> Families:
+def allow_families(file: Path, load: Callable[[Preset], object]) -> Families:
     """Return those of a file's families whose runs can be made, and why not the others.
 
     Args:

@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.search.space import Params
-from fedgrid.redaction import in_csv
+from fedgrid.redaction import csv_text
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.verdicts import outcomes as outcome_files
 from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena
 
-__all__ = ["Kept", "Params", "Tuned", "in_files", "read", "texts_of"]
+__all__ = ["KeptResults", "Params", "Tuned", "in_files", "read", "texts_of"]
 
 FOLDER = Path(__file__).with_name("kept")
 OUTCOMES, SETTINGS = "outcomes.csv", "tuning.csv"
@@ -53,7 +54,7 @@ COLUMNS: Mapping[str, Callable[[str], Any]] = {
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptResults:
     """Results that need not be computed again."""
 
     outcomes: Mapping[tuple[str, str, str, str, str, int], Outcome] = field(default_factory=dict)
@@ -63,13 +64,13 @@ class Kept:
 
     def settings(self, dataset: str, method: str, trials: int, search: str) -> Tuned | None:
         """Return the settings that this very search has found, None if it is not kept."""
-        found = self.tuned.get((dataset, method, trials))
-        return found if found is not None and found.search == search else None
+        tuned = self.tuned.get((dataset, method, trials))
+        return tuned if tuned is not None and tuned.search == search else None
 
     def outcome(self, row: RowOfArena, run: RunConfig, dataset: str) -> Outcome | None:
         """Return the outcome of this very run in this row, None if it is not kept."""
-        found = self.outcomes.get((row.method, row.settings, row.protocol, dataset, row.family, run.seed))
-        return found if found is not None and found.run_id == run.run_id else None
+        outcome = self.outcomes.get((row.method, row.settings, row.protocol, dataset, row.family, run.seed))
+        return outcome if outcome is not None and outcome.run_id == run.run_id else None
 
     def divide(
         self, entries: Sequence[tuple[RowOfArena, RunConfig]]
@@ -80,7 +81,7 @@ class Kept:
         return [outcome for _, outcome in outcomes if outcome is not None], missing
 
 
-def read(folder: Path | None = None) -> Kept:
+def read(folder: Path | None = None) -> KeptResults:
     """Return the results in a folder, by default the package's; nothing if it has none.
 
     Raises:
@@ -94,7 +95,7 @@ def read(folder: Path | None = None) -> Kept:
         tuned = _read_tuned(texts[SETTINGS]) if SETTINGS in texts else ()
     except ValueError as error:
         raise ConfigError(f"{folder}: {error}; --recompute does without these results") from error
-    return Kept(
+    return KeptResults(
         {outcome.key: outcome for outcome in outcomes},
         {(one.dataset, one.method, one.trials): one for one in tuned},
     )
@@ -112,14 +113,14 @@ def texts_of(outcomes: Iterable[Outcome], tuned: Sequence[Tuned]) -> dict[str, s
 
 def _tuned_text(tuned: Iterable[Tuned]) -> str:
     """Return the file of settings: a line a method."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for one in sorted(tuned, key=lambda each: (each.dataset, each.method)):
-        settings = json.dumps(dict(one.params), sort_keys=True)
-        line = (one.dataset, one.method, one.trials, one.trial, f"{one.validation:.6g}", settings, one.search)
-        writer.writerow(map(in_csv, line))
-    return text.getvalue()
+    lines = [
+        (
+            *(one.dataset, one.method, one.trials, one.trial, f"{one.validation:.6g}"),
+            *(json.dumps(dict(one.params), sort_keys=True), one.search),
+        )
+        for one in sorted(tuned, key=attrgetter("dataset", "method"))
+    ]
+    return csv_text([COLUMNS, *lines])
 
 
 def _read_tuned(text: str) -> tuple[Tuned, ...]:

@@ -12,7 +12,7 @@ from fedgrid.engine.runtime.plugins.plugin import read_source
 from fedgrid.tracking.verdicts.outcomes import Protocol
 
 
-def named_in(texts: Sequence[str]) -> list[str]:
+def parse_methods(texts: Sequence[str]) -> list[str]:
     """Return the methods that a command line names, several between commas.
 
     Raises:
@@ -46,14 +46,14 @@ def methods_of(files: Sequence[Path]) -> tuple[str, ...]:
     Raises:
         ConfigError: a file has none.
     """
-    found: list[str] = []
+    methods: list[str] = []
     for file in files:
         digest = read_source(file).digest
         mine = [name for name in active.titles(digest) if name not in active.references(digest)]
         if not mine:
             raise ConfigError(f"--with {file}: it has no ALGORITHMS; `fedgrid init` writes a file that has")
-        found += mine
-    return tuple(found)
+        methods += mine
+    return tuple(methods)
 
 
 def budget_key(method: str) -> str | None:
@@ -68,7 +68,7 @@ def plays(method: str, protocol: Protocol) -> bool:
     return protocol == "served" or budget_key(method) is not None or ALGORITHMS[method].is_reference
 
 
-def adapting(method: str, protocol: Protocol, budget: int) -> dict[str, Any]:
+def adapt_settings(method: str, protocol: Protocol, budget: int) -> dict[str, Any]:
     """Return what a protocol sets: the same `budget` of steps for all, or none.
 
     A method that is defined by its own steps keeps these where the others take none.

@@ -1,26 +1,22 @@
 """`fedgrid arena --dry-run`: every run of the searches and of the rows that is left, and roughly how long."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from rich.console import Console
 
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.arena.definition import Arena, RunConfig
-from fedgrid.grids.arena.kept import Kept, Params
+from fedgrid.grids.arena.kept import KeptResults, Params
 from fedgrid.grids.arena.tuning import Search, digest_of, search_of
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.planning.dry_run import show_plan
+from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.suggest import suggestions
 
-if TYPE_CHECKING:
-    from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.planning.options import LaunchOptions
 
-
-def plan_arena(arena: Arena, kept: Kept, storage: Storage, options: LaunchOptions, console: Console) -> None:
+def plan_arena(
+    arena: Arena, kept: KeptResults, storage: Storage, options: LaunchOptions, console: Console
+) -> None:
     """Show the runs that are left; settings that no search has found yet are stood in for by drawn ones.
 
     Raises:
@@ -36,15 +32,15 @@ def plan_arena(arena: Arena, kept: Kept, storage: Storage, options: LaunchOption
             params[method] = {}
             continue
         dataset = arena.tuning.dataset_in_files
-        found = kept.settings(dataset, method, arena.trials, digest_of(search))
-        if found is not None:
-            params[method] = found.params
+        tuned = kept.settings(dataset, method, arena.trials, digest_of(search))
+        if tuned is not None:
+            params[method] = tuned.params
             continue
         searches += 1
         runs, params[method] = _stand_ins(search, storage)
         searched |= {run.run_id: run for run in runs}
     entries = arena.entries(params)
-    known, missing = kept.divide(entries)
+    outcomes, missing = kept.divide(entries)
     rows = {run.run_id: run for _, run in missing}
     if options.as_json or searched or rows:
         show_plan(Grid(arena.name, (*searched.values(), *rows.values()), ""), storage, options, console)
@@ -54,7 +50,7 @@ def plan_arena(arena: Arena, kept: Kept, storage: Storage, options: LaunchOption
         tuning = f"{searches} searches x {arena.trials} trials: {len(searched)} runs"
         print_plain(
             console,
-            f"{arena.name}: {tuning}; {len(entries)} rows, {len(known)} of them kept, {len(rows)} runs. "
+            f"{arena.name}: {tuning}; {len(entries)} rows, {len(outcomes)} of them kept, {len(rows)} runs. "
             "Settings that are not found yet are stood in for by drawn ones: their runs will have other ids.",
         )
 
@@ -64,10 +60,10 @@ def _stand_ins(search: Search, storage: Storage) -> tuple[list[RunConfig], Param
     progress = SearchProgress(search, storage)
     grid, _ = progress.replay()
     if progress.complete:
-        trial = max(progress.trials, key=lambda each: each.value(search.objective) or 0.0)
+        trial = max(progress.trials, key=lambda tried: tried.value(search.objective) or 0.0)
         return list(grid.runs), trial.params
     drawn = suggestions(search.space, "random", search.trials).ask(search.trials)
-    there = {run.run_id for run in grid.runs}
-    later = [run for params in drawn for run in search.runs(params) if run.run_id not in there]
+    planned = {run.run_id for run in grid.runs}
+    later = [run for params in drawn for run in search.runs(params) if run.run_id not in planned]
     left = search.trials * len(search.base) - len(grid.runs)
     return [*grid.runs, *later[: max(0, left)]], drawn[0]

@@ -9,7 +9,7 @@ from fedgrid.grids.results.study import load
 from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena, outcome_of
 
 
-def outcomes_in(
+def read_outcomes(
     grid: str, entries: Sequence[tuple[RowOfArena, RunConfig]], storage: Storage
 ) -> list[Outcome]:
     """Return the outcomes of the finished runs among these rows."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from fedgrid.algorithms.averaging.fedopt import FedOptSettings
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.grids.arena.definition import TUNING, Arena
-from fedgrid.grids.arena.kept import Kept, Tuned
-from fedgrid.grids.arena.methods import adapting
+from fedgrid.grids.arena.kept import KeptResults, Tuned
+from fedgrid.grids.arena.methods import adapt_settings
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.search.definition import Search, load_search
 from fedgrid.grids.search.objectives import ACCURACY, LABEL_FREE, best
@@ -28,7 +28,7 @@ COMMON = {"server_learning_rate": {"low": 0.5, "high": 2.0, "log": True}}
 """What every method that averages can tune, beside its own settings: some have none."""
 
 
-def tune(arena: Arena, kept: Kept, advance: Advance) -> Iterator[Tuned | None]:
+def tune(arena: Arena, kept: KeptResults, advance: Advance) -> Iterator[Tuned | None]:
     """Yield the settings of each competitor, searched where none are kept; then None if it is to stop."""
     dataset = arena.dataset_in_files
     for method in arena.competitors:
@@ -58,7 +58,7 @@ def search_of(arena: Arena, method: str) -> Search | None:
     space = space_of(method, arena.rounds)
     if not space:
         return None
-    changes = [f"algorithm.{key}={value}" for key, value in adapting(method, "served", 0).items()]
+    changes = [f"algorithm.{key}={value}" for key, value in adapt_settings(method, "served", 0).items()]
     return load_search(
         method,
         {"dataset": arena.dataset, "split": arena.tuning_families.splits},

@@ -1,8 +1,6 @@
 """`fedgrid attack` as an analysis: a job attacks one run; its rows are a client's or a model's numbers."""
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
-from io import StringIO
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -11,20 +9,20 @@ from fedgrid.grids.analyses.analysis import (
     Artifacts,
     ConfigError,
     Context,
-    Found,
     GridFolder,
     Job,
+    JobResult,
     RunConfig,
     Section,
+    Summary,
     Table,
 )
-from fedgrid.grids.analyses.analysis import Summary as ToShow
 from fedgrid.grids.attack.compute import attack
 from fedgrid.grids.attack.settings import ATTACK_KINDS, CLIENTS, STEPS, Attacking, AttackKind
-from fedgrid.grids.attack.show import COLUMNS, LEVEL, Summary, summary_of, table_of
+from fedgrid.grids.attack.show import COLUMNS, LEVEL, SummaryRows, summary_of, table_of
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.study import readable_results
-from fedgrid.redaction import in_csv
+from fedgrid.redaction import csv_text
 from fedgrid.tracking.papers.prigent.tables import against_attack
 
 MESSAGES = "error from messages MSE"
@@ -69,42 +67,42 @@ class Attack(Analysis):
         greatest = max((run.training.rounds for run in runs), default=0)
         if runs and asked.round is not None and asked.round > greatest:
             raise ConfigError(f"--round {asked.round}: no run has more than {greatest} rounds")
-        found = []
+        jobs = []
         for run in runs:
             is_last = asked.round in (None, run.training.rounds)
             settings = asked.model_copy(update={"round": None}) if is_last else asked
-            found.append(Job(run, settings, settings.key, settings.round or run.training.rounds))
-        return found
+            jobs.append(Job(run, settings, settings.key, settings.round or run.training.rounds))
+        return jobs
 
     def compute(self, job: Job, context: Context) -> Artifacts:
         """Return the rows, and a picture of what was reconstructed."""
         return attack(job, context)
 
-    def is_whole(self, found: Found) -> bool:
+    def is_whole(self, result: JobResult) -> bool:
         """Return whether the results are rows of numbers and words."""
         try:
-            _ROWS.validate_python(found.about.get("rows"))
+            _ROWS.validate_python(result.about.get("rows"))
         except ValidationError:
             return False
         return True
 
-    def metrics(self, found: Found) -> Mapping[str, float]:
+    def metrics(self, result: JobResult) -> Mapping[str, float]:
         """Return a run's means by name, as `attack/membership_updates_auc`."""
-        settings = found.job.settings
+        settings = result.job.settings
         at = "" if settings.round is None else f"_round_{settings.round}"
         means = {}
         for heading, of in COLUMNS[settings.kind].items():
             words = " ".join((settings.kind, *heading)).lower().replace("'s", "")
-            means["attack/" + words.replace(" ", "_") + at] = of(found.about["rows"])
+            means["attack/" + words.replace(" ", "_") + at] = of(result.about["rows"])
         return means
 
     def sections(
-        self, found: Sequence[Found], missing: Sequence[Job], *, published: bool
+        self, results: Sequence[JobResult], missing: Sequence[Job], *, published: bool
     ) -> Iterator[Section]:
         """Yield a section with a table of each kind; with `published` a paper's beside that of these runs."""
         tables = []
         for kind in ATTACK_KINDS:
-            if of_kind := [each for each in found if each.job.settings.kind == kind]:
+            if of_kind := [result for result in results if result.job.settings.kind == kind]:
                 summary = _summary(kind, of_kind)
                 tables.append(table_of(kind, summary))
                 if published and kind == "reconstruction" and (beside := _beside(summary)) is not None:
@@ -112,18 +110,18 @@ class Attack(Analysis):
         yield Section("attacks", "Attacks", TEXT, items=tuple(tables))
 
     def summary(
-        self, found: Sequence[Found], missing: Sequence[Job], asked: Attacking, grid: GridFolder
-    ) -> ToShow:
+        self, results: Sequence[JobResult], missing: Sequence[Job], asked: Attacking, grid: GridFolder
+    ) -> Summary:
         """Return a table for each scenario; all rows go to a csv file in the grid's folder."""
-        summary = _summary(asked.kind, found)
+        summary = _summary(asked.kind, results)
         name = f"{self.folder}/{asked.key}.csv"
-        grid.write(name, _csv(found))
+        grid.write(name, _csv(results))
         tables = [
             table_of(asked.kind, [row for row in summary if row["scenario"] == scenario], asked.round)
             for scenario in dict.fromkeys(row["scenario"] for row in summary)
         ]
         captions = list(dict.fromkeys(table.caption for table in tables))
-        return ToShow(tables, captions, {"rows": summary}, f"Every client: {grid.path / name}")
+        return Summary(tables, captions, {"rows": summary}, f"Every client: {grid.path / name}")
 
     def slot(self, job: Job) -> str | None:
         """Return the kind; the report shows attacks after the last round."""
@@ -133,15 +131,17 @@ class Attack(Analysis):
 ATTACK = Attack()
 
 
-def _summary(kind: AttackKind, found: Sequence[Found]) -> Summary:
-    results = readable_results(
-        (each.run for each in found), lambda error: warn(f"{error}; its attack is left out")
+def _summary(kind: AttackKind, results: Sequence[JobResult]) -> SummaryRows:
+    scores = readable_results(
+        (result.run for result in results), lambda error: warn(f"{error}; its attack is left out")
     )
-    there = [each for each in found if each.run.run_id in results]
-    return summary_of(kind, [(each.run, row) for each in there for row in each.about["rows"]], results)
+    readable = [result for result in results if result.run.run_id in scores]
+    return summary_of(
+        kind, [(result.run, row) for result in readable for row in result.about["rows"]], scores
+    )
 
 
-def _beside(summary: Summary) -> Table | None:
+def _beside(summary: SummaryRows) -> Table | None:
     errors = {
         level: [value for value in row[MESSAGES] if value is not None]
         for row in summary
@@ -150,7 +150,7 @@ def _beside(summary: Summary) -> Table | None:
     return against_attack(errors)
 
 
-def _csv(found: Sequence[Found]) -> str:
+def _csv(results: Sequence[JobResult]) -> str:
     """Return all rows as text, each with its run."""
     rows = [
         {
@@ -164,11 +164,7 @@ def _csv(found: Sequence[Found]) -> str:
             **dict(run.setting),
             **row,
         }
-        for run, row in ((each.run, row) for each in found for row in each.about["rows"])
+        for run, row in ((result.run, row) for result in results for row in result.about["rows"])
     ]
-    text = StringIO()
     columns = dict.fromkeys(name for row in rows for name in row)
-    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: in_csv(value) for name, value in row.items()} for row in rows)
-    return text.getvalue()
+    return csv_text([columns, *([row.get(name, "") for name in columns] for row in rows)])

@@ -56,8 +56,8 @@ def classes(observed: Observed) -> list[dict[str, Any]]:
 
 def most_common(classes: Iterable[int]) -> int | None:
     """Return the most frequent class, of several the lowest; None of none."""
-    found = np.asarray(list(classes), np.int64)
-    return int(np.bincount(found).argmax()) if len(found) else None
+    values = np.asarray(list(classes), np.int64)
+    return int(np.bincount(values).argmax()) if len(values) else None
 
 
 def by_partition(labels_K: NDArray[np.int64], majority_K: NDArray[np.int64], client: int) -> int | None:
@@ -85,8 +85,8 @@ def _predicted(observed: Observed) -> list[int | None]:
 
 def _classes_of(module: torch.nn.Module, model: Vector, inputs: torch.Tensor) -> Sequence[int]:
     flat_vectors.write(module, model)
-    found: Sequence[int] = predict(module, inputs).argmax(axis=1).tolist()
-    return found
+    predicted: Sequence[int] = predict(module, inputs).argmax(axis=1).tolist()
+    return predicted
 
 
 def _by_bias(observed: Observed, client: int) -> int | None:

@@ -5,13 +5,13 @@ from math import isclose
 from typing import TYPE_CHECKING, Any
 
 from fedgrid.grids.analyses.analysis import Artifacts, ConfigError, Context, Job, RunState
+from fedgrid.grids.attack.pictures import Picture, draw_pictures
 from fedgrid.grids.attack.settings import Attacking
 from fedgrid.grids.display.plain import warn
 from fedgrid.tracking import records
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.run.replay import Encoder, Observed
-    from fedgrid.grids.attack.reconstruction import Picture
 
 SAME_NORM = 1e-6
 """Relative difference of an update's norm up to which it is the run's own."""
@@ -34,13 +34,11 @@ def attack(job: Job, context: Context) -> Artifacts:
     observed = observe(config, before, after, context.data_dir, encoder)
     _check_norms(job, context, {client: sent.norm for client, sent in observed.sent.items()})
     with observed.numerics():
-        rows, found = attacked(observed, job.settings, encoder)
+        rows, drawings = run_attack(observed, job.settings, encoder)
     pictures = {}
-    if found:
-        from fedgrid.grids.attack.pictures import drawn
-
+    if drawings:
         title = f"{config.scenario}, seed {config.seed}: {context.runs[config.run_id].algorithm}"
-        pictures["-images.png"] = drawn(found, title, context.dataset(config).class_names)
+        pictures["-images.png"] = draw_pictures(drawings, title, context.dataset(config).class_names)
     return Artifacts({"rows": rows}, pictures)
 
 
@@ -50,19 +48,19 @@ def states(job: Job, context: Context) -> tuple[RunState | None, RunState]:
     Raises:
         ConfigError, RunError: as `attack`.
     """
-    last, kept = job.config.training.rounds, context.stored(job.config)
+    last, stored = job.config.training.rounds, context.stored(job.config)
     for number in (job.round, *([last - 1] if job.round == last > 1 else [])):
-        if number not in kept:
-            known = f"it keeps {' and '.join(map(str, kept))}; " if kept else ""
-            advice = "take one of them as --round" if kept else "run it again, or leave it out of the grid"
+        if number not in stored:
+            words = f"it keeps {' and '.join(map(str, stored))}; " if stored else ""
+            advice = "take one of them as --round" if stored else "run it again, or leave it out of the grid"
             raise ConfigError(
-                f"it has no state after round {number}, so there is nothing to attack; {known}{advice}"
+                f"it has no state after round {number}, so there is nothing to attack; {words}{advice}"
             )
-    before = context.state(job, job.round - 1) if job.round - 1 in kept else None
+    before = context.state(job, job.round - 1) if job.round - 1 in stored else None
     return before, context.state(job)
 
 
-def attacked(
+def run_attack(
     observed: "Observed", settings: Attacking, encoder: "Encoder | None"
 ) -> "tuple[list[dict[str, Any]], Sequence[Picture]]":
     """Return what an attack has found, a row a client, model or class, and its pictures.
@@ -94,8 +92,8 @@ def attacked(
 def _check_norms(job: Job, context: Context, norms: Mapping[int, float]) -> None:
     """Warn if the updates are not those of the run, as on another kind of machine."""
     columns = ["round", "client", "update_norm"]
-    found = records.table(context.folder(job.config), "clients", columns=columns).to_pylist()
-    recorded = {row["client"]: row["update_norm"] for row in found if row["round"] == job.round}
+    rows = records.table(context.folder(job.config), "clients", columns=columns).to_pylist()
+    recorded = {row["client"]: row["update_norm"] for row in rows if row["round"] == job.round}
     other = [
         client
         for client, norm in norms.items()

@@ -71,8 +71,8 @@ def invert(
         schedule.step()
         with torch.no_grad():
             images.clamp_(0, 1)
-    found: NDArray[np.float32] = images.detach().numpy()
-    return found
+    inverted: NDArray[np.float32] = images.detach().numpy()
+    return inverted
 
 
 def _variation(images: Tensor) -> Tensor:

@@ -103,18 +103,18 @@ class _Attack:
     def _scores(
         self, model: Vector, beside: Sequence[Vector], members: ImageSet, others: ImageSet
     ) -> dict[str, Any]:
-        known = [self._losses(model, images) for images in (members, others)]
+        losses = [self._losses(model, images) for images in (members, others)]
         calibrated = None
         if beside:
             easy = [
                 np.mean([self._losses(other, images) for other in beside], axis=0)
                 for images in (members, others)
             ]
-            calibrated = auc(*(loss_N - easy_N for loss_N, easy_N in zip(known, easy, strict=True)))
+            calibrated = auc(*(loss_N - easy_N for loss_N, easy_N in zip(losses, easy, strict=True)))
         return {
             "members": len(members),
             "others": len(others),
-            "auc": auc(known[0], known[1]),
+            "auc": auc(losses[0], losses[1]),
             "auc_calibrated": calibrated,
         }
 

@@ -1,19 +1,34 @@
 """Reconstructions beside what they are of, as one picture a run."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from io import BytesIO
+from typing import Any
 
 import numpy as np
-
-from fedgrid.grids.attack.reconstruction import Image, Picture
+from numpy.typing import NDArray
 
 LONG = 14
 """Letters of a class' name that fit above a picture."""
 MOST = 12
 """Pictures of messages, and of updates."""
+Image = NDArray[np.floating[Any]]
 
 
-def drawn(pictures: Sequence[Picture], title: str, classes: Sequence[str] = ()) -> bytes:
+@dataclass(frozen=True)
+class Picture:
+    """A reconstruction beside what it is of."""
+
+    of: str
+    """`message` or `update`."""
+    client: int
+    label: int
+    truth: Image
+    """In [0, 1], shape (C, H, W): the class mean of the client, or its nearest image."""
+    found: Image
+
+
+def draw_pictures(pictures: Sequence[Picture], title: str, classes: Sequence[str] = ()) -> bytes:
     """Return a PNG: the first pictures of messages, then those of updates, each below its truth.
 
     `classes` are the names of the classes; none: they are called by their numbers.

@@ -22,29 +22,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.clustered.before_training.class_means import BITS, VECTOR, Bits, class_means, scaled
+from fedgrid.algorithms.clustered.before_training.class_means import (
+    BITS,
+    VECTOR,
+    Bits,
+    class_means,
+    scale_vector,
+)
 from fedgrid.engine.federation.encoders.encoder import Codec, Encoder, decode
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.runtime.run.replay import HeldImages, Observed
 from fedgrid.grids.attack.inversion import invert
+from fedgrid.grids.attack.pictures import Image, Picture
 from fedgrid.grids.attack.settings import Attacking
 
 LARGEST = 1_000_000
 """Parameters of a model whose updates are inverted: every step passes through it twice and back."""
-Image = NDArray[np.floating[Any]]
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A reconstruction beside what it is of."""
-
-    of: str
-    """`message` or `update`."""
-    client: int
-    label: int
-    truth: Image
-    """In [0, 1], shape (C, H, W): the class mean of the client, or its nearest image."""
-    found: Image
 
 
 def reconstruction(
@@ -54,10 +47,10 @@ def reconstruction(
 
     Updates of a model of more than `LARGEST` parameters are not inverted.
     """
-    found = [*from_messages(observed, encoder)] if encoder is not None else []
+    pairs = [*from_messages(observed, encoder)] if encoder is not None else []
     if observed.layout.num_parameters <= LARGEST:
-        found += from_updates(observed, settings)
-    return [row for row, _ in found], [picture for _, picture in found]
+        pairs += from_updates(observed, settings)
+    return [row for row, _ in pairs], [picture for _, picture in pairs]
 
 
 def from_messages(observed: Observed, encoder: Encoder) -> Iterator[tuple[dict[str, Any], Picture]]:
@@ -124,9 +117,11 @@ class Scale:
     @classmethod
     def of(cls, means_LZ: NDArray[np.float64]) -> "Scale":
         """Return the mean of the codes below, and of those above the middle of the range of class means."""
-        there = means_LZ[np.isfinite(means_LZ[:, 0])]
-        above = scaled(there) > 0.5
-        low, high = (there[where].mean() if where.any() else there.mean() for where in (~above, above))
+        finite_LZ = means_LZ[np.isfinite(means_LZ[:, 0])]
+        above = scale_vector(finite_LZ) > 0.5
+        low, high = (
+            finite_LZ[where].mean() if where.any() else finite_LZ.mean() for where in (~above, above)
+        )
         return cls(float(low), float(high))
 
     def codes(self, bits: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,16 +14,16 @@ from fedgrid.tracking.papers.prigent.tables import encoder_of, is_in_setting
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.tables.table import Column, Row, Table, number
 
-Found = Mapping[str, Any]
+AttackRow = Mapping[str, Any]
 """A row of results."""
-Number: TypeAlias = Callable[[Sequence[Found]], float]
+Number: TypeAlias = Callable[[Sequence[AttackRow]], float]
 NAN = float("nan")
-Summary = list[dict[str, Any]]
+SummaryRows = list[dict[str, Any]]
 LEVEL = "level"
 """In a summary: the row of a published table that an algorithm's runs stand beside, if any."""
 
 
-def _clients(row: Found) -> int:
+def _clients(row: AttackRow) -> int:
     """Return how many clients a row is of, at least one: another user may have written it."""
     count = row.get("clients", 1)
     return max(1, count) if isinstance(count, int) else 1
@@ -32,7 +32,7 @@ def _clients(row: Found) -> int:
 def _mean(column: str, of: str | None = None, *, alone: bool | None = None) -> Number:
     """Return a function for the mean of a column over clients: of a source, of those alone."""
 
-    def mean(rows: Sequence[Found]) -> float:
+    def mean(rows: Sequence[AttackRow]) -> float:
         chosen = [
             (float(value), _clients(row))
             for row in rows
@@ -94,11 +94,13 @@ CAPTIONS: Mapping[AttackKind, str] = {
 }
 
 
-def summary_of(kind: AttackKind, found: Sequence[tuple[Run, Found]], results: Mapping[str, Run]) -> Summary:
+def summary_of(
+    kind: AttackKind, pairs: Sequence[tuple[Run, AttackRow]], results: Mapping[str, Run]
+) -> SummaryRows:
     """Return a row for each scenario and algorithm: names, and lists of the runs' numbers."""
-    by_run: dict[str, list[Found]] = {}
-    runs = {run.run_id: run for run, _ in found}
-    for run, row in found:
+    by_run: dict[str, list[AttackRow]] = {}
+    runs = {run.run_id: run for run, _ in pairs}
+    for run, row in pairs:
         by_run.setdefault(run.run_id, []).append(row)
     rows: dict[tuple[Any, str], dict[str, Any]] = {}
     for run_id, of_run in by_run.items():
@@ -117,7 +119,7 @@ def summary_of(kind: AttackKind, found: Sequence[tuple[Run, Found]], results: Ma
     return list(rows.values())
 
 
-def table_of(kind: AttackKind, summary: Summary, after: int | None = None) -> Table:
+def table_of(kind: AttackKind, summary: SummaryRows, after: int | None = None) -> Table:
     """Return the table for the terminal; `after` is the round that was attacked, None the last one."""
     headings = [("partition", "ARI"), ("partition", "alone"), *COLUMNS[kind]]
     scenarios = {row["scenario"] for row in summary}

@@ -14,7 +14,7 @@ from fedgrid.grids.cite.references import of_algorithm, of_dataset
 from fedgrid.grids.cite.sizes import num_parameters, sizes_of
 from fedgrid.grids.cite.wording import Words, cite_words, join_values, join_words, title_of_dataset
 from fedgrid.grids.presets.axis_keys import ALGORITHM, SETTING, axis_keys, default_of, value_of, value_text
-from fedgrid.tracking.tables.formats import escaped
+from fedgrid.tracking.tables.formats import escape_latex
 
 ALWAYS = (
     *("clients", "split", "split.num_clusters", "split.test_share", "participation", "weights"),
@@ -43,7 +43,7 @@ def paragraph(runs: Sequence[RunConfig], versions: Mapping[str, str], data_dir: 
 
     def model(run: RunConfig) -> str:
         number = num_parameters(run.model, sizes[run.dataset])
-        return escaped(run.model) + (f" with {number:,} parameters" if number is not None else "")
+        return escape_latex(run.model) + (f" with {number:,} parameters" if number is not None else "")
 
     algorithms = cite_words(runs, lambda run: title(run.algorithm["name"]), of_algorithm)
     packages = [f"{name} {number}" for name, number in versions.items() if name not in ("fedgrid", "python")]
@@ -75,7 +75,7 @@ def _settings(runs: Sequence[RunConfig]) -> str:
         keys = [key for key in axis_keys(members) if key.startswith(SETTING)]
         changed = [key for key in keys if any(_is_changed(run, key) for run in members)]
         if changed:
-            alike.setdefault(join_words(_listing(members, changed)), []).append(escaped(title(name)))
+            alike.setdefault(join_words(_listing(members, changed)), []).append(escape_latex(title(name)))
     if not alike:
         return "All settings of algorithms are fedgrid's defaults."
     changes = "; ".join(f"{join_words(names)} with {changed}" for changed, names in alike.items())
@@ -94,7 +94,7 @@ def _listing(runs: Sequence[RunConfig], keys: Sequence[str]) -> list[str]:
     for key in keys:
         having = [run for run in runs if value_text(run, key) not in (None, "null") and _has_effect(run, key)]
         if having:
-            texts.append(f"{escaped(key.removeprefix(SETTING))} {join_values(having, _value(key))}")
+            texts.append(f"{escape_latex(key.removeprefix(SETTING))} {join_values(having, _value(key))}")
     return texts
 
 
@@ -107,7 +107,7 @@ def _value(key: str) -> Words:
     """Return what says a key's value; one that is a list itself is in brackets."""
 
     def value(run: RunConfig) -> str:
-        text = escaped(str(value_text(run, key)))
+        text = escape_latex(str(value_text(run, key)))
         return f"({text})" if ", " in text else text
 
     return value

@@ -13,7 +13,6 @@ Shapes: K clients, L classes.
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from rich.table import Table
 
 from fedgrid.engine.federation.data.images import ClassLabels
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.redaction import in_csv
+from fedgrid.redaction import csv_text
 
 COLUMNS = ["client_id", "partition", "total_samples"]
 SERVER = ("orchestrator", "central_test_set")
@@ -44,14 +43,13 @@ class Blueprint:
 
     def to_csv(self) -> str:
         """Return the text of the file; `read_blueprint` returns the same counts and titles."""
-        text = StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*COLUMNS, *map(in_csv, self.classes)])
-        writer.writerow([*SERVER, self.server_L.sum(), *self.server_L])
-        for client, parts in enumerate(zip(self.train_KL, self.test_KL, strict=True)):
-            for partition, counts_L in zip(PARTITIONS, parts, strict=True):
-                writer.writerow([client, partition, counts_L.sum(), *counts_L])
-        return text.getvalue()
+        of_clients = (
+            [client, partition, counts_L.sum(), *counts_L]
+            for client, parts in enumerate(zip(self.train_KL, self.test_KL, strict=True))
+            for partition, counts_L in zip(PARTITIONS, parts, strict=True)
+        )
+        server = [*SERVER, self.server_L.sum(), *self.server_L]
+        return csv_text([[*COLUMNS, *self.classes], server, *of_clients])
 
     def write(self, path: Path) -> None:
         """Write the csv file.

@@ -1,6 +1,6 @@
 """Proposes Sattler's epsilons from a centralised training: `fedgrid analyse centralised epsilons`.
 
-The records of such a run have the norm of each epoch's update (`federation.round.metrics`);
+The records of such a run have the norm of each epoch's update (`federation.round.record`);
 `epsilons.rules` has the rules.
 """
 
@@ -17,7 +17,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import CENTRALISED
 from fedgrid.engine.runtime.storage.hints import command
-from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Found, Job, Summary
+from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Job, JobResult, Summary
 from fedgrid.grids.epsilons.rules import EPSILON_2_FACTOR, SETTLED, Proposal, propose
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking import figures
@@ -38,11 +38,6 @@ Beside = Callable[[RunConfig, Mapping[str, Array], Path], Iterable[Table]]
 """Returns tables of a training, its columns, each of shape (E,), and its folder."""
 
 
-def nothing(config: RunConfig, epochs: Mapping[str, Array], run_folder: Path) -> Iterable[Table]:
-    """Return no table beside a training."""
-    return ()
-
-
 class Epsilons(Analysis):
     """Epsilons and cooldown for `sattler`, by rules of thumb, to start a search from."""
 
@@ -50,7 +45,7 @@ class Epsilons(Analysis):
     in_process = True
     whole_grid = False
 
-    def __init__(self, beside: Beside = nothing) -> None:
+    def __init__(self, beside: Beside = lambda *training: ()) -> None:
         """Take what makes tables of a training and others like it."""
         self._beside = beside
 
@@ -74,70 +69,65 @@ class Epsilons(Analysis):
         proposal = propose(epochs["update_l2"].tolist(), epochs["loss"].tolist())
         return Artifacts(asdict(proposal), {PRESET: preset_text(job.config, proposal).encode()})
 
-    def is_whole(self, found: Found) -> bool:
+    def is_whole(self, result: JobResult) -> bool:
         """Return whether the results are a proposal, with a preset."""
         try:
-            _PROPOSAL.validate_python(found.about)
+            _PROPOSAL.validate_python(result.about)
         except ValidationError:
             return False
-        return PRESET in found.files
+        return PRESET in result.files
 
-    def metrics(self, found: Found) -> Mapping[str, float]:
+    def metrics(self, result: JobResult) -> Mapping[str, float]:
         """Return the settings that are proposed."""
-        return {f"{self.name}/{name}": value for name, value in _proposal(found).settings.items()}
+        return {f"{self.name}/{name}": value for name, value in _proposal(result).settings.items()}
 
     def sections(
-        self, found: Sequence[Found], missing: Sequence[Job], *, published: bool
+        self, results: Sequence[JobResult], missing: Sequence[Job], *, published: bool
     ) -> Iterator[Section]:
         """Yield a section for each training."""
-        for each in found:
-            epochs, proposal = epochs_of(each.run.folder), _proposal(each)
+        for result in results:
+            epochs, proposal = epochs_of(result.run.folder), _proposal(result)
             plate = Plate(
-                f"epsilons-{each.run.run_id}",
+                f"epsilons-{result.run.run_id}",
                 "Loss and norms by epoch",
                 "The dashed lines are what is proposed for `sattler`.",
-                partial(
-                    figures.update_norms,
-                    epochs,
-                    epsilon_1=proposal.epsilon_1,
-                    epsilon_2=proposal.epsilon_2,
-                    cooldown=proposal.cooldown,
-                ),
+                partial(figures.update_norms, epochs, **proposal.settings),
             )
             yield Section(
-                f"epsilons-{each.run.run_id}",
-                f"Epsilons from {each.run.name}",
+                f"epsilons-{result.run.run_id}",
+                f"Epsilons from {result.run.name}",
                 "\n\n".join(words(proposal)),
                 (
                     plate,
-                    epochs_table(each.run.name, epochs),
-                    *self._beside(each.job.config, epochs, each.run.folder),
+                    epochs_table(result.run.name, epochs),
+                    *self._beside(result.job.config, epochs, result.run.folder),
                 ),
             )
 
     def summary(
-        self, found: Sequence[Found], missing: Sequence[Job], asked: Any, grid: GridFolder
+        self, results: Sequence[JobResult], missing: Sequence[Job], asked: Any, grid: GridFolder
     ) -> Summary:
         """Return the epochs, the proposal and options to paste; beside them further trainings."""
         tables, lines, rows = [], [], []
-        for each in found:
-            epochs, proposal = epochs_of(each.run.folder), _proposal(each)
+        for result in results:
+            epochs, proposal = epochs_of(result.run.folder), _proposal(result)
             tables += [
-                epochs_table(each.run.name, epochs, SHOWN),
-                *self._beside(each.job.config, epochs, each.run.folder),
+                epochs_table(result.run.name, epochs, SHOWN),
+                *self._beside(result.job.config, epochs, result.run.folder),
             ]
-            lines += ["", *words(proposal), f"A preset for `fedgrid run`: {each.files[PRESET]}"]
+            lines += ["", *words(proposal), f"A preset for `fedgrid run`: {result.files[PRESET]}"]
             values = {name: column.tolist() for name, column in epochs.items()}
-            rows.append({"run": each.run.name, "run_id": each.run.run_id, **each.about, "epochs": values})
+            rows.append(
+                {"run": result.run.name, "run_id": result.run.run_id, **result.about, "epochs": values}
+            )
         lines = [*dict.fromkeys(table.caption for table in tables), *lines]
         last = f"Curves of loss and norms:  {command(grid.storage, 'report', grid.name)}"
         return Summary(tables, lines, {"rows": rows}, last)
 
-    def pictures(self, found: Found, folder: Path) -> Iterator[Path]:
+    def pictures(self, result: JobResult, folder: Path) -> Iterator[Path]:
         """Draw loss and norms."""
-        proposal, path = _proposal(found), folder / "update_norms.png"
-        epsilons = {"epsilon_1": proposal.epsilon_1, "epsilon_2": proposal.epsilon_2}
-        drawn = figures.update_norms(epochs_of(found.run.folder), cooldown=proposal.cooldown, **epsilons)
+        path = folder / "update_norms.png"
+        drawn = figures.update_norms(epochs_of(result.run.folder), **_proposal(result).settings)
         figures.save(drawn, path)
         yield path
 
@@ -148,7 +138,7 @@ def epochs_of(run_folder: Path) -> dict[str, Array]:
     Raises:
         RecordsError: there are no records.
     """
-    found = read_records(run_folder)
+    records = read_records(run_folder)
     of_client = {
         "loss": "train_loss",
         "accuracy": "train_accuracy",
@@ -156,9 +146,9 @@ def epochs_of(run_folder: Path) -> dict[str, Array]:
         "server_f1": "cluster_server_f1_own",
     }
     return {
-        "epoch": found.round_R,
-        **{name: found.clients[column][:, 0] for name, column in of_client.items()},
-        **{name: found.rounds[name] for name in ("update_l2", "update_l2_state", "weights_l1_change")},
+        "epoch": records.round_R,
+        **{name: records.clients[column][:, 0] for name, column in of_client.items()},
+        **{name: records.rounds[name] for name in ("update_l2", "update_l2_state", "weights_l1_change")},
     }
 
 
@@ -200,5 +190,5 @@ def preset_text(config: RunConfig, proposal: Proposal) -> str:
     return "".join(f"# {note}\n" for note in notes) + yaml.safe_dump(preset, sort_keys=False)
 
 
-def _proposal(found: Found) -> Proposal:
-    return _PROPOSAL.validate_python(found.about)
+def _proposal(result: JobResult) -> Proposal:
+    return _PROPOSAL.validate_python(result.about)

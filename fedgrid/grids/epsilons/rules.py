@@ -12,6 +12,7 @@ Shapes: E epochs, R rounds.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class Proposal:
     """Whether the loss converged before the last epoch; if not, longer training gives a longer cooldown."""
 
     @property
-    def settings(self) -> dict[str, float | int]:
+    def settings(self) -> dict[str, Any]:
         """The algorithm's settings by name."""
         return {"epsilon_1": self.epsilon_1, "epsilon_2": self.epsilon_2, "cooldown": self.cooldown}
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.placement import Placement, at_once, most_at_once
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.grids.planning.start_order import in_order
+from fedgrid.grids.planning.start_order import sort_runs
 from fedgrid.grids.ray_cluster.cluster import connected, known_nodes, placements
 from fedgrid.grids.ray_cluster.gpus import Gpu, open_here, open_on_cluster
 from fedgrid.grids.ray_cluster.import_meanwhile import import_meanwhile
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from fedgrid.grids.presets.grid import Grid
 
 
-class Executor(Protocol):
+class Executor:
     """Does runs, in the order that is best for it."""
 
-    def started(self, steps: Steps) -> AbstractContextManager[None]:
+    @contextmanager
+    def started(self, steps: Steps) -> Iterator[None]:
         """Start what the runs need, for the block of a `with`; `steps` says so."""
+        yield
 
     def place(self, runs: Sequence[RunConfig]) -> None:
         """Decide what each of the runs reserves, before the first of them starts.
@@ -48,6 +50,7 @@ class Executor(Protocol):
         cache: CacheOptions | None,
     ) -> None:
         """Do runs of a grid that have been placed, to their ends or until the launch is stopped."""
+        raise NotImplementedError
 
     def check(self) -> None:
         """Check that a run can still start.
@@ -58,18 +61,10 @@ class Executor(Protocol):
 
 
 class InProcess(Executor):
-    """This process, without Ray."""
+    """This process, without Ray: nothing is needed, and any run fits."""
 
     def __init__(self, options: LaunchOptions) -> None:
         self._options = options
-
-    @contextmanager
-    def started(self, steps: Steps) -> Iterator[None]:
-        """Nothing is needed."""
-        yield
-
-    def place(self, runs: Sequence[RunConfig]) -> None:
-        """Any run fits."""
 
     def run(
         self,
@@ -84,7 +79,7 @@ class InProcess(Executor):
         from fedgrid.grids.execution.in_process import run_in_process
 
         run_in_process(
-            in_order(runs),
+            sort_runs(runs),
             storage,
             self._options.data_dir,
             watch,
@@ -93,9 +88,6 @@ class InProcess(Executor):
             cache,
             accept_changes=self._options.accept_changes,
         )
-
-    def check(self) -> None:
-        """This process is there."""
 
 
 class OnRay(Executor):
@@ -162,7 +154,7 @@ class OnRay(Executor):
         from fedgrid.grids.execution.tune import run_trials
 
         side_by_side = most_at_once(self._places.values(), cluster_nodes()) if self._shares_rounds else 1
-        runs = in_order(runs, max(1, side_by_side))
+        runs = sort_runs(runs, max(1, side_by_side))
         context = LaunchContext(
             grid.name,
             runs,

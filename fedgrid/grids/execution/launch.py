@@ -25,14 +25,12 @@ from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.display.summary import write_summary
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.execution.watch import LaunchResult, Watch
-from fedgrid.grids.planning.claims import of_launch
+from fedgrid.grids.planning.claims import launch_claims
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.round_cache.retention import Retention
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.steps import Steps
@@ -65,7 +63,7 @@ def launch(
         RunError: if the grid as a whole cannot go on.
     """
     cached = options.cache is not None
-    claims = of_launch(grid.runs, todo, cached=cached, fresh=options.fresh)
+    claims = launch_claims(grid.runs, todo, cached=cached, fresh=options.fresh)
     # Before standard output is redirected.
     view = _view(grid, options, console)
     with ExitStack() as stack:
@@ -77,7 +75,9 @@ def launch(
         stack.enter_context(executor.started(steps))
         executor.place(todo)
         _begin(grid, storage, lease)
-        cache = _measured(options.cache, storage) if todo else options.cache
+        cache = options.cache
+        if cache is not None and todo:
+            cache = replace(cache, speed=entry.measure(storage, FOLDER))
         if options.fresh:
             _forget(grid, todo, storage, lease, trackers, cached=cached)
         stack.enter_context(trackers)
@@ -100,8 +100,8 @@ def launch(
         with graceful(watch.ask_to_stop):
             _Runs(storage, folder, executor, watch, retention, cache).do(grid, todo, then)
         watch.write_progress()
-        written, failed = _written(folder, storage), len(watch.failures)
-        trackers.summary(written, watch.tally.done, failed, stopped=watch.stopping)
+        written = write_summary(folder.runs(), storage, folder.path)
+        trackers.summary([written], watch.tally.done, len(watch.failures), stopped=watch.stopping)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
 
 
@@ -131,7 +131,7 @@ class _Runs:
         failed = {failure.run_id for failure in self.watch.failures}
         left = unfinished(grown.runs, self.storage, grown.until)
         todo = [run for run in left if run.run_id not in failed]
-        self.watch.lease.extend(of_launch(grown.runs, todo, cached=self.retention is not None))
+        self.watch.lease.extend(launch_claims(grown.runs, todo, cached=self.retention is not None))
         self.folder.keep(grown.runs, grown.text, grown.source, grown.asks)
         _count_new(grid, grown, self.storage, self.watch.tally)
         if todo:
@@ -146,10 +146,6 @@ def _begin(grid: Grid, storage: Storage, lease: Lease) -> None:
     folder.withdraw_stop()
     sweep(storage, grid.name, lease)
     claim(storage)
-
-
-def _measured(cache: CacheOptions | None, storage: Storage) -> CacheOptions | None:
-    return cache and replace(cache, speed=entry.measure(storage, FOLDER))
 
 
 def sweep(storage: Storage, grid: str, lease: Lease) -> None:
@@ -168,8 +164,8 @@ def _tally(grid: Grid, todo: Sequence[RunConfig], storage: Storage) -> Tally:
 
 def _count_new(grid: Grid, grown: Grid, storage: Storage, tally: Tally) -> None:
     """Count the runs that `grown` has and `grid` does not."""
-    known = {run.run_id for run in grid.runs}
-    new = [run for run in grown.runs if run.run_id not in known]
+    before = {run.run_id for run in grid.runs}
+    new = [run for run in grown.runs if run.run_id not in before]
     todo = unfinished(new, storage)
     rounds_done = {run.run_id: RunFolder(storage, run).rounds_done for run in todo}
     tally.add(todo, rounds_done, len(new) - len(todo))
@@ -190,11 +186,7 @@ def _forget(
     for name in (*(folder_of(storage.root, run).name for run in todo), *sorted(shared_prefixes)):
         storage.remove(name)
         rmtree(storage.root / name, ignore_errors=True)
-    lease.extend(of_launch(grid.runs, todo, cached=cached))
-
-
-def _written(folder: GridFolder, storage: Storage) -> list[Path]:
-    return [write_summary(folder.runs(), storage, folder.path)]
+    lease.extend(launch_claims(grid.runs, todo, cached=cached))
 
 
 @contextmanager

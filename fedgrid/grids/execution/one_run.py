@@ -106,13 +106,13 @@ def run_grid(
 
     active.use(plugins)
     images, store = _images(data_dir), _store(storage)
-    found = load_grid(str(grid) if isinstance(grid, Path) else grid, {}, [], images, name=name)
+    loaded = load_grid(str(grid) if isinstance(grid, Path) else grid, {}, [], images, name=name)
     options = LaunchOptions(images, in_process=in_process, by_round=False, accept_changes=accept_changes)
     console = PlainConsole(stderr=True)
-    if launch_grid(found, store, options, console, shows_scores=False).stopped:
+    if launch_grid(loaded, store, options, console, shows_scores=False).stopped:
         raise KeyboardInterrupt
-    study = load(found.name, store)
-    asked = {run.run_id for run in found.runs}
+    study = load(loaded.name, store)
+    asked = {run.run_id for run in loaded.runs}
     return study.only(run for run in study.runs if run.run_id in asked)
 
 

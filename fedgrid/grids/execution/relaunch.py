@@ -14,7 +14,7 @@ from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.execution.run import run_grid
 from fedgrid.grids.following.teller import sync
-from fedgrid.grids.planning.claims import of_launch
+from fedgrid.grids.planning.claims import launch_claims
 from fedgrid.grids.planning.options import DEFAULT_TRACKERS
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import kept_plugins
@@ -88,7 +88,7 @@ def sync_grid(
     """
     grid = launched(name, storage)
     # Another driver may be training a run of this grid too.
-    claims = of_launch(grid.runs, unfinished(grid.runs, storage))
+    claims = launch_claims(grid.runs, unfinished(grid.runs, storage))
     with Lease(storage, name, claims, warn):
         for run in grid.runs:
             storage.pull(RunFolder(storage, run).path.name, skip=("state-", ASIDE))

@@ -17,7 +17,7 @@ from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.outcome import RUN_ID, SCORES, damage
 from fedgrid.tracking.scoring.run import plain_title
-from fedgrid.tracking.scoring.scores import of_round, of_run
+from fedgrid.tracking.scoring.scores import score_round, score_run
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class RunFinished:
     """All rounds are done and on disk; scores are written."""
 
     scores: Mapping[str, Any]
-    """Those of `tracking.scoring.scores.of_run`: the driver may see the file later, over a network."""
+    """Those of `tracking.scoring.scores.score_run`: the driver may see the file later, over a network."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def run_to_end(
             yield RunStopped()
             return
         record = runner.next_round()
-        yield RoundDone(number, of_round(record.round, record.clients), record.timing)
+        yield RoundDone(number, score_round(record.round, record.clients), record.timing)
     with _logged(config, storage):
         scores = write_scores(config, storage)
     yield RunFinished(scores)
@@ -137,7 +137,7 @@ def write_scores(config: RunConfig, storage: Storage) -> Mapping[str, Any]:
     """
     folder = folder_of(storage.root, config)
     with disk_errors(folder):
-        scores = of_run(folder, plain_title(title(config.algorithm["name"])))
+        scores = score_run(folder, plain_title(title(config.algorithm["name"])))
         if damage(storage, config):
             set_aside(folder, [SCORES])
         write_text(folder / SCORES, seal({RUN_ID: config.run_id, **scores}, indent=2))

@@ -15,7 +15,7 @@ OPENING, TRAINING = "first round", "round"
 
 def of_servers() -> Deadlines:
     """Return four times a client's: a day, later 80 times the slowest round, at least two hours."""
-    first, least, times = (TIMES_CLIENTS * each for each in (FIRST, LEAST, TIMES_SLOWEST))
+    first, least, times = (TIMES_CLIENTS * seconds for seconds in (FIRST, LEAST, TIMES_SLOWEST))
     return Deadlines(monotonic, first, least, times)
 
 

@@ -174,23 +174,23 @@ class EventReader:
         Raises:
             BaseException: what the iterator raised, once the events before it have been read.
         """
-        found: list[RunEvent] = []
+        read: list[RunEvent] = []
         self._first = self._next(wait=True)
         self._ended.wait(self._gather)
-        while (item := self._next(wait=not found)) is not None:
+        while (item := self._next(wait=not read)) is not None:
             event, write = item
             if isinstance(event, BaseException):
                 self._first = item
-                if not found:
+                if not read:
                     raise event
                 break
-            if found and write is not None and not write.done():
+            if read and write is not None and not write.done():
                 self._first = item
                 break
             # A write that has failed ends the iterator, whose error comes next.
             if write is None or write.exception() is None:
-                found.append(event)
-        return found
+                read.append(event)
+        return read
 
     def _next(self, *, wait: bool) -> Item | None:
         if self._first is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
@@ -43,40 +43,27 @@ class LaunchResult:
     """Whether it was asked to stop before all runs were finished."""
 
 
+@dataclass(kw_only=True)
 class Watch:
     """Handles the events of all runs of a launch, in the order in which they arrive."""
 
-    def __init__(
-        self,
-        *,
-        folder: GridFolder,
-        storage: Storage,
-        tally: Tally,
-        trackers: Trackers,
-        view: Bars | Lines | JsonLines,
-        lease: Lease,
-        retention: Retention | None = None,
-        check_cluster: Callable[[], None] = lambda: None,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Watch over a launch.
+    folder: GridFolder
+    storage: Storage
+    tally: Tally
+    trackers: Trackers
+    view: Bars | Lines | JsonLines
+    lease: Lease
+    retention: Retention | None = None
+    """Deletes cached states that no run needs any more; None keeps all."""
+    check_cluster: Callable[[], None] = lambda: None
+    """Raises if no waiting run fits on the cluster any more."""
+    now: Callable[[], float] = time.monotonic
+    failures: list[Run] = field(default_factory=list, init=False)
+    stopping: bool = field(default=False, init=False)
 
-        Args:
-            retention: deletes cached states that no run needs any more; None keeps all.
-            check_cluster: raises if no waiting run fits on the cluster any more.
-        """
-        self.tally = tally
-        self.failures: list[Run] = []
-        self.stopping = False
-        self._folder = folder
-        self._storage = storage
-        self._trackers = trackers
-        self._view = view
-        self.lease = lease
-        self._retention = retention
-        self._check_cluster = check_cluster
-        self._now = now
-        self._ticked = self._busy = self._wrote = now()
+    def __post_init__(self) -> None:
+        """Begin to watch."""
+        self._ticked = self._busy = self._wrote = self.now()
 
     @property
     def all_stopped(self) -> bool:
@@ -87,7 +74,7 @@ class Watch:
         """Count an event of a run, and pass it on."""
         match event:
             case RunPreparing(encoder):
-                self._view.prepare(config, encoder)
+                self.view.prepare(config, encoder)
             case RunStarted(rounds_done):
                 again = self.tally.start(config, rounds_done)
                 if again:
@@ -96,46 +83,46 @@ class Watch:
                         f"{config.name}: rounds {rounds_done + 1} to {rounds_done + again} were stored and "
                         "are computed again; log.txt in its folder says why"
                     )
-                self._trackers.tell(config)
-                self._view.start(config, rounds_done)
+                self.trackers.tell(config)
+                self.view.start(config, rounds_done)
             case RoundDone(number, scores, timing):
                 self.tally.round(config, number, timing)
-                self._trackers.tell(config)
-                self._view.round(config, number, scores)
+                self.trackers.tell(config)
+                self.view.round(config, number, scores)
             case RunFinished(scores):
                 self._fetch(config)
                 self.tally.finish(config)
-                self._trackers.tell(config, "FINISHED")
-                run = self._storage.patiently(lambda: finished_run(config, self._storage, scores))
-                self._view.finish(config, run)
-                if self._retention is not None:
-                    self._retention.finish(config)
+                self.trackers.tell(config, "FINISHED")
+                run = self.storage.patiently(lambda: finished_run(config, self.storage, scores))
+                self.view.finish(config, run)
+                if self.retention is not None:
+                    self.retention.finish(config)
             case _:
                 self._fetch(config)
                 self.tally.leave(config)
-                self._trackers.tell(config, "KILLED")
-                self._view.stop(config)
+                self.trackers.tell(config, "KILLED")
+                self.view.stop(config)
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
         """Report that a run failed and is retried."""
         self.tally.leave(config)
-        self._view.retry(config, cause, attempt)
+        self.view.retry(config, cause, attempt)
 
     def fail(self, config: RunConfig, cause: str, attempts: int) -> None:
         """Record the cause of a run's failure in its folder; the other runs go on."""
         self._fetch(config)
         self.tally.fail(config)
-        run = self._storage.patiently(lambda: failed_run(config, self._storage, cause))
+        run = self.storage.patiently(lambda: failed_run(config, self.storage, cause))
         self.failures.append(run)
-        self._storage.patiently(lambda: RunFolder(self._storage, config).fail(cause, attempts))
-        self._trackers.tell(config, "FAILED")
-        self._view.finish(config, run)
+        self.storage.patiently(lambda: RunFolder(self.storage, config).fail(cause, attempts))
+        self.trackers.tell(config, "FAILED")
+        self.view.finish(config, run)
 
     def ask_to_stop(self) -> None:
         """Stop every run after its current round, and start no other."""
         self.stopping = True
-        self._storage.patiently(self._folder.ask_to_stop)
-        self._view.stopping()
+        self.storage.patiently(self.folder.ask_to_stop)
+        self.view.stopping()
 
     def tick(self) -> None:
         """Check the launch as a whole; to be called often.
@@ -144,26 +131,26 @@ class Watch:
             RunError: if another driver has taken over, no run fits on the cluster any more, or the storage
                 cannot be reached for minutes.
         """
-        now = self._now()
+        now = self.now()
         if now - self._ticked < TICK_SECONDS:
             return
         self._ticked = now
         self.lease.check()
-        self.stopping = self.stopping or self._storage.patiently(self._folder.stop_asked)
+        self.stopping = self.stopping or self.storage.patiently(self.folder.stop_asked)
         if self.tally.running:
             self._busy = now
         elif now - self._busy > IDLE_SECONDS:
             self._busy = now
-            self._check_cluster()
-        self._view.tally(self.tally)
+            self.check_cluster()
+        self.view.tally(self.tally)
         if now - self._wrote >= WRITE_SECONDS:
             self._wrote = now
             self.write_progress()
 
     def write_progress(self) -> None:
         """Write the grid's progress, for `fedgrid status`."""
-        self._storage.patiently(lambda: self._folder.write_progress(self.tally.as_dict()))
+        self.storage.patiently(lambda: self.folder.write_progress(self.tally.as_dict()))
 
     def _fetch(self, config: RunConfig) -> None:
-        folder = folder_of(self._storage.root, config).name
-        self._storage.pull(folder, skip=("state-",))
+        folder = folder_of(self.storage.root, config).name
+        self.storage.pull(folder, skip=("state-",))

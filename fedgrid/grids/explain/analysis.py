@@ -13,24 +13,24 @@ from fedgrid.grids.analyses.analysis import (
     Analysis,
     Artifacts,
     Context,
-    Found,
     GridFolder,
     Job,
+    JobResult,
     RunConfig,
     Section,
     Summary,
 )
 from fedgrid.grids.explain import estimate
-from fedgrid.grids.explain.asked import Asked, jobs_of
+from fedgrid.grids.explain.asked import ExplainOptions, jobs_of
 from fedgrid.grids.explain.compute.records import parquet_bytes
 from fedgrid.grids.explain.compute.settings import Explaining
-from fedgrid.grids.explain.read import CLASSES, RECORDS, ReadJob, are_records, read_of, summarised
+from fedgrid.grids.explain.read import CLASSES, RECORDS, ReadJob, are_records, read_result, summarise
 from fedgrid.grids.explain.shown.maps import map_grid
 from fedgrid.grids.explain.shown.results import ExplainedGrid, sentence
 from fedgrid.grids.explain.shown.sections import own_sections
 from fedgrid.grids.explain.shown.tables import own_scores
 from fedgrid.tracking import figures
-from fedgrid.tracking.explained.scores import DISTRIBUTIONS, OWN_SCORES, of_runs
+from fedgrid.tracking.explained.scores import DISTRIBUTIONS, OWN_SCORES, run_means
 from fedgrid.tracking.scoring.run import AS_PUBLISHED
 
 
@@ -44,7 +44,7 @@ class Explain(Analysis):
     on_gpu = True
     whole_grid = False
 
-    def jobs(self, runs: Sequence[RunConfig], asked: Asked, context: Context) -> Sequence[Job]:
+    def jobs(self, runs: Sequence[RunConfig], asked: ExplainOptions, context: Context) -> Sequence[Job]:
         """Return a job for each run and distribution."""
         return jobs_of(runs, asked, context)
 
@@ -59,31 +59,31 @@ class Explain(Analysis):
         names = {CLASSES: list(dataset.class_names)} if dataset.class_names else {}
         return Artifacts({"shape": list(dataset.shape), **names}, {RECORDS: parquet_bytes(table)})
 
-    def is_whole(self, found: Found) -> bool:
+    def is_whole(self, result: JobResult) -> bool:
         """Return whether the results are records of images."""
-        return RECORDS in found.files and are_records(found)
+        return RECORDS in result.files and are_records(result)
 
-    def metrics(self, found: Found) -> Mapping[str, float]:
+    def metrics(self, result: JobResult) -> Mapping[str, float]:
         """Return the means over a run's images by name, as `explanations/members_gap`."""
-        return metrics_of(read_of(found))
+        return metrics_of(read_result(result))
 
     def sections(
-        self, found: Sequence[Found], missing: Sequence[Job], *, published: bool
+        self, results: Sequence[JobResult], missing: Sequence[Job], *, published: bool
     ) -> Iterator[Section]:
         """Yield a section for each style and number of clients."""
-        return own_sections(styles(found, missing), published=published)
+        return own_sections(styles(results, missing), published=published)
 
     def summary(
-        self, found: Sequence[Found], missing: Sequence[Job], asked: Asked, grid: GridFolder
+        self, results: Sequence[JobResult], missing: Sequence[Job], asked: ExplainOptions, grid: GridFolder
     ) -> Summary:
         """Return the tables of scores by number of clients and distribution."""
-        explained = summarised([read_of(each) for each in found], len(missing))
+        explained = summarise([read_result(one) for one in results], len(missing))
         tables = [
             own_scores(part.explained, on)
-            for clients in sorted({each.scenario[1] for each in explained.explained})
+            for clients in sorted({one.scenario[1] for one in explained.explained})
             for part in [explained.of_clients(clients)]
             for on in DISTRIBUTIONS
-            if any(each.on == on for each in part.explained)
+            if any(one.on == on for one in part.explained)
         ]
         sentences = [text for on in DISTRIBUTIONS if (text := sentence(explained, on))]
         lines = [explained.about, *sentences, *explained.lacking] if tables else []
@@ -96,10 +96,10 @@ class Explain(Analysis):
         last = f"Curves, maps and tests:  {command(grid.storage, 'report', grid.name)}"
         return Summary(tables, lines, facts, last)
 
-    def pictures(self, found: Found, folder: Path) -> Iterator[Path]:
+    def pictures(self, result: JobResult, folder: Path) -> Iterator[Path]:
         """Draw the maps."""
-        if shown := summarised([read_of(found)]).shown:
-            path = folder / f"maps-{found.job.key}.png"
+        if shown := summarise([read_result(result)]).shown:
+            path = folder / f"maps-{result.job.key}.png"
             figures.save(map_grid(shown), path)
             yield path
 
@@ -125,28 +125,28 @@ class Explain(Analysis):
 EXPLAIN = Explain()
 
 
-def styles(found: Sequence[Found], missing: Sequence[Job] = ()) -> dict[str, ExplainedGrid]:
+def styles(results: Sequence[JobResult], missing: Sequence[Job] = ()) -> dict[str, ExplainedGrid]:
     """Return by style what a report shows; `missing` are the jobs that have no results yet."""
     by_style: dict[str, list[ReadJob]] = {}
-    for each in found:
-        by_style.setdefault(_style(each.job), []).append(read_of(each))
+    for result in results:
+        by_style.setdefault(_style(result.job), []).append(read_result(result))
     return {
-        style: summarised(read, sum(_style(job) == style for job in missing))
+        style: summarise(read, sum(_style(job) == style for job in missing))
         for style, read in by_style.items()
     }
 
 
 def metrics_of(read: ReadJob) -> dict[str, float]:
     """Return the means over a run's images by name, as `explanations/members_gap`."""
-    explained = summarised([read]).explained
+    explained = summarise([read]).explained
     style = "_as_published" if read.settings.as_published else ""
-    found = {}
+    metrics = {}
     for score in OWN_SCORES:
-        for scenarios in of_runs(explained, read.settings.on, score).values():
+        for scenarios in run_means(explained, read.settings.on, score).values():
             for seeds in scenarios.values():
                 name = score.name.replace(" / p", "_by_p").replace(" ", "_")
-                found[f"explanations/{read.settings.on}_{name}{style}"] = next(iter(seeds.values()))
-    return found
+                metrics[f"explanations/{read.settings.on}_{name}{style}"] = next(iter(seeds.values()))
+    return metrics
 
 
 def _style(job: Job) -> str:
@@ -156,7 +156,7 @@ def _style(job: Job) -> str:
 def _rows(explained: ExplainedGrid) -> Iterator[dict[str, Any]]:
     for on in DISTRIBUTIONS:
         for score in OWN_SCORES:
-            for algorithm, scenarios in of_runs(explained.explained, on, score).items():
+            for algorithm, scenarios in run_means(explained.explained, on, score).items():
                 for scenario, seeds in scenarios.items():
                     for seed, value in seeds.items():
                         yield {

@@ -23,7 +23,7 @@ LAST = "last"
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExplainOptions:
     """What a command line asks for; None stands for a default."""
 
     on: tuple[On, ...]
@@ -69,14 +69,14 @@ def distributions(text: str | None) -> tuple[On, ...]:
         ConfigError: a name is unknown.
     """
     every: tuple[On, ...] = get_args(On)
-    wanted = [part.strip() for part in text.split(",")] if text is not None else every
-    for name in wanted:
+    names = [part.strip() for part in text.split(",")] if text is not None else every
+    for name in names:
         if name not in every:
             raise ConfigError(f"--on {name}: {hint(name, every)}choose {', '.join(every)}, or several: a,b")
-    return tuple(on for on in every if on in wanted)
+    return tuple(on for on in every if on in names)
 
 
-def jobs_of(runs: Sequence[RunConfig], asked: Asked, context: Context) -> list[Job]:
+def jobs_of(runs: Sequence[RunConfig], asked: ExplainOptions, context: Context) -> list[Job]:
     """Return the jobs of finished runs.
 
     Raises:
@@ -89,31 +89,31 @@ def jobs_of(runs: Sequence[RunConfig], asked: Asked, context: Context) -> list[J
         _check_model(run, asked, context)
     rounds = {run.run_id: _round(run, asked, context) for run in runs}
     images = _images(runs, asked, rounds, context.data_dir)
-    found = (
+    pairs = (
         (run, asked.settings(on, rounds[run.run_id], images[run.shared_prefix]))
         for run in runs
         for on in asked.on
     )
-    return [Job(run, settings, settings.key, settings.round) for run, settings in found]
+    return [Job(run, settings, settings.key, settings.round) for run, settings in pairs]
 
 
-def _round(run: RunConfig, asked: Asked, context: Context) -> int:
-    kept = context.stored(run)
-    if not kept:
+def _round(run: RunConfig, asked: ExplainOptions, context: Context) -> int:
+    stored = context.stored(run)
+    if not stored:
         why = "it was imported without its models" if is_archived(run) else "its files were deleted"
         raise ConfigError(
             f"{run.name} has no state to explain: {why}; leave it out with --filter, or run it again"
         )
     number = run.training.rounds if asked.round == LAST else int(asked.round)
-    if number not in kept:
+    if number not in stored:
         raise ConfigError(
             f"--round {asked.round}: {run.name} has no state after round {number}; it keeps "
-            f"{' and '.join(map(str, kept))}"
+            f"{' and '.join(map(str, stored))}"
         )
     return number
 
 
-def _check_model(run: RunConfig, asked: Asked, context: Context) -> None:
+def _check_model(run: RunConfig, asked: ExplainOptions, context: Context) -> None:
     """Check that the model says what is explained, and the image has pixels for the steps."""
     shape = context.dataset(run).shape
     named_layer(run.model, shape)
@@ -125,23 +125,23 @@ def _check_model(run: RunConfig, asked: Asked, context: Context) -> None:
 
 
 def _images(
-    runs: Sequence[RunConfig], asked: Asked, rounds: Mapping[str, int], data_dir: Path
+    runs: Sequence[RunConfig], asked: ExplainOptions, rounds: Mapping[str, int], data_dir: Path
 ) -> dict[str, int]:
     """Return how many images each client, or as published each cluster, has explained, by shared prefix."""
     if asked.as_published:
         return {run.shared_prefix: asked.images or PUBLISHED_IMAGES for run in runs}
     firsts = {run.shared_prefix: run for run in runs}
-    found = {}
+    counts = {}
     # By data set: the images of one at a time are in memory.
     for shared_prefix, run in sorted(firsts.items(), key=lambda item: item[1].dataset):
         most, why = min(_limits(run, asked, rounds[run.run_id], data_dir))
         if asked.images is not None and asked.images > most:
             raise ConfigError(f"--images {asked.images}: {why} in {run.scenario}; choose 1 to {most}")
-        found[shared_prefix] = min(IMAGES, most) if asked.images is None else asked.images
-    return found
+        counts[shared_prefix] = min(IMAGES, most) if asked.images is None else asked.images
+    return counts
 
 
-def _limits(run: RunConfig, asked: Asked, number: int, data_dir: Path) -> Iterator[tuple[int, str]]:
+def _limits(run: RunConfig, asked: ExplainOptions, number: int, data_dir: Path) -> Iterator[tuple[int, str]]:
     """Yield the number of images to explain, and whose they are."""
     # Importing torch takes seconds.
     from fedgrid.engine.runtime.run.prepare import held_in, prepare

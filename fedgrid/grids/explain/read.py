@@ -13,10 +13,10 @@ import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
 from fedgrid.algorithms.contract.section import PositiveInt
-from fedgrid.grids.analyses.analysis import Found, Run
+from fedgrid.grids.analyses.analysis import JobResult, Run
 from fedgrid.grids.explain.compute.records import CURVES, are_whole, read_parquet
 from fedgrid.grids.explain.compute.settings import PUBLISHED_BATCH, Explaining
-from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, ImageKey, Shown
+from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, ImageKey, ShownMap
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS, Explained
 
@@ -49,32 +49,32 @@ class ReadJob:
         )
 
 
-def read_of(found: Found) -> ReadJob:
+def read_result(result: JobResult) -> ReadJob:
     """Return the records of a job that is done."""
-    table = read_parquet(found.files[RECORDS])
-    names = tuple(found.about.get(CLASSES, ()))
-    return ReadJob(found.run, found.job.settings, table, tuple(found.about["shape"]), names)
+    table = read_parquet(result.files[RECORDS])
+    names = tuple(result.about.get(CLASSES, ()))
+    return ReadJob(result.run, result.job.settings, table, tuple(result.about["shape"]), names)
 
 
-def are_records(found: Found) -> bool:
+def are_records(result: JobResult) -> bool:
     """Return whether results are records of images, with maps and pixels of the shape that they name."""
     try:
-        shape = _SHAPE.validate_python(found.about.get("shape"))
-        _NAMES.validate_python(found.about.get(CLASSES, ()))
+        shape = _SHAPE.validate_python(result.about.get("shape"))
+        _NAMES.validate_python(result.about.get(CLASSES, ()))
     except ValidationError:
         return False
-    return are_whole(found.files[RECORDS], shape)
+    return are_whole(result.files[RECORDS], shape)
 
 
-def summarised(read: Sequence[ReadJob], missing: int = 0) -> ExplainedGrid:
+def summarise(read: Sequence[ReadJob], missing: int = 0) -> ExplainedGrid:
     """Return what a report shows of records, all of one style."""
     lacking = [f"{missing} runs and distributions are not explained yet."] if missing else []
-    without = [each for each in read if not len(each.table)]
+    without = [job for job in read if not len(job.table)]
     if without:
-        names = ", ".join(dict.fromkeys(each.run.algorithm for each in without))
+        names = ", ".join(dict.fromkeys(job.run.algorithm for job in without))
         lacking.append(f"No images of others, as all clients are in one cluster: {names}.")
     return ExplainedGrid(
-        explained=tuple(model for each in read for model in _models(each)),
+        explained=tuple(model for job in read for model in _models(job)),
         bands=tuple(_bands(read)),
         shown=tuple(_shown(read)),
         excess=_excess(read),
@@ -86,12 +86,12 @@ def summarised(read: Sequence[ReadJob], missing: int = 0) -> ExplainedGrid:
 def _about(read: Sequence[ReadJob]) -> str:
     """Return how images were explained, in a sentence; a warning where that differs between algorithms."""
     cells: dict[tuple[Any, ...], set[str]] = {}
-    for each in read:
-        kind = each.settings.model_copy(update={"round": 1})
-        cells.setdefault((each.run.scenario, each.run.seed, each.settings.on), set()).add(kind.key)
+    for job in read:
+        kind = job.settings.model_copy(update={"round": 1})
+        cells.setdefault((job.run.scenario, job.run.seed, job.settings.on), set()).add(kind.key)
     if any(len(kinds) > 1 for kinds in cells.values()):
         return "Algorithms of one scenario were explained with different settings: do not compare them."
-    settings = [each.settings for each in read]
+    settings = [job.settings for job in read]
     images, rounds = (_range([getattr(one, name) for one in settings]) for name in ("images", "round"))
     if settings[0].as_published:
         return (
@@ -119,17 +119,17 @@ def _baseline(kind: Explaining) -> str:
     return words[kind.baseline]
 
 
-def _models(each: ReadJob) -> Iterator[Explained]:
+def _models(job: ReadJob) -> Iterator[Explained]:
     """Yield the means of each cluster's images; as published, of the means of its batches."""
-    run, settings = each.run, each.settings
+    run, settings = job.run, job.settings
     published = run.published or ""
-    area = {name: each.column(name) for name in CURVES}
-    p_N = each.column("p_full")
+    area = {name: job.column(name) for name in CURVES}
+    p_N = job.column("p_full")
     excess_N = _excess_of(area)
     gap_N = area["insertion"] - area["deletion"]
-    unseen_N = each.column("trained_on") == 0
-    right_N = (each.column("label") == each.column("prediction")).astype(float)
-    cluster_N = each.column("cluster")
+    unseen_N = job.column("trained_on") == 0
+    right_N = (job.column("label") == job.column("prediction")).astype(float)
+    cluster_N = job.column("cluster")
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = {name: area[name] / p_N for name in ("insertion", "deletion")}
     for cluster in np.unique(cluster_N):
@@ -157,7 +157,7 @@ def _models(each: ReadJob) -> Iterator[Explained]:
             relative_deletion=mean(relative["deletion"]),
             relative_excess=mean(excess_N / p_N),
             p_full=mean(p_N),
-            empty=mean(each.column("empty")),
+            empty=mean(job.column("empty")),
             accuracy=mean(right_N),
             unseen_gap=float(gap_N[unseen].mean()) if unseen.any() else nan,
             unseen=float(unseen.sum()),
@@ -171,27 +171,27 @@ def _excess_of(area: Mapping[str, Array]) -> Array:
 
 
 def _excess(read: Sequence[ReadJob]) -> dict[tuple[str, str], dict[ImageKey, float]]:
-    found: dict[tuple[str, str], dict[ImageKey, float]] = {}
-    for each in read:
-        areas = _excess_of({name: each.column(name) for name in CURVES})
-        values = (areas / each.column("p_full")).tolist()
-        of_run = found.setdefault((each.settings.on, each.run.algorithm), {})
+    excess: dict[tuple[str, str], dict[ImageKey, float]] = {}
+    for job in read:
+        areas = _excess_of({name: job.column(name) for name in CURVES})
+        values = (areas / job.column("p_full")).tolist()
+        of_run = excess.setdefault((job.settings.on, job.run.algorithm), {})
         for row, value in zip(
-            each.table.select(["client", "holder", "place"]).to_pylist(), values, strict=True
+            job.table.select(["client", "holder", "place"]).to_pylist(), values, strict=True
         ):
             # As published nothing is paired.
-            if value == value and not each.settings.as_published:
+            if value == value and not job.settings.as_published:
                 holder = -1 if row["holder"] is None else row["holder"]
-                of_run[each.run.scenario, each.run.seed, row["client"], holder, row["place"]] = value
-    return found
+                of_run[job.run.scenario, job.run.seed, row["client"], holder, row["place"]] = value
+    return excess
 
 
 def _bands(read: Sequence[ReadJob]) -> Iterator[Band]:
     groups: dict[tuple[str, int, str, str], list[ReadJob]] = {}
-    for each in read:
-        if len(each.table):
-            key = each.run.dataset, each.run.clients, each.run.algorithm, each.settings.on
-            groups.setdefault(key, []).append(each)
+    for job in read:
+        if len(job.table):
+            key = job.run.dataset, job.run.clients, job.run.algorithm, job.settings.on
+            groups.setdefault(key, []).append(job)
     for (dataset, clients, algorithm, on), members in groups.items():
         curves = {name: _points(members, name) for name in CURVES}
         if not len(curves["insertion"]):
@@ -209,42 +209,42 @@ def _bands(read: Sequence[ReadJob]) -> Iterator[Band]:
 
 def _points(members: Sequence[ReadJob], name: str) -> Array:
     """Return the curves of all images, shape (N, K + 1); without those of diverged models."""
-    found = [
-        curve for each in members for curve in each.table[f"{name}_curve"].to_pylist() if curve is not None
+    points = [
+        curve for job in members for curve in job.table[f"{name}_curve"].to_pylist() if curve is not None
     ]
-    lengths = {len(curve) for curve in found}
+    lengths = {len(curve) for curve in points}
     # Runs explained with different steps have no common curve.
-    return np.array(found, np.float64) if len(lengths) == 1 else np.zeros((0, 0))
+    return np.array(points, np.float64) if len(lengths) == 1 else np.zeros((0, 0))
 
 
-def _shown(read: Sequence[ReadJob]) -> Iterator[Shown]:
+def _shown(read: Sequence[ReadJob]) -> Iterator[ShownMap]:
     """Yield maps of the first scenario and seed of each data set, number of clients and distribution."""
     firsts: dict[tuple[str, int, str], tuple[Any, int]] = {}
     # As published each algorithm has images of its own.
-    plain = [each for each in read if not each.settings.as_published]
-    order = sorted(plain, key=lambda each: list(DISTRIBUTIONS).index(each.settings.on))
-    for each in order:
-        place = each.run.dataset, each.run.clients, each.settings.on
-        which = each.run.scenario, each.run.seed
+    plain = [job for job in read if not job.settings.as_published]
+    order = sorted(plain, key=lambda job: list(DISTRIBUTIONS).index(job.settings.on))
+    for job in order:
+        place = job.run.dataset, job.run.clients, job.settings.on
+        which = job.run.scenario, job.run.seed
         if firsts.setdefault(place, which) != which:
             continue
-        clients = np.linspace(0, each.run.clients - 1, SHOWN_CLIENTS).round().astype(int).tolist()
+        clients = np.linspace(0, job.run.clients - 1, SHOWN_CLIENTS).round().astype(int).tolist()
         names = ["client", "holder", "place", "label", "prediction", "empty", "map", "pixels"]
-        for row in each.table.select(names).to_pylist():
+        for row in job.table.select(names).to_pylist():
             if row["map"] is None or row["client"] not in clients:
                 continue
             holder = -1 if row["holder"] is None else row["holder"]
-            yield Shown(
-                each.run.scenario,
-                each.run.seed,
-                each.run.algorithm,
-                each.settings.on,
+            yield ShownMap(
+                job.run.scenario,
+                job.run.seed,
+                job.run.algorithm,
+                job.settings.on,
                 row["client"],
                 (holder, row["place"]),
                 row["label"],
                 row["prediction"],
-                np.frombuffer(row["map"], np.uint8).reshape(each.shape[1:]),
-                np.frombuffer(row["pixels"], np.uint8).reshape(each.shape),
+                np.frombuffer(row["map"], np.uint8).reshape(job.shape[1:]),
+                np.frombuffer(row["pixels"], np.uint8).reshape(job.shape),
                 row["empty"],
-                each.classes,
+                job.classes,
             )

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -69,17 +69,10 @@ class Follower:
         self._is_down = self._is_warned = False
         self._answers = 0
 
-    @contextmanager
-    def own_process(self) -> Iterator[None]:
-        """Tell it in a process of its own within the block.
-
-        After the block nothing is told: a thread that a tracker kept waiting must not go on here.
-        """
-        self._process = process = OwnProcess(self._teller, self.tracker.title())
-        try:
-            yield
-        finally:
-            process.stop()
+    def own_process(self) -> OwnProcess:
+        """Tell it in a process of its own, and nothing once that is closed, also if a call waits then."""
+        self._process = OwnProcess(self._teller, self.tracker.title())
+        return self._process
 
     def lacks(self, config: RunConfig) -> bool:
         """Return whether the tracker has not been told all of a finished run, by what lies in its folder."""
@@ -239,7 +232,7 @@ class Trackers:
         with ExitStack() as stack:
             if "mlflow" not in sys.modules:
                 for follower in self._followers:
-                    stack.enter_context(follower.own_process())
+                    stack.enter_context(closing(follower.own_process()))
             yield
 
     def lacking(self, runs: Sequence[RunConfig]) -> list[RunConfig]:

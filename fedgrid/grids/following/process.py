@@ -53,7 +53,7 @@ class OwnProcess:
             raise TrackerFailed(problem)
         return answer
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End the process, at once if a tracker keeps it waiting; no call starts another."""
         self._stopped = True
         self._end()

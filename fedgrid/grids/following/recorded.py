@@ -17,7 +17,7 @@ from fedgrid.grids.results.times import round_ends
 from fedgrid.grids.trackers.tracker import Status, TrackedRun
 from fedgrid.record_columns import schemas
 from fedgrid.tracking.records import RecordsError
-from fedgrid.tracking.scoring.scores import of_rounds
+from fedgrid.tracking.scoring.scores import score_rounds
 
 FILES = ("config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "log.txt")
 """A run's artifacts."""
@@ -31,7 +31,7 @@ Round: TypeAlias = tuple[int, Mapping[str, Any], int]
 def rounds_after(folder: Path, number: int) -> list[Round]:
     """Return the recorded rounds after one; none if there are no records yet, or half a round."""
     with suppress(RecordsError, DamagedFile):  # The run's next news has it.
-        rounds = list(of_rounds(folder, skip=set(range(1, number + 1))))
+        rounds = list(score_rounds(folder, skip=set(range(1, number + 1))))
         ends = round_ends(folder, range(1, max((number for number, _ in rounds), default=0) + 1))
         return [(number, scores, ends[number]) for number, scores in rounds]
     return []
@@ -51,10 +51,10 @@ def files_of(run: TrackedRun, status: Status) -> Iterator[list[tuple[Path, str]]
         files = [(path, "") for path in paths.values() if path.is_file()]
         if status == "FINISHED":
             # Imports matplotlib, which takes seconds.
-            from fedgrid.tracking import figures
+            from fedgrid.tracking.figures.runs import write
 
             with suppress(RecordsError, DamagedFile):  # The next launch says what is wrong.
-                files.append((figures.write(run.folder, Path(scratch)), "figures"))
+                files.append((write(run.folder, Path(scratch)), "figures"))
         yield files
 
 

@@ -134,14 +134,14 @@ class Teller:
 
     def _tell_rounds(self, tracker: Tracker, run: TrackedRun, records: Path) -> int:
         run_id = run.config.run_id
-        told = self._told[run_id] if run_id in self._told else tracker.opened(run)
-        new = rounds_after(records, told)
-        for number, (recorded, scores, ended_ms) in enumerate(new, told + 1):
+        last = self._told[run_id] if run_id in self._told else tracker.opened(run)
+        new = rounds_after(records, last)
+        for number, (recorded, scores, ended_ms) in enumerate(new, last + 1):
             if number != recorded:
                 raise ValueError(f"round {number} is missing before round {recorded}")
             tracker.round(run, number, scores, ended_ms)
         tracker.flush()
-        self._told[run_id] = told + len(new)
+        self._told[run_id] = last + len(new)
         return len(new)
 
     def _tell_end(self, tracker: Tracker, run: TrackedRun, status: Status) -> None:
@@ -169,10 +169,10 @@ def sync(names: Sequence[str], grid: Grid, runs: Sequence[RunConfig], storage: S
     for tracker in map(tracker_named, names):
         tracker.check(tracked)
         try:
-            told, rounds = Teller(tracker, tracked).sync(runs)
+            num_runs, rounds = Teller(tracker, tracked).sync(runs)
         except TrackerFailed as error:
             raise RunError(f"{error}; run the same command again when it answers") from error
-        yield f"{rounds} rounds of {told} runs logged; {tracker.title()} has all of {grid.name}"
+        yield f"{rounds} rounds of {num_runs} runs logged; {tracker.title()} has all of {grid.name}"
 
 
 BUILT_IN: Mapping[str, type[Tracker]] = {

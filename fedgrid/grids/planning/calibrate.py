@@ -74,12 +74,9 @@ def processor_name(device: str) -> str:
 def calibrate(
     workloads: Sequence[Workload], device: str = "cpu", budget: float = BUDGET
 ) -> dict[Workload, Speed]:
-    """Time training and testing of each workload, at least one batch each.
+    """Time training and testing of each workload, at least one batch each, on the device `cpu` or `cuda`.
 
-    Args:
-        workloads: what to time.
-        device: `cpu` or `cuda`.
-        budget: seconds for all of them together, on a CPU the processor's.
+    `budget` are seconds for all of them together, on a CPU the processor's.
 
     Raises:
         ConfigError: if the images are too small for the model.
@@ -106,10 +103,7 @@ def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int, ac
 
 
 def _measure(workload: Workload, device: str, budget: float) -> Speed:
-    """Time a worker whose clients hold a quarter of a batch, one, 2, 4, ... for at most `budget` seconds.
-
-    Clients that train at once hold as many images each.
-    """
+    """Time a worker whose clients hold a quarter of a batch, one, 2, 4, ... for at most `budget` seconds."""
     clock = _clock(device)
     started, batch, slots = clock(), workload.training.batch_size, workload.training.stacked
     most = max(2, min(MOST_IMAGES, MOST_BYTES // prod(workload.shape)) // slots)

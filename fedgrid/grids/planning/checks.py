@@ -110,11 +110,7 @@ def check_origins(
 def _differences(
     run: RunConfig, storage: Storage, data_dir: Path, digests: dict[str, str | None]
 ) -> list[str]:
-    """Return in words what has changed since a run was made; `digests` are those of data sets so far.
-
-    Raises:
-        DataError: the images have.
-    """
+    """Return in words what has changed since a run was made; `digests` are those of data sets so far."""
     parts = parts_of(folder_of(storage.root, run) / MADE_WITH)
     if not parts:
         return []

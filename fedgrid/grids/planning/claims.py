@@ -10,14 +10,13 @@ from fedgrid.grids.results.archived import is_archived
 ARCHIVE = {"archive": "the archive's runs"}
 
 
-def of_launch(
+def launch_claims(
     runs: Iterable[RunConfig], todo: Iterable[RunConfig], *, cached: bool = False, fresh: bool = False
 ) -> Claims:
     """Return the claims of a launch that trains `todo`, of a grid's `runs`.
 
-    Args:
-        cached: whether it uses cached rounds of other runs.
-        fresh: whether it deletes `todo` first, and the cached rounds that these could use.
+    `cached`: it uses cached rounds of other runs. `fresh`: it deletes `todo` first, and the cached rounds
+    that these could use.
     """
     todo = list(todo)
     shared_prefixes = (
@@ -31,20 +30,20 @@ def of_launch(
     )
 
 
-def of_deletion(doomed: Iterable[RunConfig]) -> Claims:
+def deletion_claims(doomed: Iterable[RunConfig]) -> Claims:
     """Return the claims of a command that deletes the folders of these runs."""
     doomed = list(doomed)
     archived = ARCHIVE if any(is_archived(run) for run in doomed) else {}
     return Claims(deletes={**_named(doomed), **archived})
 
 
-def of_further_results(kind: str, runs: Iterable[RunConfig]) -> Claims:
+def result_claims(kind: str, runs: Iterable[RunConfig]) -> Claims:
     """Return the claims of a command that adds `kind`, such as explanations, to these finished runs."""
     named = _named(runs)
     return Claims({f"{kind} of {run_id}": f"the {kind} of {name}" for run_id, name in named.items()}, named)
 
 
-def of_import(grid: str) -> Claims:
+def import_claims(grid: str) -> Claims:
     """Return the claims of an import of the archive, beside those on its first grid: on another `grid`."""
     return Claims(ARCHIVE).and_grid(grid)
 

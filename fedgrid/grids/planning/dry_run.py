@@ -21,8 +21,6 @@ from fedgrid.grids.display.tables import roughly
 from fedgrid.grids.planning.calibrate import BUDGET, calibrate, processor_name
 from fedgrid.grids.planning.estimate import (
     Capacity,
-    DatasetRow,
-    Experience,
     RoundsLeft,
     capacities_of,
     dataset_rows,
@@ -50,9 +48,8 @@ def show_plan(
 ) -> None:
     """Show what a grid's runs need, how much of it is done, and roughly how long the rest takes.
 
-    In this process they would have one core. With a round cache the time is an upper bound: how many rounds
-    runs share depends on when their algorithms diverge from FedAvg. `stacking` says what was decided about
-    the clients of an actor.
+    In this process they would have one core. With a round cache the time is an upper bound. `stacking` says
+    what was decided about the clients of an actor.
 
     Raises:
         ConfigError: if a run cannot fit on the nodes, or its data set is too small for its split.
@@ -77,17 +74,23 @@ def show_plan(
         replace(row, hours=row.hours * learnt.factor)
         for row in dataset_rows(left, data_dir, speeds, capacities)
     ]
+    names = ("runs", "shared_prefixes", "finished", "rounds_left", "download_mb", "hours", "encoders")
+    plan = {
+        "grid": grid.name,
+        "datasets": [asdict(row) for row in rows],
+        "total": {name: sum(getattr(row, name) for row in rows) for name in names},
+        "resources": [asdict(one) | {"reserves": one.reserves} for one in capacities if nodes],
+        "nodes": [asdict(node) for node in nodes],
+        "timed_on": device,
+        "processor": processor_name(device),
+        "runs": runs_of(left),
+        "estimate": asdict(learnt),
+        **({"stacking": stacking} if stacking else {}),
+    }
     if options.as_json:
-        plan_json = _as_json(grid.name, rows, capacities, nodes, device) | {"runs": runs_of(left)}
-        plan_json |= {"estimate": asdict(learnt)}
-        plan_json |= {"stacking": stacking} if stacking else {}
-        print(json.dumps(plan_json, indent=2))
+        print(json.dumps(plan, indent=2))
     else:
-        _show(grid.name, rows, capacities, nodes, device, learnt, with_cache, console)
-        if stacking:
-            print_plain(console, stacking)
-        _list_runs(runs_of(left), console)
-        print_plain(console, "Nothing was started, downloaded or written.")
+        _show(plan, nodes, with_cache, console)
 
 
 def runs_of(left: RoundsLeft) -> list[dict[str, Any]]:
@@ -105,7 +108,6 @@ def runs_of(left: RoundsLeft) -> list[dict[str, Any]]:
 
 
 def _list_runs(runs: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """List the runs; of more than `RUNS_LISTED` the first."""
     print_plain(console, "\nRuns, in this order unless others share their rounds:")
     for run in runs[:RUNS_LISTED]:
         done = run["rounds"] - run["rounds_left"]
@@ -123,88 +125,50 @@ def _device(capacities: Sequence[Capacity]) -> str:
     return "cuda" if on_gpu and torch.cuda.is_available() else "cpu"
 
 
-def _total(rows: Sequence[DatasetRow]) -> dict[str, Any]:
-    names = ("runs", "shared_prefixes", "finished", "rounds_left", "download_mb", "hours", "encoders")
-    return {name: sum(getattr(row, name) for row in rows) for name in names}
-
-
-def _as_json(
-    name: str, rows: Sequence[DatasetRow], capacities: Sequence[Capacity], nodes: Sequence[Node], device: str
-) -> dict[str, Any]:
-    return {
-        "grid": name,
-        "datasets": [asdict(row) for row in rows],
-        "total": _total(rows),
-        "resources": [asdict(one) | {"reserves": one.reserves} for one in capacities if nodes],
-        "nodes": [asdict(node) for node in nodes],
-        "timed_on": device,
-        "processor": processor_name(device),
-    }
-
-
-def _show(
-    name: str,
-    rows: Sequence[DatasetRow],
-    capacities: Sequence[Capacity],
-    nodes: Sequence[Node],
-    device: str,
-    learnt: Experience,
-    with_cache: bool,
-    console: Console,
-) -> None:
-    say = partial(print_plain, console)
-    total = _total(rows)
-    console.print(_dataset_table(name, rows, total))
+def _show(plan: Mapping[str, Any], nodes: Sequence[Node], with_cache: bool, console: Console) -> None:
+    say, total, learnt = partial(print_plain, console), plan["total"], plan["estimate"]
+    table = _table(
+        f"Grid {plan['grid']}", "data set", "runs", "finished", "rounds left", "clients", "download", "time"
+    )
+    for row in plan["datasets"]:
+        clients = ", ".join(map(str, row["clients"]))
+        table.add_row(row["dataset"], *_cells(row, clients), end_section=row is plan["datasets"][-1])
+    table.add_row("total", *_cells(total, ""), style="bold")
+    console.print(table)
     say("")
     if nodes:
-        console.print(_capacity_table(capacities))
+        table = _table("Resources", "clients", "a run reserves", "at once here")
+        for one in plan["resources"]:
+            table.add_row(str(one["clients"]), one["reserves"], str(one["at_once"]))
+        console.print(table)
         say(f"\nHere: {describe(nodes)}.")
     else:
         say("In this process: one run after another, on one core, without Ray.")
     if total["rounds_left"]:
-        say(_about_time(capacities, device))
-        if learnt.runs:
-            by = f"the recorded rounds of {learnt.runs} run{'s' * (learnt.runs > 1)} of this grid"
-            say(f"Multiplied by {learnt.factor:.2g}, by {by}.")
+        say(_about_time(plan))
+        if runs := learnt["runs"]:
+            by = f"the recorded rounds of {runs} run{'s' * (runs > 1)} of this grid"
+            say(f"Multiplied by {learnt['factor']:.2g}, by {by}.")
         if count := total["encoders"]:
             say(f"With {count} encoder{'s' * (count > 1)}, each trained once, unless the storage has it.")
         if with_cache and total["shared_prefixes"] < total["runs"]:
             prefixes = total["shared_prefixes"]
             shared = f"{total['runs']} runs, {prefixes} shared prefix{'es' * (prefixes != 1)}"
             say(f"At most: shared rounds are computed once ({shared}).")
+    if "stacking" in plan:
+        say(plan["stacking"])
+    _list_runs(plan["runs"], console)
+    say("Nothing was started, downloaded or written.")
 
 
-def _about_time(capacities: Sequence[Capacity], device: str) -> str:
-    what = "GPU" if device == "cuda" else "core"
-    note = "Time: from short bursts of training on random images, on a\n"
-    note += f"{what} of {processor_name(device)}{_load()}"
-    on_gpu = any(capacity.placement.gpus_per_actor for capacity in capacities)
-    return f"{note};\nwith the cluster's GPUs it is much less." if on_gpu and what == "core" else f"{note}."
-
-
-def _load() -> str:
-    """Return in words that other work makes runs slower than they were timed; empty on a quiet machine."""
+def _about_time(plan: Mapping[str, Any]) -> str:
+    what = "GPU" if plan["timed_on"] == "cuda" else "core"
+    note = f"Time: from short bursts of training on random images, on a\n{what} of {plan['processor']}"
     busy, cores = os.getloadavg()[0], os.cpu_count() or 1
-    slower = f".\nIts {cores} cores have other work now (load {busy:.1f}): runs take longer while they do"
-    return slower if busy > BUSY * cores else ""
-
-
-def _dataset_table(name: str, rows: Sequence[DatasetRow], total: Mapping[str, Any]) -> Table:
-    table = _table(
-        f"Grid {name}", "data set", "runs", "finished", "rounds left", "clients", "download", "time"
-    )
-    for row in rows:
-        clients = ", ".join(map(str, row.clients))
-        table.add_row(row.dataset, *_cells(asdict(row), clients), end_section=row is rows[-1])
-    table.add_row("total", *_cells(total, ""), style="bold")
-    return table
-
-
-def _capacity_table(capacities: Sequence[Capacity]) -> Table:
-    table = _table("Resources", "clients", "a run reserves", "at once here")
-    for capacity in capacities:
-        table.add_row(str(capacity.clients), capacity.reserves, str(capacity.at_once))
-    return table
+    if busy > BUSY * cores:
+        note += f".\nIts {cores} cores have other work now (load {busy:.1f}): runs take longer while they do"
+    on_gpu = any(one["placement"]["gpus_per_actor"] for one in plan["resources"])
+    return f"{note};\nwith the cluster's GPUs it is much less." if on_gpu and what == "core" else f"{note}."
 
 
 def _table(title: str, *headings: str) -> Table:

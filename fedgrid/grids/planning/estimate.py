@@ -85,14 +85,14 @@ def _plan(run: RunConfig, settings: EncoderSettings, dataset: Dataset, data_dir:
 
 def workloads_of(left: RoundsLeft, data_dir: Path) -> list[Workload]:
     """Return what unfinished runs train: their models and encoders, each once."""
-    found: dict[Workload, None] = {}
+    workloads: dict[Workload, None] = {}
     for run, rounds in left:
         if not rounds:
             continue
         dataset = find(run.dataset, data_dir)
         encoders = encoder_plans([(run, rounds)], dataset, data_dir)
-        found |= dict.fromkeys((workload_of(run, data_dir), *(plan.workload for plan in encoders)))
-    return list(found)
+        workloads |= dict.fromkeys((workload_of(run, data_dir), *(plan.workload for plan in encoders)))
+    return list(workloads)
 
 
 @dataclass(frozen=True)
@@ -129,18 +129,18 @@ class Capacity:
     def reserves(self) -> str:
         """The resources of a run, in words."""
         actors = self.placement.num_actors
-        each = f"{self.placement.cpus_per_actor:g} CPU"
+        resources = f"{self.placement.cpus_per_actor:g} CPU"
         if self.placement.gpus_per_actor:
-            each += f", {self.placement.gpus_per_actor:g} GPU"
+            resources += f", {self.placement.gpus_per_actor:g} GPU"
         if self.placement.memory_per_actor:
-            each += f", {self.placement.memory_per_actor / 1e9:.1f} GB main memory"
+            resources += f", {self.placement.memory_per_actor / 1e9:.1f} GB main memory"
         if actors == self.clients:
-            return f"server + {actors} clients x {each}"
+            return f"server + {actors} clients x {resources}"
         fewest, most = self.clients // actors, -(-self.clients // actors)
         hosted = f"{most}" if most == fewest else f"{fewest} or {most}"
         if actors == 1:
-            return f"server + 1 actor of {hosted} clients, {each}"
-        return f"server + {actors} actors of {hosted} clients, {each} each"
+            return f"server + 1 actor of {hosted} clients, {resources}"
+        return f"server + {actors} actors of {hosted} clients, {resources} each"
 
 
 def capacities_of(
@@ -188,7 +188,7 @@ def dataset_rows(
         )
         encoders = encoder_plans(waiting, dataset, data_dir)
         needed = {name, *(plan.public for plan in encoders if plan.public)} if waiting else set()
-        away = [each for each in needed if not is_here(each, data_dir)]
+        away = [dataset_name for dataset_name in needed if not is_here(dataset_name, data_dir)]
         encoding = sum(plan.seconds(speeds, max(workers.values())) for plan in encoders)
         rows.append(
             DatasetRow(
@@ -198,7 +198,7 @@ def dataset_rows(
                 finished=len(runs) - len(waiting),
                 rounds_left=sum(rounds for _, rounds in waiting),
                 clients=tuple(sorted({run.clients for run in runs})),
-                download_mb=sum(find(each, data_dir).download_mb for each in away),
+                download_mb=sum(find(dataset_name, data_dir).download_mb for dataset_name in away),
                 hours=(encoding + sum(shares)) / 3600,
                 encoders=len(encoders),
             )

@@ -77,10 +77,8 @@ class Probed:
 def probe(crowds: Sequence[Crowd], device: str = "cuda", processes: Any = None) -> Probed:
     """Measure each crowd on the first GPU of this process, one after the other; takes some ten seconds.
 
-    Args:
-        crowds: those that follow each other with as many processes use the same ones.
-        device: as torch names it.
-        processes: makes pools and barriers as `multiprocessing` does; None: spawned processes.
+    Those that follow each other with as many processes use the same ones: spawned ones, or those of pools and
+    barriers that `processes` makes as `multiprocessing` does.
 
     Raises:
         ConfigError: a model cannot be trained with these settings.
@@ -95,7 +93,7 @@ def probe(crowds: Sequence[Crowd], device: str = "cuda", processes: Any = None) 
             works, reserved = zip(*_answers(pool, together, device, count), strict=True)
             # The processes still have their contexts.
             context = max(context, (free - torch.cuda.mem_get_info()[0] - sum(reserved)) // count)
-        done += map(_added, zip(*works, strict=True))
+        done += map(_add_up, zip(*works, strict=True))
     return Probed(total, context, tuple(done))
 
 
@@ -145,7 +143,7 @@ def _answers(pool: Any, crowds: Sequence[Crowd], device: str, count: int) -> lis
     return answers
 
 
-def _added(works: Sequence[Work | None]) -> Work | None:
+def _add_up(works: Sequence[Work | None]) -> Work | None:
     """Return what the processes of a crowd did together, None if one of them ran out of memory."""
     fitting = [work for work in works if work is not None]
     if len(fitting) < len(works):
@@ -212,10 +210,7 @@ def _speed(crowd: Crowd, turn: Callable[[], int]) -> float:
 
 
 def _first_turn(crowd: Crowd, device: str) -> Callable[[], int]:
-    """Let the clients of an actor train from the same model, and be tested; return what does it again.
-
-    That returns the number of images trained.
-    """
+    """Train and test the clients of an actor once; return what does it again and counts images."""
     load = crowd.workload
     active.know(load.plugins)
     active.activate([plugin.digest for plugin in load.plugins])

@@ -79,15 +79,8 @@ def with_measured_share(
 
     Where the user gives none it is the largest that a run needs, and at least `GPU_SHARE`: more actors on a
     GPU only take turns. Nothing is measured where no GPU would be used; if measuring fails, a warning says
-    so, and without a share of the user's it is `GPU_SHARE` of the GPU that has least free memory.
-
-    Args:
-        runs: what will train.
-        nodes: where.
-        request: the user's settings.
-        data_dir: where images are.
-        probe: measures what a client actor takes on a GPU.
-        gpus: those of the nodes, opened. Without them, all memory of the measured one counts as free.
+    so, and without a share of the user's it is `GPU_SHARE` of the GPU that has least free memory. Without
+    `gpus`, those of the nodes, all memory of the measured one counts as free.
 
     Raises:
         ConfigError: the share that the user gives is too small, or a run fits on no GPU.
@@ -133,25 +126,18 @@ def needs_of(runs: Sequence[RunConfig], data_dir: Path, probe: Probe, gpus: Sequ
     """Return what an actor of each kind of run takes; runs that train alike are measured once."""
     images: dict[Workload, tuple[int, RunConfig]] = {}
     for run in runs:
-        workload = workload_of(run, data_dir)
-        images[workload] = max(
-            (_image_bytes(run, data_dir), run), images.get(workload, (0, run)), key=itemgetter(0)
-        )
+        workload, held = workload_of(run, data_dir), expected_images(run, find(run.dataset, data_dir))
+        size = ceil((held.train + held.test + held.server) * (prod(workload.shape) + LABEL_BYTES))
+        images[workload] = max((size, run), images.get(workload, (0, run)), key=itemgetter(0))
     probed = probe(tuple(map(Crowd, images)))
     least = min(gpus, key=lambda gpu: gpu.free, default=None)
     room, whose = probed.total, f"the GPU's {_gb(probed.total)}"
     if least is not None:
         room, whose = max(1, least.free), f"the {_gb(least.free)} that are free on {least.name}"
     return [
-        Need(run, room, whose, probed.context, None if work is None else work.reserved, held)
-        for work, (held, run) in zip(probed.crowds, images.values(), strict=True)
+        Need(run, room, whose, probed.context, None if work is None else work.reserved, size)
+        for work, (size, run) in zip(probed.crowds, images.values(), strict=True)
     ]
-
-
-def _image_bytes(run: RunConfig, data_dir: Path) -> int:
-    dataset = find(run.dataset, data_dir)
-    held = expected_images(run, dataset)
-    return ceil((held.train + held.test + held.server) * (prod(dataset.shape) + LABEL_BYTES))
 
 
 def _gb(size: float) -> str:

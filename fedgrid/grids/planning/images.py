@@ -55,8 +55,8 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
     server = split.server_images or official
     if split.tested_on == "official" and split.scored_on == "test":
         sets = list(_official_sets(config, scenario, dataset))
-        each, different = (official * sum(shares) for shares in zip(*sets, strict=True))
-        return Images(held, each, server, different)
+        tests, different = (official * sum(shares) for shares in zip(*sets, strict=True))
+        return Images(held, tests, server, different)
     if split.scored_on == "validation":
         held *= 1 - split.test_share
     return Images(held * (1 - split.test_share), held * split.test_share, server)

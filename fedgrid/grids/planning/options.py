@@ -39,7 +39,6 @@ class LaunchOptions:
     """Which trackers are told of the runs."""
 
     def __post_init__(self) -> None:
-        """Raise a ConfigError if options exclude one another."""
         if self.in_process and self.request != Request():
             raise ConfigError(
                 "--in-process has no actors: leave out either --in-process or the options about clients per "

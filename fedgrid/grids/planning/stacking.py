@@ -43,14 +43,10 @@ class OnGpu:
     probe: Probe
 
 
-def here() -> OnGpu:
-    """Return what measures on this machine's GPU."""
-    return OnGpu(open_here, probe)
-
-
-def on_cluster() -> OnGpu:
-    """Return what measures on a GPU of the cluster that Ray is connected to."""
-    return OnGpu(open_on_cluster, probe_on_cluster)
+HERE = OnGpu(open_here, probe)
+"""Measures on this machine's GPU."""
+ON_CLUSTER = OnGpu(open_on_cluster, probe_on_cluster)
+"""Measures on a GPU of the cluster that Ray is connected to."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +71,8 @@ def decide(
 ) -> Stacking:
     """Return how many clients of the grid's runs an actor should train at once on these nodes.
 
-    Args:
-        grid: with no `training.stacked` of its own.
-        load: loads it with changes.
-        nodes: those of the cluster.
-        data_dir: the image folder.
-        on_gpu: measures.
-        request: the user's other settings.
-        by_shared_prefix: as in `num_to_place`.
+    The grid gives no `training.stacked` of its own; `load` loads it with changes. `request` has the user's
+    other settings; `by_shared_prefix` is as in `num_to_place`.
 
     Raises:
         ConfigError: a GPU cannot be used, or a run of the grid as it is fits on none or cannot be trained.
@@ -100,15 +90,18 @@ def decide(
 
     def place(runs: Sequence[RunConfig]) -> _Way:
         fitting = with_measured_share(runs, nodes, request, data_dir, on_gpu.probe, gpus)
-        return _placed(runs, nodes, fitting, by_shared_prefix=by_shared_prefix)
+        waiting = num_to_place(runs, by_shared_prefix=by_shared_prefix)
+        places = placements(runs, nodes, fitting, by_shared_prefix=by_shared_prefix).values()
+        actors = max(min(at_once(place, nodes), waiting) * place.num_actors for place in places)
+        return _Way(runs, fitting, ceil(actors / sum(int(node.gpus) for node in nodes)))
 
     alone = place(grid.runs)
     try:
-        clients, stacked = _that_fit(clients, lambda changes: place(load(changes).runs))
+        clients, stacked = _fit(clients, lambda changes: place(load(changes).runs))
     except ConfigError as error:
         return Stacking(1, f"not even two stacked clients fit on a GPU ({_cause(error)})")
     try:
-        return _faster(clients, alone, stacked, data_dir, on_gpu)
+        return _compare(clients, alone, stacked, data_dir, on_gpu)
     except (ConfigError, RunError) as error:
         return Stacking(1, f"stacks could not be timed ({_cause(error)})")
 
@@ -120,12 +113,8 @@ def largest_stack(runs: Sequence[RunConfig], nodes: Sequence[Node], *, by_shared
     return min(min(run.clients, ceil(run.clients * side_by_side / gpus)) for run in runs)
 
 
-def _that_fit(clients: int, place: Callable[[Sequence[str]], _Way]) -> tuple[int, _Way]:
-    """Return the largest stack, of `clients`, half of them and so on, that fits on a GPU.
-
-    Raises:
-        ConfigError: not even two clients do.
-    """
+def _fit(clients: int, place: Callable[[Sequence[str]], _Way]) -> tuple[int, _Way]:
+    """Return the largest stack, of `clients`, half of them and so on, that fits on a GPU."""
     while True:
         try:
             return clients, place(Stacking(clients, "").changes)
@@ -133,16 +122,6 @@ def _that_fit(clients: int, place: Callable[[Sequence[str]], _Way]) -> tuple[int
             clients //= 2
             if clients < 2:
                 raise
-
-
-def _placed(
-    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_shared_prefix: bool
-) -> _Way:
-    waiting = num_to_place(runs, by_shared_prefix=by_shared_prefix)
-    gpus = sum(int(node.gpus) for node in nodes)
-    places = placements(runs, nodes, request, by_shared_prefix=by_shared_prefix).values()
-    actors = max(min(at_once(place, nodes), waiting) * place.num_actors for place in places)
-    return _Way(runs, request, ceil(actors / gpus))
 
 
 @dataclass
@@ -154,13 +133,14 @@ class _Kind:
     images: float = 0.0
     """What all of them train."""
 
+    @property
+    def name(self) -> str:
+        load = self.crowds[0].workload
+        return f"{load.model} {load.shape[1]}x{load.shape[2]}"
 
-def _faster(clients: int, alone: _Way, stacked: _Way, data_dir: Path, on_gpu: OnGpu) -> Stacking:
-    """Time both ways, weighted by what the runs train.
 
-    Raises:
-        RunError: timing fails.
-    """
+def _compare(clients: int, alone: _Way, stacked: _Way, data_dir: Path, on_gpu: OnGpu) -> Stacking:
+    """Time both ways, weighted by what the runs train."""
     kinds = list(_kinds(alone, stacked, data_dir).values())
     works = on_gpu.probe(tuple(kind.crowds[way] for way in (0, 1) for kind in kinds)).crowds
     speeds = [work.speed for work in works if work is not None]
@@ -178,7 +158,7 @@ def _faster(clients: int, alone: _Way, stacked: _Way, data_dir: Path, on_gpu: On
     )
     times = seconds / less
     said = [
-        f"{_model(kind)} {two:,.0f} images/s in {stacked.processes} process{'es' * (stacked.processes > 1)}, "
+        f"{kind.name} {two:,.0f} images/s in {stacked.processes} process{'es' * (stacked.processes > 1)}, "
         f"{one:,.0f} in {alone.processes}"
         for kind, one, two in zip(kinds, slow, fast, strict=True)
     ]
@@ -191,21 +171,15 @@ def _faster(clients: int, alone: _Way, stacked: _Way, data_dir: Path, on_gpu: On
     )
 
 
-def _model(kind: _Kind) -> str:
-    load = kind.crowds[0].workload
-    _, height, width = load.shape
-    return f"{load.model} {height}x{width}"
-
-
 def _kinds(alone: _Way, stacked: _Way, data_dir: Path) -> dict[Workload, _Kind]:
     kinds: dict[Workload, _Kind] = {}
     for run, in_stack in zip(alone.runs, stacked.runs, strict=True):
         images, asked = expected_images(run, find(run.dataset, data_dir)), run.participation
         load, train = workload_of(run, data_dir), images.train / run.clients
-        kept = min(1.0, MOST_IMAGES / train)
+        share = min(1.0, MOST_IMAGES / train)
         tests = (images.test + images.server) / run.clients / 2
         of = tuple(
-            Crowd(workload, way.processes, ceil(kept * train), ceil(kept * tests), SECONDS)
+            Crowd(workload, way.processes, ceil(share * train), ceil(share * tests), SECONDS)
             for workload, way in ((load, alone), (workload_of(in_stack, data_dir), stacked))
         )
         kind = kinds.setdefault(load, _Kind(of))

@@ -7,21 +7,16 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
 
-def in_order(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
+def sort_runs(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
     """Sort runs: by data set as declared, then the longest first.
 
     A long run that starts last would keep a whole cluster waiting. Within a shared prefix, start the run that
     diverges from FedAvg earliest: in the round in which it diverges it also caches FedAvg's mean, with which
-    the next run continues. In the other order, each run would train that round once more
-    (`runtime.round_cache.cached_round`).
-
-    Args:
-        runs: the runs in the order of the grid.
-        at_once: how many runs go side by side. Two runs with one shared prefix would need the same round at
-            the same time: one computes it, the other waits and leaves its core idle. So `at_once` shared
-            prefixes take turns: the first run of each, then the second run of each, and so on to their ends;
-            then the next. A last group smaller than `at_once` joins the group before it. They are not all
-            mixed because the round cache holds a shared prefix's large entries until its last run has ended.
+    the next run continues (`runtime.round_cache.cached_round`). Of `at_once` runs side by side, two with one
+    shared prefix would need the same round at the same time, and one would wait. So `at_once` shared prefixes
+    take turns: the first run of each, then the second run of each, and so on to their ends; then the next. A
+    last group smaller than `at_once` joins the group before it. They are not all mixed because the round
+    cache holds a shared prefix's large entries until its last run has ended.
     """
     datasets = list(dict.fromkeys(run.dataset for run in runs))
 
@@ -34,7 +29,7 @@ def in_order(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
     }
     for run in runs:
         longest_first[length(run)].append(run)
-    return [run for alike in longest_first.values() for run in _by_turns(_shared_prefixes(alike), at_once)]
+    return [run for alike in longest_first.values() for run in _take_turns(_shared_prefixes(alike), at_once)]
 
 
 def _shared_prefixes(runs: Sequence[RunConfig]) -> list[list[RunConfig]]:
@@ -48,7 +43,7 @@ def _shared_prefixes(runs: Sequence[RunConfig]) -> list[list[RunConfig]]:
     ]
 
 
-def _by_turns(shared_prefixes: Sequence[list[RunConfig]], at_once: int) -> Iterable[RunConfig]:
+def _take_turns(shared_prefixes: Sequence[list[RunConfig]], at_once: int) -> Iterable[RunConfig]:
     """Yield the first runs of `at_once` shared prefixes, then their second ones, and so on; then the next."""
     blocks = max(1, len(shared_prefixes) // at_once)
     for block in range(blocks):

@@ -48,11 +48,8 @@ def workload_of(run: RunConfig, data_dir: Path) -> Workload:
 def worker_of(workload: Workload, sizes: Sequence[int], device: str, test: int | None = None) -> ClientWorker:
     """Return a worker whose clients hold random images, all of one class.
 
-    Args:
-        workload: how they train.
-        sizes: the training images of each client of a stack, for one stack after the other.
-        device: as torch names it.
-        test: images of a client's tests, its own and of the server's; None: its training images, and none.
+    There is a stack for each of `sizes`, its clients' number of training images. They are tested on `test`
+    images, their own and the server's; None: on their training images alone.
 
     Raises:
         ConfigError: the images are too small for the model, or it cannot be trained with these settings.

@@ -137,7 +137,7 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
     Raises:
         ConfigError: for an empty list, a malformed range, or an algorithm without its name.
     """
-    found: list[Item] = []
+    values_of_axis: list[Item] = []
     for index, value in enumerate(given if isinstance(given, list) else [given]):
         where = place.under(index) if place and isinstance(given, list) else place
         with at(where):
@@ -145,21 +145,18 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
                 value = {"kind": DEFAULTS[SPLIT], **value}
             if axis in ("algorithm", SPLIT) and isinstance(value, str) and "," in value:
                 raise ConfigError(f"{axis} = '{value[:60]}': several are a list: [{value[:60]}]")
-            values = _several(axis, value)
+            values = [value]
+            if axis == "seed" and isinstance(value, str):
+                values = list(seeds_in(value))
+            elif (axis, value) == ("algorithm", ARENA):
+                values = list(members_of_arena())
             if axis == "algorithm" and isinstance(value, Mapping) and "name" not in value:
                 raise ConfigError(nameless(value))
-        found.extend(Item(value, where) for value in values)
-    if not found:
+        values_of_axis.extend(Item(value, where) for value in values)
+    if not values_of_axis:
         with at(place):
             raise ConfigError(f"{axis} = []: expected at least one")
-    return tuple(found)
-
-
-def _several(axis: str, value: Any) -> list[Any]:
-    """Return the values that one may stand for: `0..4` for seeds, `arena` for its algorithms."""
-    if axis == "seed" and isinstance(value, str):
-        return list(seeds_in(value))
-    return list(members_of_arena()) if (axis, value) == ("algorithm", ARENA) else [value]
+    return tuple(values_of_axis)
 
 
 def seeds_in(text: str) -> list[int]:
@@ -211,15 +208,15 @@ def keep(axes: Axes, choice: Choice) -> Axes:
     Raises:
         ConfigError: if an axis has no value left.
     """
-    kept = dict(axes)
+    narrowed = dict(axes)
     for axis, labels in choice.items():
-        kept[axis] = tuple(item for item in axes[axis] if item.label in labels)
-        if not kept[axis]:
+        narrowed[axis] = tuple(item for item in axes[axis] if item.label in labels)
+        if not narrowed[axis]:
             left = ", ".join(item.label for item in axes[axis])
             raise ConfigError(
                 f"no run is left: {axis} should be {', '.join(sorted(labels))}, but only {left} is there"
             )
-    return kept
+    return narrowed
 
 
 def filter_of(text: str) -> dict[str, list[str]]:
@@ -232,9 +229,9 @@ def filter_of(text: str) -> dict[str, list[str]]:
         conditions = read_conditions(text)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    if others := [each for each in conditions if each.operator != "="]:
+    if others := [condition for condition in conditions if condition.operator != "="]:
         raise ConfigError(f"'{others[0].operator}' selects finished runs only: expected AXIS=VALUE")
-    return {each.column: list(each.values) for each in conditions}
+    return {condition.column: list(condition.values) for condition in conditions}
 
 
 def extend(axes: Axes, text: str) -> Axes:
@@ -247,18 +244,17 @@ def extend(axes: Axes, text: str) -> Axes:
     if not (name.strip() and plus and values.strip()):
         raise ConfigError("expected AXIS+=VALUES, as in algorithms+=sattler,briggs or seeds+=5..9")
     axis = axis_name(name.strip(), axes)
+    given: Any = [part.strip() for part in values.split(",")]
+    if axis == "seed":
+        given = values
+    elif axis == "clients":
+        given = [int(part) if part.isdecimal() else part for part in given]
+    elif axis not in AXES:
+        given = parse_value(f"[{values}]", f"'{values}'")
+    added = items(axis, given)
     has = {item.label for item in axes[axis]}
-    for item in (added := _added(axis, values)):
+    for item in added:
         if item.label in has:
             raise ConfigError(f"the grid already has {axis} {item.label}; leave it out")
         has.add(item.label)
     return {**axes, axis: (*axes[axis], *added)}
-
-
-def _added(axis: str, values: str) -> tuple[Item, ...]:
-    if axis == "seed":
-        return items(axis, values)
-    if axis not in AXES:
-        return items(axis, parse_value(f"[{values}]", f"'{values}'"))
-    parts = [part.strip() for part in values.split(",")]
-    return items(axis, [int(part) if axis == "clients" and part.isdecimal() else part for part in parts])

@@ -46,23 +46,23 @@ def axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
     `configs` are finished or planned runs, which have all settings of their algorithms: those of an
     algorithm that is not registered, because its plugin is not loaded, come last.
     """
-    known = _keys_with(tuple(ALGORITHMS.values()))
+    registered = _keys_with(tuple(ALGORITHMS.values()))
     strangers = {repr(run.algorithm): run for run in configs if run.algorithm["name"] not in ALGORITHMS}
-    found = (SETTING + key for run in strangers.values() for key in _leaves(run.algorithm) if key != "name")
-    return tuple(dict.fromkeys((*known, *found)))
+    others = (SETTING + key for run in strangers.values() for key in _leaves(run.algorithm) if key != "name")
+    return tuple(dict.fromkeys((*registered, *others)))
 
 
 @lru_cache
 def _keys_with(algorithms: tuple[AlgorithmEntry, ...]) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    keys: dict[str, None] = {}
     for name in (field for field in RunConfig.model_fields if field != PLUGINS):
         inner = (f"{name}.{key}" for key in SECTIONS.get(name, ()) if f"{name}.{key}" != KIND)
-        found |= dict.fromkeys((name,) if name in AXES or name not in SECTIONS else ())
-        found |= dict.fromkeys(inner)
+        keys |= dict.fromkeys((name,) if name in AXES or name not in SECTIONS else ())
+        keys |= dict.fromkeys(inner)
         if name == ALGORITHM:
             for entry in algorithms:
-                found |= dict.fromkeys(SETTING + key for key in _leaves(entry.settings))
-    return tuple(found)
+                keys |= dict.fromkeys(SETTING + key for key in _leaves(entry.settings))
+    return tuple(keys)
 
 
 def check_axis_key(key: str) -> None:
@@ -78,9 +78,9 @@ def check_axis_key(key: str) -> None:
     section, dot, rest = key.partition(".")
     if dot and section in (*SECTIONS, ALGORITHM):
         prefix = f"{section}."
-        inner = (known.removeprefix(prefix) for known in axis_keys() if known.startswith(prefix))
+        inner = (axis.removeprefix(prefix) for axis in axis_keys() if axis.startswith(prefix))
         raise unknown_key(rest, section, inner)
-    top = (known for known in axis_keys() if not known.startswith(SETTING))
+    top = (axis for axis in axis_keys() if not axis.startswith(SETTING))
     raise ConfigError(
         f"unknown axis '{key}'; {hint(key, axis_keys())}allowed: any key of a run: {', '.join(top)}, "
         f"{SETTING}SETTING"
@@ -96,19 +96,19 @@ def in_run_order(axes: Iterable[str]) -> tuple[str, ...]:
 
 def value_text(config: RunConfig, key: str) -> str | None:
     """Return a run's value of an axis as text, None if its algorithm has no such setting."""
-    found = _found(config, key)
-    return text_of(found[0]) if found else None
+    value = _look_up(config, key)
+    return text_of(value[0]) if value else None
 
 
 def value_of(config: RunConfig, key: str) -> Any:
     """Return a run's value of an axis as it would stand in JSON, None if there is none."""
-    found = _found(config, key)
-    return to_jsonable_python(found[0]) if found else None
+    value = _look_up(config, key)
+    return to_jsonable_python(value[0]) if value else None
 
 
 def json_values(config: RunConfig, keys: Iterable[str]) -> dict[str, Any]:
     """Return a run's values of those keys that it has, as they would stand in JSON."""
-    return {key: to_jsonable_python(found[0]) for key in keys if (found := _found(config, key))}
+    return {key: to_jsonable_python(found[0]) for key in keys if (found := _look_up(config, key))}
 
 
 def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
@@ -151,7 +151,7 @@ def variant_of(config: RunConfig, settings: Sequence[str]) -> str:
     return ", ".join(f"{key} {value}" for key, value in values.items() if value not in (None, "null"))
 
 
-def _found(config: RunConfig, key: str) -> tuple[Any] | None:
+def _look_up(config: RunConfig, key: str) -> tuple[Any] | None:
     if key == ALGORITHM:
         return (str(config.algorithm["name"]),)
     if key == SPLIT:

@@ -71,7 +71,7 @@ class Expander:
             *(item for axis, item in items.items() if axis not in INDEPENDENT),
             *held,
         )
-        with self._located(items, held):
+        with self._locate(items, held):
             if kind not in self._templates:
                 self._templates[kind] = self._complete(items, held)
             run = self._vary(self._templates[kind], items)
@@ -115,7 +115,7 @@ class Expander:
         self._checked.add((run.scenario, run.split))
 
     @contextmanager
-    def _located(self, items: Mapping[str, Item], held: Sequence[Override]) -> Iterator[None]:
+    def _locate(self, items: Mapping[str, Item], held: Sequence[Override]) -> Iterator[None]:
         try:
             yield
         except ConfigError as error:

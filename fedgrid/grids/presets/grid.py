@@ -19,7 +19,7 @@ class Asks:
     source: str
     """The file, the preset, or `OPTIONS`."""
     digest: str
-    """Of what the file says, as `asks.digest_of`."""
+    """Of what the file, its bases and `--set` say."""
     run_ids: frozenset[str]
     """All runs of the file, those that `--filter` leaves out too."""
 

@@ -24,11 +24,11 @@ def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
 
     Empty for a class whose source is not at hand, as one that was typed into a notebook.
     """
-    found: dict[str, str] = {}
+    docs: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:
-            found |= _own(base)
-    return {name: text for name, text in found.items() if name in model.model_fields}
+            docs |= _own(base)
+    return {name: text for name, text in docs.items() if name in model.model_fields}
 
 
 def allowed(schema: Mapping[str, Any]) -> str:
@@ -71,18 +71,17 @@ def settings_rows(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _own(model: type[BaseModel]) -> dict[str, str]:
-    """Return the docstrings of the fields that a class itself declares."""
     try:
         (tree,) = ast.parse(dedent(inspect.getsource(model))).body
     except (OSError, TypeError, SyntaxError, ValueError):
         return {}
     body = tree.body if isinstance(tree, ast.ClassDef) else []
-    found = {}
+    docs = {}
     for field, below in zip(body, body[1:], strict=False):
         match field, below:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=str(text))),
             ):
-                found[name] = VALUES.sub(lambda word: YAML[word[0]], " ".join(text.split()))
-    return found
+                docs[name] = VALUES.sub(lambda word: YAML[word[0]], " ".join(text.split()))
+    return docs

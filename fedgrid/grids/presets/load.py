@@ -193,11 +193,7 @@ def _read(what: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> P
 
 
 def _as_file(values: Mapping[str, Any]) -> YamlFile:
-    """Return the file that would hold these values.
-
-    Raises:
-        ConfigError: a value is none that YAML has.
-    """
+    """Return the file that would hold these values; refuses those that YAML has not."""
     try:
         text = yaml.safe_dump(_plain(values), sort_keys=False)
     except yaml.YAMLError as error:

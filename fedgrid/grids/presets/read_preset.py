@@ -51,35 +51,35 @@ def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
                 if key == "name":
                     raise ConfigError("a grid has the name of its file, or that of --name; leave out the key")
                 if key.partition(".")[0] in (*SECTIONS, ALGORITHM):
-                    raise _dotted(key, file.values[key])
+                    raise _dotted_key_error(key, file.values[key])
                 raise unknown_key(key, "", KEYS, inner=INNER)
     base = _base(file, trail)
     _use_plugins(file, trail)
     axes = {axis: values for axis, values in base.axes.items() if not _is_fixed(axis, file)} | _axes(file)
+    chosen = base.filter
+    if "filter" in file.values:
+        place = Place(file, ("filter",))
+        _require_keys("filter", file.values["filter"], tuple(axes), place)
+        chosen = choose(file.values["filter"], axes, place)
+    source = f"preset {trail[-1]}"
+    if trail[-1] not in preset_names():
+        # FEDGRID_SOURCE names the place of a file that was sent to a cluster.
+        source = os.environ.get("FEDGRID_SOURCE") or str(Path(trail[-1]).resolve())
     return replace(
         base,
         axes=axes,
-        fixed={**base.fixed, **_fixed(file)},
+        fixed={**base.fixed, **_read_fixed(file)},
         overrides=(*base.overrides, *_overrides(file, axes)),
-        excluded=(*base.excluded, *_excluded(file, axes)),
-        filter=_filter(file, axes) if "filter" in file.values else base.filter,
+        excluded=(*base.excluded, *_read_excluded(file, axes)),
+        filter=chosen,
         name=Path(trail[-1]).stem,
         text=file.text,
-        source=f"preset {trail[-1]}" if trail[-1] in preset_names() else _path(trail[-1]),
+        source=source,
     )
 
 
-def _path(file: str) -> str:
-    """Return the place of a file; FEDGRID_SOURCE names it where the file was sent to a cluster."""
-    return os.environ.get("FEDGRID_SOURCE") or str(Path(file).resolve())
-
-
-def _dotted(key: str, value: Any) -> ConfigError:
-    """Return the error for `training.rounds: 5` at the top of a file.
-
-    Raises:
-        ConfigError: the section has no such key.
-    """
+def _dotted_key_error(key: str, value: Any) -> ConfigError:
+    """Return the error for `training.rounds: 5` at the top of a file; raises it if there is no such key."""
     section, _, inner = key.partition(".")
     if key in (KIND, f"{ALGORITHM}.name"):  # They stand for their whole section.
         return ConfigError(f"'{key}' is no key of a file; write `{section}: {in_one_line(value)}`")
@@ -152,7 +152,7 @@ def _is_fixed(axis: str, file: YamlFile) -> bool:
     return axis not in AXES and value_at(file.values, axis.split(".")) is not None
 
 
-def _fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
+def _read_fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
     fixed = {}
     for key, value in file.values.items():
         place = Place(file, (key,))
@@ -173,8 +173,7 @@ def _fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
     return fixed
 
 
-def _excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
-    """Return which combinations of its axes' values a file leaves out."""
+def _read_excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
     given, place = file.values.get(EXCLUDE, []), Place(file, (EXCLUDE,))
     if not isinstance(given, list):
         raise ConfigError(f"{place}: exclude = {given!r}: expected a list, as in [{{clients: 30, seed: 4}}]")
@@ -185,12 +184,6 @@ def _excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
                 f"{place.under(index)}: exclude has an entry without an axis; allowed: {', '.join(axes)}"
             )
     return tuple(choose(entry, axes, place.under(index)) for index, entry in enumerate(given))
-
-
-def _filter(file: YamlFile, axes: Axes) -> Choice:
-    place = Place(file, ("filter",))
-    _require_keys("filter", file.values["filter"], tuple(axes), place)
-    return choose(file.values["filter"], axes, place)
 
 
 def _overrides(file: YamlFile, axes: Axes) -> tuple[Override, ...]:

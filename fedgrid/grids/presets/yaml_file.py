@@ -40,11 +40,7 @@ class YamlFile:
     """A YAML mapping and the lines of its parts."""
 
     def __init__(self, name: str, content: bytes, *, has_lines: bool = True) -> None:
-        """Parse `content`; errors name the file `name`, or only keys where lines mean nothing to the user.
-
-        Raises:
-            ConfigError: if it is not YAML, or not a mapping.
-        """
+        """Parse `content`; errors name the file `name`, or only keys where lines mean nothing to the user."""
         values, self._root = _parse(content, name)
         if not isinstance(values, dict):
             what = {type(None): "the file is empty", list: "not a list"}.get(type(values), "not one value")
@@ -142,26 +138,21 @@ def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
 
 
 def _advice(problem: str) -> str:
-    """Return what mends a frequent slip; empty for others."""
     if "'\\t'" in problem:
         return "; indent with spaces"
     return "; expected KEY: VALUE, with a space after the colon" if "expected ':'" in problem else ""
 
 
-def _size(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return the number of parts of a node if each alias were written out; `known` are sizes by id of a node.
-
-    Raises:
-        RecursionError: a node contains itself, or contains others too deeply.
-    """
-    if id(node) not in known:
+def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """Return the number of parts of a node if each alias were written out; `known` has sizes by node id."""
+    if id(node) not in sizes:
         parts: list[yaml.Node] = []
         if isinstance(node, yaml.SequenceNode):
             parts = node.value
         elif isinstance(node, yaml.MappingNode):
             parts = [part for pair in node.value for part in pair]
-        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
-    return known[id(node)]
+        sizes[id(node)] = 1 + sum(_size(part, sizes) for part in parts)
+    return sizes[id(node)]
 
 
 def _inside(node: yaml.Node | None, step: Step) -> tuple[yaml.Mark, yaml.Node] | None:

@@ -75,7 +75,7 @@ def open_on_cluster(request: Request, command: Sequence[str] | None = None) -> t
         return ()
     # Without resources it waits for none, and sees what the node does.
     task = ray.remote(num_cpus=0, max_retries=0)(_open_given)
-    found = [
+    tasks = [
         task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
             number, f" of node {node['NodeManagerAddress']}", _shared(request), command
         )
@@ -83,7 +83,7 @@ def open_on_cluster(request: Request, command: Sequence[str] | None = None) -> t
         if (number := numbers[node["NodeID"]])
     ]
     try:
-        return tuple(gpu for each in ray.get(found, timeout=2 * SECONDS) for gpu in each)
+        return tuple(gpu for gpus in ray.get(tasks, timeout=2 * SECONDS) for gpu in gpus)
     except ray.exceptions.RayError as error:
         cause = getattr(error, "cause", None) or error
         if isinstance(cause, FedgridError):

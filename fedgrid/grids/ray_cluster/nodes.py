@@ -84,8 +84,8 @@ def shown_by() -> str:
     """Return the environment's variable that says which GPUs a process sees."""
     from ray._private.accelerators import get_accelerator_manager_for_resource
 
-    found = get_accelerator_manager_for_resource("GPU")
-    return (found and found.get_visible_accelerator_ids_env_var()) or "CUDA_VISIBLE_DEVICES"
+    manager = get_accelerator_manager_for_resource("GPU")
+    return (manager and manager.get_visible_accelerator_ids_env_var()) or "CUDA_VISIBLE_DEVICES"
 
 
 def shown_gpus(number: int) -> list[str]:
@@ -101,11 +101,11 @@ def listed_gpus() -> int:
     """
     from ray._private.accelerators import get_accelerator_manager_for_resource
 
-    found = get_accelerator_manager_for_resource("GPU")
-    if found is None:
+    manager = get_accelerator_manager_for_resource("GPU")
+    if manager is None:
         return 0
-    listed = found.get_current_node_num_accelerators()
-    shown = found.get_current_process_visible_accelerator_ids()
+    listed = manager.get_current_node_num_accelerators()
+    shown = manager.get_current_process_visible_accelerator_ids()
     if shown is None:
         return listed
     are_parts = any(name.startswith(PART) for name in shown)

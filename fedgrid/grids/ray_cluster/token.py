@@ -88,6 +88,6 @@ def _create(file: Path) -> None:
 
 def _close(file: Path) -> None:
     """Take the rights of others from a file that is ours."""
-    found = file.stat()
-    if S_IMODE(found.st_mode) & OTHERS and found.st_uid == os.getuid():
-        file.chmod(S_IMODE(found.st_mode) & ~OTHERS)
+    about = file.stat()
+    if S_IMODE(about.st_mode) & OTHERS and about.st_uid == os.getuid():
+        file.chmod(S_IMODE(about.st_mode) & ~OTHERS)

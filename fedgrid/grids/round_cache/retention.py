@@ -31,27 +31,27 @@ def waiting_runs(runs: Sequence[RunConfig], storage: Storage) -> list[RunConfig]
     A grid of another version is ignored: its runs have other keys.
     """
     shared_prefixes = {run.shared_prefix for run in runs}
-    found = {run.run_id: run for run in runs}
+    runs_by_id = {run.run_id: run for run in runs}
     for name in list_grids(storage):
         with suppress(ConfigError):
-            found |= {
+            runs_by_id |= {
                 run.run_id: run
                 for run in GridFolder(storage, name).runs()
                 if run.shared_prefix in shared_prefixes
             }
-    return unfinished(found.values(), storage)
+    return unfinished(runs_by_id.values(), storage)
 
 
 def waiting_elsewhere(shared_prefixes: Collection[str], storage: Storage, own: str) -> set[str]:
     """Return those of `shared_prefixes` whose states a run of another grid than `own` may still use."""
-    found: set[str] = set()
+    waiting: set[str] = set()
     for name in list_grids(storage):
         # A grid that has just been deleted, is damaged, or is of another version: its runs have other keys.
         with suppress(ConfigError, FileNotFoundError):
             runs = GridFolder(storage, name).runs() if name != own else ()
             theirs = [run for run in runs if run.shared_prefix in shared_prefixes]
-            found |= {run.shared_prefix for run in unfinished(theirs, storage)}
-    return found
+            waiting |= {run.shared_prefix for run in unfinished(theirs, storage)}
+    return waiting
 
 
 class Retention:
@@ -99,9 +99,9 @@ class Retention:
             return
         try:
             entries = kept(self._storage, next(iter(shared_prefixes)) if len(shared_prefixes) == 1 else "")
-            if found := {entry.shared_prefix for entry in states(entries, shared_prefixes)}:
-                found -= waiting_elsewhere(found, self._storage, self._folder.name)
-            if unused := states(entries, found):
+            if idle := {entry.shared_prefix for entry in states(entries, shared_prefixes)}:
+                idle -= waiting_elsewhere(idle, self._storage, self._folder.name)
+            if unused := states(entries, idle):
                 drop(self._storage, unused)
         except (OSError, RunError) as error:
             if not self._warned:

@@ -64,7 +64,12 @@ class Search:
 
     def grid(self, runs: tuple[RunConfig, ...], until: Mapping[str, int]) -> Grid:
         """Return the runs of the search so far as a grid."""
-        return Grid(self.name, runs, self.text, tuple(f"{SETTING}{key}" for key in self.space), until)
+        return Grid(self.name, runs, self.text, self.axes, until)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The settings that are searched, as axes of a grid."""
+        return tuple(f"{SETTING}{key}" for key in self.space)
 
     @cached_property
     def text(self) -> str:
@@ -102,12 +107,10 @@ def load_search(
 ) -> Search:
     """Return the search that a command line describes.
 
-    Args:
-        what: an algorithm, or the path of a YAML file.
-        options, changes, filters, seeds: as in `load_grid`, for the runs of each trial.
-        own: `trials`, `searcher`, `objective` and `early_stop`, if the command line gives them.
-        base: a preset or file; the algorithm is searched over its scenarios.
-        space: of an algorithm, instead of its own.
+    `what` is an algorithm, or the path of a YAML file; an algorithm is searched over the scenarios of `base`,
+    a preset or file, in `space` instead of its own. `own` has `trials`, `searcher`, `objective` and
+    `early_stop`, if the command line gives them; the other arguments are as in `load_grid`, for the runs of
+    each trial.
 
     Raises:
         ConfigError: if a name or value is wrong.
@@ -117,7 +120,7 @@ def load_search(
     if what in ALGORITHMS:
         if base := base or (BASE if filters else None):
             preset = read_preset(open_preset(base), (base,))
-        if preset and what in _named_in(preset):
+        if preset and what in _algorithms_of(preset):
             filters = [*filters, f"algorithm={what}"]
         else:
             options = {**options, "algorithm": what}
@@ -129,7 +132,7 @@ def load_search(
         file = open_preset(what)
         place, in_file = Place(file, (SEARCH,)), _take_own(file)
         preset = read_preset(file, (what,))
-        searched = _searched_in(in_file.get(SEARCH), preset)
+        searched = _settings_of(in_file.get(SEARCH), preset)
     else:
         near = hint(what, ALGORITHMS)
         raise ConfigError(f"no algorithm or file '{what}'; {near}known: {', '.join(ALGORITHMS)}")
@@ -140,7 +143,7 @@ def load_search(
     if space is None and SEARCH not in in_file:
         space = built_in(algorithm, min(run.training.rounds for run in grid.runs))
     read = read_space(in_file.get(SEARCH, space), algorithm, place if SEARCH in in_file else None)
-    values = {key: _own(key, {**DEFAULTS, **in_file}, own, place) for key in DEFAULTS}
+    values = {key: _own_value(key, {**DEFAULTS, **in_file}, own, place) for key in DEFAULTS}
     if values["searcher"] == "grid":
         grid_levels(read, values["trials"])
     values[EARLY_STOP].check(grid.runs)
@@ -149,15 +152,15 @@ def load_search(
     return Search(name or default_name, algorithm, read, base=grid.runs, **values)
 
 
-def _named_in(preset: Preset) -> set[str]:
+def _algorithms_of(preset: Preset) -> set[str]:
     return {item.label for item in preset.axes["algorithm"]}
 
 
-def _searched_in(space: Any, preset: Preset) -> frozenset[str]:
+def _settings_of(space: Any, preset: Preset) -> frozenset[str]:
     """Return the settings that a file searches: those of its space, else of the built-in ones."""
     if isinstance(space, Mapping):
         return frozenset(map(str, space))
-    names = _named_in(preset) & set(ALGORITHMS)
+    names = _algorithms_of(preset) & set(ALGORITHMS)
     return frozenset(key for name in names for key in ALGORITHMS[name].space(1))
 
 
@@ -170,7 +173,7 @@ def _take_own(file: YamlFile) -> dict[str, Any]:
     return {key: file.values.pop(key) for key in OWN_KEYS if key in file.values}
 
 
-def _own(key: str, in_file: Mapping[str, Any], own: Mapping[str, Any], place: Place | None) -> Any:
+def _own_value(key: str, in_file: Mapping[str, Any], own: Mapping[str, Any], place: Place | None) -> Any:
     """Return the value of one of the search's own keys: from the command line, else from the file."""
     value = own.get(key, in_file[key])
     allowed = {"searcher": SEARCHERS, "objective": OBJECTIVES}.get(key)

@@ -1,10 +1,7 @@
 """Writes and reads the files of a search in its grid's folder: `search.json`, `search.csv`, figures."""
 
-import csv
-import io
 from collections.abc import Sequence
 from contextlib import suppress
-from hashlib import sha256
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -20,12 +17,10 @@ from fedgrid.grids.search.definition import Search
 from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
 from fedgrid.grids.search.space import Range
 from fedgrid.grids.search.suggest import BATCH, SEED
-from fedgrid.redaction import in_csv
+from fedgrid.redaction import csv_text
 from fedgrid.regular_files import read_file
 
 TABLE, FIGURES = "search.csv", "figures"
-FREE_TO_CHANGE = ("trials",)
-"""Keys that may change without making it another search."""
 
 
 def check_same(search: Search, storage: Storage) -> None:
@@ -42,11 +37,7 @@ def check_same(search: Search, storage: Storage) -> None:
         stored = YamlFile(search.name, folder.preset()).values
     if SEARCH not in stored:
         raise ConfigError(f"{search.name} is already the name of a grid; give the search another --name")
-    other = [
-        key
-        for key, value in search.described.items()
-        if key not in FREE_TO_CHANGE and stored.get(key) != value
-    ]
+    other = [key for key, value in search.described.items() if key != "trials" and stored.get(key) != value]
     if other:
         raise ConfigError(
             f"{storage} has a search {search.name} with another {' and '.join(other)}; give this one "
@@ -54,10 +45,10 @@ def check_same(search: Search, storage: Storage) -> None:
         )
 
 
-def described(search: Search, trials: Sequence[Trial], complete: bool) -> dict[str, Any]:
+def result_of(search: Search, trials: Sequence[Trial], complete: bool) -> dict[str, Any]:
     """Return the result of a search as it stands in `search.json`."""
     free = label_free(search.objective)
-    found = best(trials, search.objective)
+    bests = best(trials, search.objective)
     return {
         "name": search.name,
         "algorithm": search.algorithm,
@@ -77,10 +68,10 @@ def described(search: Search, trials: Sequence[Trial], complete: bool) -> dict[s
             kind: {
                 "by": ARI if kind == ORACLE else free,
                 "needs_truth": kind == ORACLE,
-                **found[kind].as_dict(),
+                **bests[kind].as_dict(),
             }
             for kind in (LABEL_FREE, ORACLE)
-            if kind in found
+            if kind in bests
         },
         "trials": [trial.as_dict() for trial in trials],
     }
@@ -93,21 +84,16 @@ def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Stor
         RunError: if they cannot be written.
     """
     folder = GridFolder(storage, search.name)
-    text = seal(described(search, trials, complete), indent=2)
+    text = seal(result_of(search, trials, complete), indent=2)
     figures = folder.path / FIGURES
-    found = folder.path / FOUND
-    if not (found.exists() and read_file(found) == text.encode() and figures.exists()):
+    results = folder.path / FOUND
+    if not (results.exists() and read_file(results) == text.encode() and figures.exists()):
         _draw(search, trials, figures)
         folder.write(TABLE, _table(search, trials))
         # Last: where this file exists, the others are complete.
         folder.write(FOUND, text)
         storage.push(*(path.relative_to(storage.root).as_posix() for path in sorted(figures.iterdir())))
     return [folder.path / FOUND, folder.path / TABLE]
-
-
-def digest(search: Search, storage: Storage) -> str:
-    """Return a digest of the search's result."""
-    return sha256(read_file(GridFolder(storage, search.name).path / FOUND)).hexdigest()[:12]
 
 
 def read_results(name: str, storage: Storage) -> dict[str, Any]:
@@ -118,29 +104,26 @@ def read_results(name: str, storage: Storage) -> dict[str, Any]:
     """
     folder = GridFolder(storage, name).path
     try:
-        found = unseal(folder / FOUND)
+        results = unseal(folder / FOUND)
     except FileNotFoundError as error:
-        known = sorted(path.parent.name for path in (storage.root / GRIDS).glob(f"*/{FOUND}"))
-        there = f"there: {', '.join(known)}" if known else "`fedgrid search` starts one"
-        raise ConfigError(f"no search '{name}' in {storage}; {there}") from error
+        names = sorted(path.parent.name for path in (storage.root / GRIDS).glob(f"*/{FOUND}"))
+        advice = f"there: {', '.join(names)}" if names else "`fedgrid search` starts one"
+        raise ConfigError(f"no search '{name}' in {storage}; {advice}") from error
     except DamagedFile as error:
         raise ConfigError(f"{error}; repeat the search's command to write it again") from error
-    return found
+    return results
 
 
 def _table(search: Search, trials: Sequence[Trial]) -> str:
     """Return the table with one row per trial, as csv. The oracle's column is named so."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     scores = [f"{name}_oracle" if of.is_oracle else name for name, of in OBJECTIVES.items()]
-    writer.writerow(["trial", *search.space, *scores, "stopped_at", "failed", "runs"])
+    lines: list[list[Any]] = [["trial", *search.space, *scores, "stopped_at", "failed", "runs"]]
     for trial in trials:
         params = [trial.params[key] for key in search.space]
-        found = [(trial.scores or {}).get(name) for name in OBJECTIVES]
+        values = [(trial.scores or {}).get(name) for name in OBJECTIVES]
         runs = " ".join(trial.run_ids)
-        line = [trial.number, *params, *found, trial.stopped_at, trial.failed, runs]
-        writer.writerow(map(in_csv, line))
-    return text.getvalue()
+        lines.append([trial.number, *params, *values, trial.stopped_at, trial.failed, runs])
+    return csv_text(lines)
 
 
 def _scores(trial: Trial) -> dict[str, float]:

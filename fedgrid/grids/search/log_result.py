@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from fedgrid.engine.runtime.storage.atomic import write_text
 from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.grid_folder import FOUND, GridFolder
 from fedgrid.grids.search import files
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MARK, PARENT, MlflowTracker
@@ -27,13 +28,14 @@ def log_result(search: Search, trials: list[Trial], written: list[Path], grid: T
     """Log the search's result to MLflow, unless it is there. A failure warns, and the next call retries."""
     storage = grid.storage
     folder = GridFolder(storage, search.name).path
-    mark = seal({"uri": redacted(tracking_uri(storage.root)), "search": files.digest(search, storage)})
+    digest = sha256(read_file(folder / FOUND)).hexdigest()[:12]
+    mark = seal({"uri": redacted(tracking_uri(storage.root)), "search": digest})
     if (folder / MARK).is_file() and read_file(folder / MARK) == mark.encode():
         return
-    found = files.read_results(search.name, storage)
-    tags = {"search": "complete" if found["complete"] else "not complete", "objective": search.objective}
+    results = files.read_results(search.name, storage)
+    tags = {"search": "complete" if results["complete"] else "not complete", "objective": search.objective}
     scores = {}
-    for kind, best in found["best"].items():
+    for kind, best in results["best"].items():
         tags |= {f"best.{kind}.{key}": str(value) for key, value in best["params"].items()}
         tags[f"best.{kind}.trial"] = str(best["trial"])
         scores[f"search/best_{kind}"] = best["scores"][best["by"]]

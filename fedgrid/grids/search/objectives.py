@@ -79,19 +79,18 @@ class Trial:
 
 def value(scores: Mapping[str, float | None], objective: str) -> float:
     """Return the value of a trial for an objective: the worst one, if it has no such score."""
-    found = scores[objective]
-    return OBJECTIVES[objective].worst if found is None else found
+    score = scores[objective]
+    return OBJECTIVES[objective].worst if score is None else score
 
 
 def score(runs: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     """Return the mean over the runs of a trial by each objective; `runs` are the contents of scores.json."""
-    return {name: _mean([run.get(of.score) for run in runs], of.worst) for name, of in OBJECTIVES.items()}
-
-
-def _mean(found: Sequence[float | None], worst: float) -> float | None:
-    if all(value is None for value in found):
-        return None
-    return sum(worst if value is None else value for value in found) / len(found)
+    means: dict[str, float | None] = {}
+    for name, objective in OBJECTIVES.items():
+        scores = [run.get(objective.score) for run in runs]
+        values = [objective.worst if score is None else score for score in scores]
+        means[name] = None if all(score is None for score in scores) else sum(values) / len(values)
+    return means
 
 
 def label_free(objective: str) -> str:
@@ -106,11 +105,11 @@ def best(trials: Iterable[Trial], objective: str) -> dict[str, Trial]:
     """
     free = label_free(objective)
     scored = [trial for trial in trials if trial.scores is not None]
-    found = {
+    bests = {
         LABEL_FREE: _first_best([trial for trial in scored if trial.has(free)], free),
         ORACLE: _first_best(scored, ARI, free),
     }
-    return {kind: trial for kind, trial in found.items() if trial is not None}
+    return {kind: trial for kind, trial in bests.items() if trial is not None}
 
 
 def _first_best(trials: Sequence[Trial], *objectives: str) -> Trial | None:

@@ -17,7 +17,7 @@ from fedgrid.grids.search.early_stop import END, Rung, round_at, share_at
 from fedgrid.grids.search.objectives import Trial, score, value
 from fedgrid.grids.search.space import Params
 from fedgrid.grids.search.suggest import BATCH, StoppedEarly, TrialResult, suggestions
-from fedgrid.tracking.scoring.scores import of_rounds
+from fedgrid.tracking.scoring.scores import score_rounds
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,11 @@ class SearchProgress:
         """
         search = self._search
         searcher = suggestions(search.space, search.searcher, search.trials, search.start_order_key)
-        while asked := searcher.ask(min(self._batch(), search.trials - len(self.trials))):
-            batch = [self._suggested(params) for params in asked]
+        # All are suggested at once if early stopping compares all of them.
+        needs_no_scores = search.searcher != "optuna" and not search.early_stop.in_batches
+        size = search.trials if needs_no_scores else BATCH
+        while asked := searcher.ask(min(size, search.trials - len(self.trials))):
+            batch = [self._suggest(params) for params in asked]
             self._runs |= {run.run_id: run for one in batch for run in one.runs}
             stopped: dict[int, Rung] = {}
             going = list(range(len(batch)))
@@ -62,7 +65,7 @@ class SearchProgress:
             yield self._grid((batch[place] for place in going), END)
             done = len(self.trials)
             self.trials += [
-                self._ended(done + 1 + place, one, stopped.get(place)) for place, one in enumerate(batch)
+                self._trial_of(done + 1 + place, one, stopped.get(place)) for place, one in enumerate(batch)
             ]
             searcher.tell([self._result(trial) for trial in self.trials[done:]])
         self.complete = True
@@ -80,12 +83,6 @@ class SearchProgress:
                 break
             grid = grown
         return grid, grids
-
-    def _batch(self) -> int:
-        """Return how many trials are suggested at once: all of them, if early stopping compares all."""
-        search = self._search
-        needs_no_scores = search.searcher != "optuna" and not search.early_stop.in_batches
-        return search.trials if needs_no_scores else BATCH
 
     def _grid(self, going: Iterable[_Suggested], rung: Rung) -> Grid:
         for run in (run for one in going for run in one.runs):
@@ -105,24 +102,24 @@ class SearchProgress:
             if batch[place].runs and not self._failure(batch[place].runs, rung)
         }
 
-    def _suggested(self, params: Params) -> _Suggested:
+    def _suggest(self, params: Params) -> _Suggested:
         try:
             return _Suggested(params, self._search.runs(params))
         except ConfigError as error:
             return _Suggested(params, (), str(error))
 
-    def _ended(self, number: int, suggested: _Suggested, stopped_at: Rung | None) -> Trial:
+    def _trial_of(self, number: int, suggested: _Suggested, stopped_at: Rung | None) -> Trial:
         runs = suggested.runs
         run_ids = tuple(run.run_id for run in runs)
         problem = suggested.problem or self._failure(runs, stopped_at or END)
         if problem is not None:
             return Trial(number, suggested.params, run_ids, None, problem)
         if stopped_at is not None:
-            there = self._scores_at(runs, stopped_at)
-            return Trial(number, suggested.params, run_ids, None, None, stopped_at, there)
+            at_rung = self._scores_at(runs, stopped_at)
+            return Trial(number, suggested.params, run_ids, None, None, stopped_at, at_rung)
         root = self._storage.root
-        scores = [read_scores(folder_of(root, run), run.run_id) for run in runs]
-        return Trial(number, suggested.params, run_ids, score(scores))
+        scores = score([read_scores(folder_of(root, run), run.run_id) for run in runs])
+        return Trial(number, suggested.params, run_ids, scores)
 
     def _result(self, trial: Trial) -> TrialResult:
         if trial.scores_there is not None and trial.stopped_at is not None:
@@ -142,11 +139,11 @@ class SearchProgress:
 
     def _scores_at(self, runs: Sequence[RunConfig], rung: Rung) -> dict[str, float | None]:
         """Return the scores of a trial at a rung, even if more rounds of its runs are done."""
-        found = []
+        scores_of_runs = []
         for run in runs:
             folder = folder_of(self._storage.root, run)
             self._storage.pull(folder.name, skip=("state-",))
             last = round_at(run, rung)
-            tested = {number: scores for number, scores in of_rounds(folder) if number <= last}
-            found.append(tested[last])
-        return score(found)
+            tested = {number: scores for number, scores in score_rounds(folder) if number <= last}
+            scores_of_runs.append(tested[last])
+        return score(scores_of_runs)

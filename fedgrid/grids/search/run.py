@@ -17,7 +17,6 @@ from fedgrid.grids.display.summary import print_finished
 from fedgrid.grids.display.tables import cell, titled_table
 from fedgrid.grids.execution.run import launch_remaining
 from fedgrid.grids.following.follow import Trackers
-from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.search import files
@@ -74,15 +73,14 @@ def advance(search: Search, storage: Storage, options: LaunchOptions, console: C
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the search as a whole cannot go on.
     """
-    settings = tuple(f"{SETTING}{key}" for key in search.space)
     at_uri = storage.uri is not None and not options.in_process
     trackers = Trackers(
         search.name,
         storage,
         warn,
         names=options.trackers,
-        axes=settings,
-        searched=settings,
+        axes=search.axes,
+        searched=search.axes,
         text=search.text,
         at_uri=at_uri,
     )
@@ -126,8 +124,6 @@ def plan_search(search: Search, storage: Storage, options: LaunchOptions, consol
 def _show(
     search: Search, progress: SearchProgress, result: LaunchResult, storage: Storage, console: Console
 ) -> None:
-    """Show the trials of a search, the best, the failures, and where the files are."""
-
     say = partial(print_plain, console)
     trials = progress.trials
     say()
@@ -135,15 +131,15 @@ def _show(
     failed = [trial for trial in trials if trial.failed]
     for trial in failed:
         say(f"trial {trial.number} failed: {trial.failed}")
-    found = best(trials, search.objective)
+    bests = best(trials, search.objective)
     free = label_free(search.objective)
-    if LABEL_FREE in found:
-        say(f"best by {free}: {_line(found[LABEL_FREE], free)}")
-    if ORACLE in found:
-        say(f"best by ARI (oracle, needs the hidden groups): {_line(found[ORACLE], ARI)}")
+    if LABEL_FREE in bests:
+        say(f"best by {free}: {_line(bests[LABEL_FREE], free)}")
+    if ORACLE in bests:
+        say(f"best by ARI (oracle, needs the hidden groups): {_line(bests[ORACLE], ARI)}")
     say(_counts(search, progress, result))
     say(f"Written to {GridFolder(storage, search.name).path} (search.json, search.csv, figures/)")
-    if progress.complete and LABEL_FREE in found:
+    if progress.complete and LABEL_FREE in bests:
         tuned = command(storage, "run", "GRID", "--tuned", search.name)
         say(f"Use it:  {tuned}    (the oracle's: {search.name}:oracle)")
 
@@ -153,7 +149,7 @@ def _trial_table(search: Search, trials: list[Trial], width: int) -> Table:
     free = label_free(search.objective)
     columns = [free, *(name for name in OBJECTIVES if name not in (free, ARI)), ARI]
     columns = [name for name in columns if any(trial.has(name) for trial in trials)]
-    found = best(trials, search.objective)
+    bests = best(trials, search.objective)
     ranked = sorted(
         (trial for trial in trials if trial.scores is not None),
         key=lambda trial: (-(trial.value(search.objective) or 0.0), trial.number),
@@ -169,7 +165,7 @@ def _trial_table(search: Search, trials: list[Trial], width: int) -> Table:
     ]:
         table.add_column(heading, justify="right")
     for trial in ranked[:ROWS_SHOWN]:
-        style = "bold" if trial is found.get(LABEL_FREE) else ""
+        style = "bold" if trial is bests.get(LABEL_FREE) else ""
         params = [text_of(trial.params[key]) for key in search.space]
         scores = [cell((trial.scores or {}).get(name)) for name in columns]
         table.add_row(str(trial.number), *params, *scores, str(len(trial.run_ids)), style=style)

@@ -115,8 +115,10 @@ def read_space(given: Any, algorithm: str, place: Place | None = None) -> dict[s
         with at(place and place.under(str(key))):
             kinds = _kinds_of(str(key), algorithm)
             space[str(key)] = _dimension(str(key), values, kinds)
-            found = space[str(key)]
-            for value in found.values if isinstance(found, Choices) else (found.low, found.high):
+            dimension = space[str(key)]
+            for value in (
+                dimension.values if isinstance(dimension, Choices) else (dimension.low, dimension.high)
+            ):
                 _check(algorithm, str(key), value)
     return space
 
@@ -150,8 +152,8 @@ def _range(key: str, given: Mapping[str, Any], *, whole: bool) -> Range:
     for name, value in numbers.items():
         kind = int if whole else int | float
         if isinstance(value, bool) or not isinstance(value, kind) or not isfinite(value):
-            wanted = "a whole number" if whole else "a number"
-            raise ConfigError(f"{SEARCH}.{key}.{name} = {value!r}: expected {wanted}")
+            expected = "a whole number" if whole else "a number"
+            raise ConfigError(f"{SEARCH}.{key}.{name} = {value!r}: expected {expected}")
     by_ratio = given.get("log", False)
     if not isinstance(by_ratio, bool):
         raise ConfigError(f"{SEARCH}.{key}.log = {by_ratio!r}: expected true or false")
@@ -166,11 +168,7 @@ def _range(key: str, given: Mapping[str, Any], *, whole: bool) -> Range:
 
 
 def _kinds_of(key: str, algorithm: str) -> set[Any]:
-    """Return the types that a setting allows.
-
-    Raises:
-        ConfigError: if there is no such setting.
-    """
+    """Return the types that a setting allows."""
     section: Any = ALGORITHMS[algorithm].settings
     *sections, last = key.split(".")
     for depth, name in enumerate([*sections, last]):

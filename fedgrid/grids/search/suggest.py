@@ -42,8 +42,7 @@ def suggestions(
 ) -> "GridPoints | OptunaSampler":
     """Return a searcher that will be asked for at most this many trials.
 
-    The points of a grid come in the order of `start_order_key`, so that more rounds are cache hits
-    (`grids.planning.start_order`).
+    A grid's points come in the order of `start_order_key`, so that more rounds are cache hits.
 
     Raises:
         ConfigError: if a grid has more points than trials.
@@ -116,12 +115,12 @@ def grid_levels(space: Space, trials: int) -> dict[str, list[Value]]:
     Raises:
         ConfigError: if there are too many points even with only the two ends of each range.
     """
-    known = {
+    levels = {
         key: list(dimension.values) if isinstance(dimension, Choices) else dimension.steps()
         for key, dimension in space.items()
     }
-    points = prod(len(values) for values in known.values() if values)
-    open_ended = sum(values is None for values in known.values())
+    points = prod(len(values) for values in levels.values() if values)
+    open_ended = sum(values is None for values in levels.values())
     least = points * 2**open_ended
     if least > trials:
         raise ConfigError(
@@ -130,7 +129,7 @@ def grid_levels(space: Space, trials: int) -> dict[str, list[Value]]:
         )
     most = next(more - 1 for more in count(3) if points * more**open_ended > trials) if open_ended else 0
     return {
-        key: known[key] or ([] if isinstance(dimension, Choices) else dimension.spread(most))
+        key: levels[key] or ([] if isinstance(dimension, Choices) else dimension.spread(most))
         for key, dimension in space.items()
     }
 

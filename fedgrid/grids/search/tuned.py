@@ -61,18 +61,18 @@ def read_tuned(given: Sequence[str], storage: Storage) -> list[Tuned]:
     names = [name.strip() for text in given for name in text.split(",")]
     if names:
         storage.pull_marks()
-    found = [_read(name, storage) for name in names]
-    for position, one in enumerate(found):
-        for other in found[:position]:
+    settings = [_read(name, storage) for name in names]
+    for position, one in enumerate(settings):
+        for other in settings[:position]:
             if one.algorithm == other.algorithm and set(one.datasets) & set(other.datasets):
                 raise ConfigError(
                     f"--tuned: {other.text} and {one.text} are both of {one.algorithm} on "
                     f"{', '.join(sorted({*one.datasets} & {*other.datasets}))}; leave one out"
                 )
-    return found
+    return settings
 
 
-def noted(grid: Grid, tuned: Sequence[Tuned]) -> Grid:
+def add_notes(grid: Grid, tuned: Sequence[Tuned]) -> Grid:
     """Return the grid with a comment in its preset for each search.
 
     Raises:
@@ -92,16 +92,21 @@ def _read(text: str, storage: Storage) -> Tuned:
     name, _, kind = text.partition(":")
     if kind not in KINDS:
         raise unknown("kind of best", kind, [key for key in KINDS if key])
-    found = read_results(name, storage)
-    if not found["complete"]:
+    results = read_results(name, storage)
+    if not results["complete"]:
         raise ConfigError(
-            f"--tuned {text}: {found['trials_done']} of {found['trials_asked']} trials are done; repeat the "
-            "search's command to complete it"
+            f"--tuned {text}: {results['trials_done']} of {results['trials_asked']} trials are done; repeat "
+            "the search's command to complete it"
         )
-    if KINDS[kind] not in found["best"]:
+    if KINDS[kind] not in results["best"]:
         raise ConfigError(f"--tuned {text}: no trial of this search has a score to choose by")
     source = read_file(storage.root / GRIDS / name / FOUND)
     place = Place(YamlFile(f"{name}/{FOUND}", source), ("best", KINDS[kind], "params"))
     return Tuned(
-        text, KINDS[kind], found["algorithm"], tuple(found["datasets"]), found["best"][KINDS[kind]], place
+        text,
+        KINDS[kind],
+        results["algorithm"],
+        tuple(results["datasets"]),
+        results["best"][KINDS[kind]],
+        place,
     )

@@ -1,20 +1,21 @@
-"""A grid's file as a job needs it: with the files that it is based on, their plugins and images."""
+"""A grid's file and plugins as a job needs them: with the files that it is based on, and their images."""
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.presets.preset_files import is_path, preset_names
 from fedgrid.grids.presets.yaml_file import YamlFile, read_yaml
-from fedgrid.grids.submit import plugin_files
 from fedgrid.grids.submit.images import Shipment, relative
 
+OPTION = "--plugin"
 FOLDER = "grid"
 """Where the files lie in the job's working directory, as they lie to one another here."""
 
 
-def staged(argument: str, folder: Path, shipment: Shipment, *, is_first: bool) -> str:
+def stage_argument(argument: str, folder: Path, shipment: Shipment, *, is_first: bool) -> str:
     """Copy an argument that names a grid's file; return its name there, or else the argument.
 
     Only the first argument may be a file without the suffix of YAML.
@@ -36,11 +37,11 @@ def stage(name: str, folder: Path, shipment: Shipment) -> str:
     root = os.path.commonpath([path.parent for path in files])
     for path, file in files.items():
         shipment.take(file.values)
-        there = folder / FOLDER / path.relative_to(root)
-        there.parent.mkdir(parents=True, exist_ok=True)
-        plugin_files.stage_listed(path, there.parent)
-        there.write_text(shipment.rewrite(path.read_text()))
-        if left := next(relative(read_yaml(there).values), None):
+        copy = folder / FOLDER / path.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        stage_listed(path, copy.parent)
+        copy.write_text(shipment.rewrite(path.read_text()))
+        if left := next(relative(read_yaml(copy).values), None):
             raise ConfigError(f"{path}: {left}: write this name in one piece, without escapes")
     return Path(FOLDER, next(iter(files)).relative_to(root)).as_posix()
 
@@ -65,3 +66,52 @@ def _chain(name: str) -> Iterator[tuple[Path, YamlFile]]:
                 f"{path}: base = {base}: a job takes files by a path relative to the grid's file"
             )
         path = beside
+
+
+def stage_options(arguments: Sequence[str], folder: Path) -> Iterator[str]:
+    """Copy what `--plugin` names into `folder`; yield the arguments for there.
+
+    Files of one name from several folders each get a folder of their own.
+
+    Raises:
+        ConfigError: if a file is missing.
+    """
+    before = ""
+    for index, argument in enumerate(arguments):
+        if before == OPTION:
+            yield _stage_plugin(argument, folder, index)
+        elif argument.startswith(f"{OPTION}="):
+            yield f"{OPTION}={_stage_plugin(argument.partition('=')[2], folder, index)}"
+        else:
+            yield argument
+        before = argument
+
+
+def stage_listed(grid: Path, folder: Path) -> None:
+    """Copy what `plugins:` of a grid's file names into `folder`, where the file itself is copied.
+
+    Raises:
+        ConfigError: if one is missing, or lies outside of the folder of the grid's file.
+    """
+    listed = YamlFile(str(grid), grid.read_bytes()).values.get("plugins", [])
+    for name in listed if isinstance(listed, list) else []:
+        path = Path(str(name))
+        if path.is_absolute() or ".." in path.parts:
+            raise ConfigError(
+                f"{grid}: plugins = {name}: a job takes files beside the grid's file; move it there, or "
+                f"name it with {OPTION}"
+            )
+        _copy(grid.parent / path, folder / path)
+
+
+def _stage_plugin(name: str, folder: Path, index: int) -> str:
+    copy = Path("plugins", str(index), Path(name).name)
+    _copy(Path(name), folder / copy)
+    return copy.as_posix()
+
+
+def _copy(file: Path, copy: Path) -> None:
+    if not file.is_file():
+        raise ConfigError(f"no plugin {file}")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(file, copy)

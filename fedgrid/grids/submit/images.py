@@ -40,9 +40,9 @@ class Shipment:
 
     def rewrite(self, text: str) -> str:
         """Return `text` with the names that these images have in the job."""
-        for name, there in self._names.items():
+        for name, shipped in self._names.items():
             whole = rf"(?<![\w@:/.-]){re.escape(name)}(?![^\s,\]}}'\"])"
-            text = re.sub(whole, there.replace("\\", r"\\"), text)
+            text = re.sub(whole, shipped.replace("\\", r"\\"), text)
         return text
 
     def _ship(self, name: str) -> str:
@@ -58,12 +58,12 @@ class Shipment:
                 f"{LIMIT >> 20} MiB travel with a job; put them on a disk that all machines of the cluster "
                 "have, and name the absolute path there"
             )
-        there = f"{names.digest_in(dataset.name)}/{place.name}"
+        shipped = f"{names.digest_in(dataset.name)}/{place.name}"
         for file in files:
-            copy = self._folder / there / file.relative_to(place)
+            copy = self._folder / shipped / file.relative_to(place)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)
-        return f"{kind}:{SHIPPED}{there}{size}"
+        return f"{kind}:{SHIPPED}{shipped}{size}"
 
 
 def relative(value: Any) -> Iterator[str]:

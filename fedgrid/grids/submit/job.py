@@ -19,7 +19,7 @@ from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.runtime.integrity.commit import commit
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.ray_cluster.token import make_private, token_file
-from fedgrid.grids.submit import grid_files, plugin_files, tunnel
+from fedgrid.grids.submit import grid_files, tunnel
 from fedgrid.grids.submit.images import Shipment
 from fedgrid.redaction import redacted
 
@@ -110,9 +110,9 @@ def stage(arguments: Sequence[str], folder: Path) -> list[str]:
     shipment = Shipment(folder)
     for argument in checked:
         shipment.take(argument.rpartition("=")[2])
-    with_plugins = plugin_files.stage_options(checked, folder)
+    with_plugins = grid_files.stage_options(checked, folder)
     return [
-        grid_files.staged(shipment.rewrite(argument), folder, shipment, is_first=index == 0)
+        grid_files.stage_argument(shipment.rewrite(argument), folder, shipment, is_first=index == 0)
         for index, argument in enumerate(with_plugins)
     ]
 

@@ -52,10 +52,10 @@ class Annotations:
                 tags[key] = value
             elif tags.pop(key, None) is None:
                 raise unknown("tag", key, tags) if tags else ConfigError(f"'{text}': the run has no tags")
-        found = type(self)(self.note if note is None else note.strip(), tags)
-        if problem := found._problem():
+        annotations = type(self)(self.note if note is None else note.strip(), tags)
+        if problem := annotations._problem():
             raise ConfigError(problem)
-        return found
+        return annotations
 
     def lines(self) -> list[str]:
         """Return the lines of a page that show them."""
@@ -112,7 +112,7 @@ def _read(path: Path) -> Annotations:
         raise DamagedFile(path, "it has no note and tags")
     if not all(isinstance(value, str) for value in tags.values()):
         raise DamagedFile(path, "a tag is no text")
-    found = Annotations(note, tags)
-    if problem := found._problem():
+    annotations = Annotations(note, tags)
+    if problem := annotations._problem():
         raise DamagedFile(path, problem)
-    return found
+    return annotations

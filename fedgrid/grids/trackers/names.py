@@ -34,7 +34,7 @@ def described() -> dict[str, str]:
     """
     own = (number for entry in ALGORITHMS.values() for number in entry.numbers)
     declared: Sequence[RecordColumn | Score | OwnNumber] = (*EVERY_COLUMN["rounds"], *OF_ROUNDS, *own)
-    return {f"{each.section}/{each.name}": each.meaning for each in declared if each.section}
+    return {f"{one.section}/{one.name}": one.meaning for one in declared if one.section}
 
 
 def plain(key: str) -> str:
@@ -124,12 +124,5 @@ def totals(folder: Path) -> dict[str, float]:
     times = Times()
     with suppress(DamagedFile):  # Its run is not finished: the next launch repeats it, and logs its totals.
         times = times_of(folder)
-    if not times.rounds:
-        return {}
-    found = {
-        "cost/seconds": times.seconds,
-        "cost/uncached_seconds": times.uncached_seconds,
-        "cost/rounds_computed": times.rounds_computed,
-        "cost/peak_memory_mb": times.peak_memory_mb,
-    }
-    return {name: value for name, value in found.items() if value is not None}
+    names = ("seconds", "uncached_seconds", "rounds_computed", "peak_memory_mb") if times.rounds else ()
+    return {f"cost/{name}": value for name in names if (value := getattr(times, name)) is not None}

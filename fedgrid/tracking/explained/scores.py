@@ -100,29 +100,21 @@ OWN_SCORES = (
 """Those of one's own runs."""
 
 
-def of_runs(explained: Sequence[Explained], on: str, score: ExplanationScore) -> ScoresByAlgorithm:
+def run_means(explained: Sequence[Explained], on: str, score: ExplanationScore) -> ScoresByAlgorithm:
     """Return the mean over the models of each run, by algorithm, scenario and seed; without NaNs.
 
     An algorithm without any score is there too, with no scenario.
     """
-    found: dict[str, dict[Scenario, dict[int, list[tuple[float, float]]]]] = {
-        each.algorithm: {} for each in explained
-    }
-    for each in explained:
-        if each.on == on:
-            seeds = found[each.algorithm].setdefault(each.scenario, {})
-            seeds.setdefault(each.seed, []).append((score.of(each), score.weight(each)))
-    means = {
-        algorithm: {
-            scenario: {seed: mean for seed, models in seeds.items() if not isnan(mean := _mean(models))}
-            for scenario, seeds in runs.items()
-        }
-        for algorithm, runs in found.items()
-    }
-    return {
-        algorithm: {scenario: seeds for scenario, seeds in runs.items() if seeds}
-        for algorithm, runs in means.items()
-    }
+    models: dict[tuple[str, Scenario, int], list[tuple[float, float]]] = {}
+    for model in explained:
+        if model.on == on:
+            run = model.algorithm, model.scenario, model.seed
+            models.setdefault(run, []).append((score.of(model), score.weight(model)))
+    means: dict[str, dict[Scenario, dict[int, float]]] = {model.algorithm: {} for model in explained}
+    for (algorithm, scenario, seed), of_run in models.items():
+        if not isnan(mean := _mean(of_run)):
+            means[algorithm].setdefault(scenario, {})[seed] = mean
+    return means
 
 
 def _mean(models: Sequence[tuple[float, float]]) -> float:
@@ -146,10 +138,10 @@ def compare_explanations(
     """
     suffix = f" {AS_PUBLISHED}" if as_published else ""
     return compare_scores(
-        of_runs(explained, on, score),
+        run_means(explained, on, score),
         f"{score.name} on {on}{suffix}",
         highest=as_published or score.highest,
-        num_scenarios=len({each.scenario for each in explained}),
+        num_scenarios=len({model.scenario for model in explained}),
         dataset_of=lambda scenario: str(scenario[0]),
     )
 
@@ -164,11 +156,11 @@ def published_ranks(scores: ScoresByAlgorithm) -> Mapping[str, float]:
 
     ranks: dict[str, list[float]] = {algorithm: [] for algorithm in scores}
     for scenario in dict.fromkeys(scenario for runs in scores.values() for scenario in runs):
-        there = [algorithm for algorithm, runs in scores.items() if scenario in runs]
-        placed = rankdata([-fmean(scores[algorithm][scenario].values()) for algorithm in there])
-        for algorithm, rank in zip(there, placed, strict=True):
+        present = [algorithm for algorithm, runs in scores.items() if scenario in runs]
+        placed = rankdata([-fmean(scores[algorithm][scenario].values()) for algorithm in present])
+        for algorithm, rank in zip(present, placed, strict=True):
             ranks[algorithm].append(float(rank))
-    return {algorithm: fmean(found) if found else nan for algorithm, found in ranks.items()}
+    return {algorithm: fmean(own_ranks) if own_ranks else nan for algorithm, own_ranks in ranks.items()}
 
 
 def verdict(by_gap: Comparison) -> str:
@@ -179,15 +171,14 @@ def verdict(by_gap: Comparison) -> str:
     apart = [pair for pair in by_gap.pairs if AGAINST in (pair.one, pair.other) and pair.differs]
     if by_gap.friedman_p is not None and by_gap.friedman_p >= ALPHA:
         apart = []
-    if not apart:
-        found = f"no algorithm is found to differ from {AGAINST} {where}"
-        return f"By {by_gap.measure}, in which confidence counts less, {found}."
-    better = [pair.one for pair in apart if pair.other == AGAINST]
-    worse = [pair.other for pair in apart if pair.one == AGAINST]
-    words = [f"better than {AGAINST}: {', '.join(better) or 'none'}", f"worse: {', '.join(worse) or 'none'}"]
-    return f"By {by_gap.measure}, in which confidence counts less, {where}: {'; '.join(words)}."
+    words = f"no algorithm is found to differ from {AGAINST} {where}"
+    if apart:
+        better = ", ".join(pair.one for pair in apart if pair.other == AGAINST) or "none"
+        worse = ", ".join(pair.other for pair in apart if pair.one == AGAINST) or "none"
+        words = f"{where}: better than {AGAINST}: {better}; worse: {worse}"
+    return f"By {by_gap.measure}, in which confidence counts less, {words}."
 
 
-def of_clients(explained: Sequence[Explained], clients: int) -> tuple[Explained, ...]:
+def choose_clients(explained: Sequence[Explained], clients: int) -> tuple[Explained, ...]:
     """Return those of scenarios with this many clients."""
-    return tuple(each for each in explained if each.scenario[1] == clients)
+    return tuple(model for model in explained if model.scenario[1] == clients)

@@ -4,6 +4,7 @@ Shapes: V values of the axis.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from math import floor, inf, log10
 from operator import itemgetter
 
@@ -12,12 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.figures.curves import band
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
     SUPERSCRIPT,
     Margins,
+    band,
     entries,
     name_row,
     panels,
@@ -26,8 +27,8 @@ from fedgrid.tracking.figures.panels import (
 )
 from fedgrid.tracking.figures.style import Style, paper_style, styles
 from fedgrid.tracking.scoring import measures
-from fedgrid.tracking.scoring.axes import along, at, numbers_of, of_setting, values_of
-from fedgrid.tracking.scoring.measures import Measure
+from fedgrid.tracking.scoring.axes import numbers_of, runs_along, runs_at, runs_of_setting, values_of
+from fedgrid.tracking.scoring.measures import Measure, means_by
 from fedgrid.tracking.scoring.study import Study
 
 TITLES = {
@@ -38,8 +39,6 @@ TITLES = {
     measures.GLOBAL_LAST: "global model's accuracy",
     measures.SILHOUETTE_LAST: "silhouette of the last partition",
 }
-WIDE = 10
-"""Ratio of the greatest to the least value from which on an axis of positive numbers is logarithmic."""
 COLUMNS = 2
 """Panels side by side; of two axes, those of one algorithm are all side by side."""
 
@@ -50,7 +49,7 @@ def over_axis(study: Study, axis: str) -> Figure:
     Lines are means over scenarios, each of which counts alike; bands reach from the least to the greatest
     mean of a seed. Values that are no numbers stand side by side in the order of the runs.
     """
-    part = along(study, axis)
+    part = runs_along(study, axis)
     values = values_of(part, axis)
     shown = measures.swept(part)
     with paper_style():
@@ -58,14 +57,13 @@ def over_axis(study: Study, axis: str) -> Figure:
         margins = Margins(gap=0.55, head=0.2, row_gap=0.6)
         figure, places = panels(len(shown), COLUMNS, 1.6, margins=margins, legend=entries(style))
         lines = {
-            name: [at(part.of(algorithm=name), axis, value) for value in values] for name in part.algorithms
+            name: [runs_at(part.of(algorithm=name), axis, value) for value in values]
+            for name in part.algorithms
         }
         for axes, measure in zip(places, shown, strict=True):
             axes.set_title(TITLES[measure])
-            _draw(axes, lines, values, measure, style)
             axes.set_xlabel(axis)
-            if not axes.lines:
-                say(axes, "no such score was recorded" if part.finished else NO_RUN)
+            _draw(axes, lines, values, measure, style)
     return figure
 
 
@@ -75,11 +73,12 @@ def over_epsilon(study: Study) -> Figure:
     Runs without noise stand at the right edge. An algorithm whose clients send nothing has epsilon 0, and is
     a level line. Runs with noise whose epsilon is infinite are left out.
     """
-    parts = [of_setting(study, setting) for setting in study.settings]
-    points = {
-        name: [(_largest_epsilon(own), own) for own in (part.of(algorithm=name) for part in parts)]
-        for name in study.algorithms
-    }
+    parts = [runs_of_setting(study, setting) for setting in study.settings]
+    points: dict[str, list[tuple[float, Study]]] = {name: [] for name in study.algorithms}
+    for name, part in product(points, parts):
+        own = part.of(algorithm=name)
+        epsilons = measures.scores_by_seed(own, measures.EPSILON).values()
+        points[name].append((max(epsilons, default=np.nan), own))
     finite = [x for line in points.values() for x, _ in line if 0 < x < inf]
     edge = 10 * max(finite, default=1.0)
     with paper_style():
@@ -109,12 +108,6 @@ def over_epsilon(study: Study) -> Figure:
     return figure
 
 
-def _largest_epsilon(study: Study) -> float:
-    """Return the largest epsilon of any run, NaN without noise."""
-    found = [measures.EPSILON.of(result) for result in study.finished]
-    return max((value for value in found if not np.isnan(value)), default=np.nan)
-
-
 def sweep(study: Study, axis: str, by: str) -> Figure:
     """Draw the scores over the values of an axis, a line a value of the axis `by`, a row an algorithm.
 
@@ -126,7 +119,7 @@ def sweep(study: Study, axis: str, by: str) -> Figure:
     """
     if len(study.datasets) > 1:
         raise ValueError(f"{study.name} has several data sets ({', '.join(study.datasets)}), expected one")
-    part = along(along(study, axis), by)
+    part = runs_along(runs_along(study, axis), by)
     values, names = values_of(part, axis), {f"{by} {value}": value for value in values_of(part, by)}
     shown, algorithms = measures.swept(part), part.algorithms
     with paper_style():
@@ -138,19 +131,17 @@ def sweep(study: Study, axis: str, by: str) -> Figure:
             row = places[start * len(shown) : (start + 1) * len(shown)]
             own = part.of(algorithm=algorithm)
             lines = {
-                name: [at(at(own, by, other), axis, value) for value in values]
+                name: [runs_at(runs_at(own, by, other), axis, value) for value in values]
                 for name, other in names.items()
             }
             for axes, measure in zip(row, shown, strict=True):
-                _draw(axes, lines, values, measure, style)
                 if start == 0:
                     axes.set_title(TITLES[measure].replace(", ", "\n").replace(" of the ", "\nof the "))
-                if start == len(algorithms) - 1:
-                    axes.set_xlabel(axis)
-                else:
+                is_last = start == len(algorithms) - 1
+                axes.set_xlabel(axis if is_last else "")
+                _draw(axes, lines, values, measure, style)
+                if not is_last:
                     axes.set_xticklabels([])
-                if not axes.lines:
-                    say(axes, "no such score was recorded" if own.finished else NO_RUN)
             name_row(row[-1], algorithm)
     return figure
 
@@ -167,7 +158,14 @@ def _draw(
     places_V = np.arange(len(values), dtype=np.float64) if numbers is None else np.array(numbers)
     for position, (name, parts) in enumerate(lines.items()):
         _line(axes, name, places_V, parts, measure, style[name], 1 - position / len(lines))
-    _scale(axes, values, places_V, is_number=numbers is not None)
+    _level_ticks(axes)
+    if numbers and min(numbers) > 0 and max(numbers) >= 10 * min(numbers):
+        axes.set_xscale("log")
+        axes.minorticks_off()
+    axes.set_xticks(places_V, values)
+    if not axes.lines:
+        is_run = any(part.finished for parts in lines.values() for part in parts)
+        say(axes, "no such score was recorded" if is_run else NO_RUN)
 
 
 def _line(
@@ -193,24 +191,11 @@ def _line(
 
 def _summary(study: Study, measure: Measure) -> tuple[float, float, float]:
     """Return the mean over scenarios, and the least and greatest mean of one seed; NaN without a score."""
-    by_scenario: dict[object, list[float]] = {}
-    by_seed: dict[int, list[float]] = {}
-    for result in study.finished:
-        if not np.isnan(value := measure.of(result)):
-            by_scenario.setdefault(result.scenario, []).append(value)
-            by_seed.setdefault(result.seed, []).append(value)
-    if not by_scenario:
+    scores = measures.scores_by_seed(study, measure)
+    if not scores:
         return (np.nan,) * 3
-    seeds = [float(np.mean(found)) for found in by_seed.values()]
-    return float(np.mean([np.mean(found) for found in by_scenario.values()])), min(seeds), max(seeds)
-
-
-def _scale(axes: Axes, values: Sequence[str], places_V: Array, *, is_number: bool) -> None:
-    _level_ticks(axes)
-    if is_number and len(places_V) and places_V.min() > 0 and places_V.max() >= WIDE * places_V.min():
-        axes.set_xscale("log")
-        axes.minorticks_off()
-    axes.set_xticks(places_V, values)
+    scenarios, seeds = means_by(scores, 0), means_by(scores, 1)
+    return float(np.mean(scenarios)), min(seeds), max(seeds)
 
 
 def _level_ticks(axes: Axes) -> None:

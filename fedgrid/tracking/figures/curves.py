@@ -5,20 +5,19 @@ Shapes: S runs, R rounds, E epochs.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon
 from matplotlib.ticker import MaxNLocator
 
 from fedgrid.tracking.arrays import Array, mean
-from fedgrid.tracking.figures.maps import HUES
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
     Margins,
+    band,
     entries,
     number_rounds,
     panels,
@@ -26,7 +25,7 @@ from fedgrid.tracking.figures.panels import (
     share_y,
     title,
 )
-from fedgrid.tracking.figures.style import GRID, INK, SMALL, Style, paper_style, styles
+from fedgrid.tracking.figures.style import GRID, HUES, INK, SMALL, Style, paper_style, styles
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
 
@@ -41,15 +40,17 @@ class Score:
     """Whether the y axis ends at 1, at the number of clients, or above the largest value."""
 
 
-F1 = (Score("personalised_f1", "personalised F1"), Score("generalised_f1", "generalised F1"))
-PUBLISHED_F1 = (Score("published_pf1", "PF1, as published"), Score("published_gf1", "GF1, as published"))
 KINDS: Mapping[str, Sequence[Score]] = {
     "ari": [Score("ari", "adjusted Rand index")],
     "accuracy": [
         Score("personalised_accuracy", "personalised accuracy"),
         Score("generalised_accuracy", "generalised accuracy"),
     ],
-    "f1": F1,
+    "f1": [Score("personalised_f1", "personalised F1"), Score("generalised_f1", "generalised F1")],
+    "f1-published": [
+        Score("published_pf1", "PF1, as published"),
+        Score("published_gf1", "GF1, as published"),
+    ],
     "fairness": [
         Score("worst_client_accuracy", "worst client's accuracy"),
         Score("jain_index", "Jain's index"),
@@ -87,12 +88,13 @@ def per_round(study: Study, kind: str) -> Figure:
         ValueError: if the study has several data sets or numbers of clients.
     """
     require_one(study, "dataset", "clients")
-    scores = KINDS[kind]
+
+    def recorded(of: str) -> list[Score]:
+        return [score for score in KINDS[of] if is_recorded(study, score.curve)]
+
+    rows = recorded(kind) or (recorded("f1-published") if kind == "f1" else []) or KINDS[kind][:1]
     if kind == "sizes" and not any((result.curves["clients_alone"] > 0).any() for result in study.finished):
-        scores = scores[:1]
-    if kind == "f1" and not _recorded(study, F1) and _recorded(study, PUBLISHED_F1):
-        scores = PUBLISHED_F1
-    rows = _recorded(study, scores) or scores[:1]
+        rows = rows[:1]
     splits = study.splits
     clients = study.blocks[0][1] if study.blocks else 0
     columns = max(1, len(splits))
@@ -111,10 +113,6 @@ def per_round(study: Study, kind: str) -> Figure:
         if not splits:
             say(places[0], NO_RUN)
     return figure
-
-
-def _recorded(study: Study, scores: Sequence[Score]) -> list[Score]:
-    return [score for score in scores if is_recorded(study, score.curve)]
 
 
 def is_recorded(study: Study, curve: str) -> bool:
@@ -138,18 +136,6 @@ def deviation(values_SR: Array) -> Array:
     return np.asarray(np.sqrt(squares_R / np.maximum(count_R - 1, 1)))
 
 
-def marks(position: int, count: int, rounds: int) -> tuple[int, int]:
-    """Return first and step of a line's markers; those of `count` coinciding lines alternate."""
-    step = max(count, rounds // 4)
-    return (position * step // count) % rounds, step
-
-
-def band(axes: Axes, round_R: Array, low_R: Array, high_R: Array, colour: str) -> None:
-    """Shade the area between two curves."""
-    around = np.concatenate([round_R, round_R[::-1]]), np.concatenate([low_R, high_R[::-1]])
-    axes.add_patch(Polygon(np.column_stack(around), facecolor=colour, alpha=0.12, linewidth=0))
-
-
 def _draw(axes: Axes, study: Study, score: Score, style: Mapping[str, Style]) -> None:
     for position, (algorithm, own_style) in enumerate(style.items()):
         results = study.of(algorithm=algorithm).finished
@@ -162,8 +148,10 @@ def _draw(axes: Axes, study: Study, score: Score, style: Mapping[str, Style]) ->
             continue
         round_R, values_SR = round_R[there_R], values_SR[:, there_R]
         mean_R, deviation_R = mean(values_SR.T), deviation(values_SR)
-        every = marks(position, len(style), len(round_R))
-        axes.plot(round_R, mean_R, label=algorithm, markevery=every, **own_style.of_line)
+        # Markers of coinciding lines alternate.
+        step = max(len(style), len(round_R) // 4)
+        first = (position * step // len(style)) % len(round_R)
+        axes.plot(round_R, mean_R, label=algorithm, markevery=(first, step), **own_style.of_line)
         if deviation_R.any():
             band(axes, round_R, mean_R - deviation_R, mean_R + deviation_R, own_style.colour)
     if axes.lines:
@@ -180,8 +168,8 @@ def _scale(row: Sequence[Axes], score: Score, clients: int) -> None:
     if score.kind != "share":
         largest = max((axes.dataLim.y1 for axes in drawn), default=0.0)
         high = 1.03 * (clients if score.kind == "clients" else largest) or 1.0
-        found = MaxNLocator(5, steps=[1, 2, 5, 10], integer=score.kind == "clients").tick_values(0, high)
-        ticks = [float(tick) for tick in found if tick <= high]
+        proposed = MaxNLocator(5, steps=[1, 2, 5, 10], integer=score.kind == "clients").tick_values(0, high)
+        ticks = [float(tick) for tick in proposed if tick <= high]
     share_y(row, high, ticks, score.label)
     least = min((float(np.min(line.get_ydata())) for axes in drawn for line in axes.lines), default=0.0)
     for axes in row:
@@ -194,7 +182,6 @@ NORMS = {
     "weights_l1_change": "change of the weights' L1 norm\nas published",
 }
 """Column -> title of its panel."""
-DASHES = (0, (4, 3))
 
 
 def update_norms(epochs: Mapping[str, Array], *, epsilon_1: float, epsilon_2: float, cooldown: int) -> Figure:
@@ -213,13 +200,14 @@ def update_norms(epochs: Mapping[str, Array], *, epsilon_1: float, epsilon_2: fl
             axes.set_ylim(bottom=min(0.0, 1.1 * float(np.min(epochs[column]))))
             number_rounds(axes, epoch_E)
             axes.set_xlabel("epoch")
-        row[0].axvline(cooldown, color=INK, linewidth=0.8, linestyle=DASHES, zorder=1.5)
-        _mark(row[1], "$\\varepsilon_1$", epsilon_1)
-        _mark(row[1], "$\\varepsilon_2$", epsilon_2)
+        line: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": (0, (4, 3)), "zorder": 1.5}
+        row[0].axvline(cooldown, **line)
+        beside: dict[str, Any] = {
+            "transform": row[1].get_yaxis_transform(),
+            "va": "center",
+            "fontsize": SMALL + 1,
+        }
+        for name, epsilon in (("$\\varepsilon_1$", epsilon_1), ("$\\varepsilon_2$", epsilon_2)):
+            row[1].axhline(epsilon, **line)
+            row[1].text(1.02, epsilon, name, parse_math=True, **beside)
     return figure
-
-
-def _mark(axes: Axes, name: str, epsilon: float) -> None:
-    axes.axhline(epsilon, color=INK, linewidth=0.8, linestyle=DASHES, zorder=1.5)
-    beside = axes.get_yaxis_transform()
-    axes.text(1.02, epsilon, name, transform=beside, va="center", fontsize=SMALL + 1, parse_math=True)

@@ -25,16 +25,11 @@ from fedgrid.tracking.figures.panels import (
     rule,
     say,
 )
-from fedgrid.tracking.figures.style import INK, paper_style
+from fedgrid.tracking.figures.style import HUES, INK, paper_style
 from fedgrid.tracking.scoring.study import Study, require_one
 
-HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 MIXED = "#9A9A9A"
-GOLDEN = 0.382
-"""Golden section: its multiples modulo 1 are distinct, and successive ones far apart."""
 PANELS_A_ROW = 4
-TITLE = 28
-"""Letters of a name that fit in one line above a panel."""
 NAMED_GROUPS = 6
 """Largest number of hidden groups with room for their names."""
 
@@ -52,7 +47,7 @@ def cluster_maps(study: Study) -> Figure:
     first_seed = [result for result in study.finished if result.seed == study.runs[0].seed]
     results = {result.algorithm: result for result in first_seed}
     scores = {name: f"\nARI {result.last('ari'):.2f}" for name, result in results.items()}
-    titles = [fill(name, TITLE) + scores.get(name, "") for name in algorithms]
+    titles = [fill(name, 28) + scores.get(name, "") for name in algorithms]
     head = 0.08 + LINE * max((title.count("\n") + 1 for title in titles), default=1)
     num_clients = study.runs[0].clients if study.runs else 0
     with paper_style():
@@ -73,11 +68,11 @@ def cluster_maps(study: Study) -> Figure:
             if algorithm not in results:
                 say(axes, NO_RUN)
                 continue
-            found = results[algorithm]
-            draw_map(axes, found.labels_RK, found.truth_K, found.round_R)
-            number_rounds(axes, found.round_R)
+            run = results[algorithm]
+            draw_map(axes, run.labels_RK, run.truth_K, run.round_R)
+            number_rounds(axes, run.round_R)
             if place % PANELS_A_ROW == 0:
-                name_groups(axes, found.truth_K)
+                name_groups(axes, run.truth_K)
     return figure
 
 
@@ -90,7 +85,7 @@ def draw_map(axes: Axes, labels_RK: Array, truth_K: Array, round_R: Array) -> No
     order_K = by_group(truth_K)
     last = len(truth_K) - 0.5
     axes.imshow(
-        _coloured(labels_RK[:, order_K].T, truth_K[order_K]),
+        _colour_clusters(labels_RK[:, order_K].T, truth_K[order_K]),
         extent=(round_R[0] - 0.5, round_R[-1] + 0.5, last, -0.5),
         aspect="auto",
         interpolation="none",
@@ -132,7 +127,7 @@ def _edges(truth_K: Array) -> Array:
     return np.concatenate([[0], np.cumsum(np.unique(truth_K, return_counts=True)[1])])
 
 
-def _coloured(labels_KR: Array, truth_K: Array) -> Array:
+def _colour_clusters(labels_KR: Array, truth_K: Array) -> Array:
     """Return the picture: red, green and blue from 0 to 1, shape (K, R, 3)."""
     picture = np.empty((*labels_KR.shape, 3))
     shades: dict[str, dict[int, int]] = {}
@@ -145,7 +140,8 @@ def _coloured(labels_KR: Array, truth_K: Array) -> Array:
             hue = _hue(truth_K[labels_K == label], truth_K)
             of_hue = shades.setdefault(hue, {})
             shade = of_hue.setdefault(label, len(of_hue))
-            picture[labels_K == label, column] = lighter(hue, 0.75 * (shade * GOLDEN % 1))
+            # Multiples of the golden section modulo 1 are distinct, and successive ones far apart.
+            picture[labels_K == label, column] = lighter(hue, 0.75 * (shade * 0.382 % 1))
     return picture
 
 
@@ -162,14 +158,6 @@ def lighter(colour: str, share: float | Array) -> Array:
     For shares of shape (L, 1) the colours have shape (L, 3).
     """
     return 1 - (1 - np.array(to_rgb(colour))) * (1 - share)
-
-
-MOST_TICKS = 20
-"""Largest number of classes that are all named."""
-SHORT = 2
-"""Letters of a class' name that is written from left to right."""
-FAINTEST = 0.12
-"""Depth of the colour of a single image; none is white."""
 
 
 def class_counts(train_KL: Array, test_KL: Array, groups_K: Array, classes: Sequence[str] = ()) -> Figure:
@@ -202,14 +190,14 @@ def class_counts(train_KL: Array, test_KL: Array, groups_K: Array, classes: Sequ
 
 
 def _draw_holdings(axes: Axes, counts_KL: Array, groups_K: Array, names: Sequence[str]) -> None:
-    order_K, upright = by_group(groups_K), max(map(len, names)) > SHORT
+    order_K, upright = by_group(groups_K), max(map(len, names)) > 2
     num_clients, num_classes = counts_KL.shape
     axes.imshow(_picture(counts_KL, groups_K)[order_K], aspect="auto", interpolation="none")
     axes.set_ylim(num_clients - 0.5, -0.5)
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
     axes.set_xlabel("" if upright else "class")
-    if num_classes <= MOST_TICKS:
+    if num_classes <= 20:
         axes.set_xticks(range(num_classes), names, rotation=90 if upright else 0)
     else:
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
@@ -217,8 +205,8 @@ def _draw_holdings(axes: Axes, counts_KL: Array, groups_K: Array, names: Sequenc
 
 def _picture(counts_KL: Array, groups_K: Array) -> Array:
     """Return red, green and blue from 0 to 1, shape (K, L, 3)."""
-    depth_KL = counts_KL / max(1, counts_KL.max())
-    depth_KL = np.where(counts_KL > 0, FAINTEST + (1 - FAINTEST) * depth_KL, 0)
+    # A single image has a depth of at least 0.12; none is white.
+    depth_KL = np.where(counts_KL > 0, 0.12 + (1 - 0.12) * (counts_KL / max(1, counts_KL.max())), 0)
     places_K = np.unique(groups_K, return_inverse=True)[1]
     hues_K = [HUES[place % len(HUES)] for place in places_K.tolist()]
     return np.stack(

@@ -16,11 +16,12 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Polygon
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.style import COLUMN, FAINT, GRID, PAGE, SMALL, PaperFigure, Style
-from fedgrid.tracking.tables.cells import split_name
+from fedgrid.tracking.scoring.study import split_name
 
 LETTER = 0.059
 """Mean width of a letter, in inches."""
@@ -120,12 +121,12 @@ def entries(styles: Mapping[str, Style]) -> list[Line2D]:
     return [Line2D([], [], label=fill(name, LONG), **style.of_line) for name, style in styles.items()]
 
 
-def named_rows(names: Sequence[str]) -> tuple[list[str], float, float]:
+def name_rows(names: Sequence[str]) -> tuple[list[str], float, float]:
     """Return the names, wrapped; their width and the height of a row, in inches."""
     labels = [fill(name, LONG) for name in names]
-    lines = [label.split("\n") for label in labels]
-    longest = max((len(line) for label in lines for line in label), default=0)
-    return labels, 0.16 + LETTER * longest, 0.05 + LINE * max(map(len, lines), default=1)
+    longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
+    num_lines = max((label.count("\n") + 1 for label in labels), default=1)
+    return labels, 0.16 + LETTER * longest, 0.05 + LINE * num_lines
 
 
 def say(axes: Axes, reason: str) -> None:
@@ -138,7 +139,7 @@ def say(axes: Axes, reason: str) -> None:
 
 def title(axes: Axes, split: str) -> None:
     """Set the split as title of a panel, in two lines to fit a quarter of a page."""
-    axes.set_title("\n".join(split_name(split).split(" ")))
+    axes.set_title(split_name(split).replace(" ", "\n"))
 
 
 def name_row(axes: Axes, text: str) -> None:
@@ -181,3 +182,9 @@ def scale_y(axes: Axes, largest: float) -> None:
         formatter.set_offset_string(f"×10{str(power).translate(SUPERSCRIPT)}")
         axes.yaxis.set_major_formatter(formatter)
         axes.yaxis.get_offset_text().set_fontsize(SMALL)
+
+
+def band(axes: Axes, round_R: Array, low_R: Array, high_R: Array, colour: str) -> None:
+    """Shade the area between two curves."""
+    around = np.concatenate([round_R, round_R[::-1]]), np.concatenate([low_R, high_R[::-1]])
+    axes.add_patch(Polygon(np.column_stack(around), facecolor=colour, alpha=0.12, linewidth=0))

@@ -4,7 +4,7 @@ The critical-difference diagram has average ranks, and groups without a signific
 runs, E = 2 ends of a segment.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count, product
 
 import numpy as np
@@ -20,7 +20,7 @@ from fedgrid.tracking.figures.panels import (
     NO_RUN,
     Margins,
     name_row,
-    named_rows,
+    name_rows,
     panels,
     rule,
     say,
@@ -37,7 +37,7 @@ from fedgrid.tracking.figures.style import (
     paper_style,
     styles,
 )
-from fedgrid.tracking.scoring.cost import AS_USUAL, Terms, costs, recorded, scale
+from fedgrid.tracking.scoring.cost import AS_USUAL, Terms, adapt_terms, costs, scale
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
 
@@ -45,9 +45,6 @@ AXIS = 0.42
 """Inches from the top of the figure to the line of the ranks."""
 BAR = 0.09
 """Inches from bar to bar."""
-UNKNOWN = "no scenario has a result of every algorithm"
-SPREAD = 0.3
-"""Share of a row's height over which its runs are spread to either side."""
 
 
 def cost_to_target(study: Study, terms: Terms = AS_USUAL) -> Figure:
@@ -56,17 +53,17 @@ def cost_to_target(study: Study, terms: Terms = AS_USUAL) -> Figure:
     There is one row per algorithm, one dot per run, and a bar at the median; the number of runs that never
     reach the target is at the right. There is no panel of traffic if that of a run is unknown.
     """
-    terms = recorded(study, terms)
+    terms = adapt_terms(study, terms)
     by_algorithm, target = costs(study, terms), terms.target
-    known = [cost for of_algorithm in by_algorithm.values() for cost in of_algorithm]
-    name, size = scale(known, terms.unit)
-    axis = {"rounds": {of: [cost.rounds for cost in found] for of, found in by_algorithm.items()}}
-    if known and not any(np.isnan(cost.bytes) for cost in known):
+    every_cost = [cost for of_algorithm in by_algorithm.values() for cost in of_algorithm]
+    name, size = scale(every_cost, terms.unit)
+    axis = {"rounds": {of: [cost.rounds for cost in of_runs] for of, of_runs in by_algorithm.items()}}
+    if every_cost and not any(np.isnan(cost.bytes) for cost in every_cost):
         axis[f"sent up and down, {name}"] = {
-            of: [cost.sent(terms.unit) / size for cost in found] for of, found in by_algorithm.items()
+            of: [cost.sent(terms.unit) / size for cost in of_runs] for of, of_runs in by_algorithm.items()
         }
     with paper_style():
-        labels, left, height = named_rows(study.algorithms)
+        labels, left, height = name_rows(study.algorithms)
         margins = Margins(left=left, right=0.62, head=0.42, gap=0.75)
         figure, row = panels(len(axis), len(axis), max(0.6, (height + 0.05) * len(labels)), margins=margins)
         for axes, (label, values) in zip(row, axis.items(), strict=True):
@@ -75,7 +72,7 @@ def cost_to_target(study: Study, terms: Terms = AS_USUAL) -> Figure:
         row[0].set_yticks(range(len(labels)), labels)
         text = f"until {target.score}\nreaches {target.goal} (bars: medians)"
         figure.text(0.01, 1 - 0.06 / figure.get_figheight(), text, va="top")
-        if not known:
+        if not every_cost:
             say(row[0], f"no {target.score} was recorded" if study.finished else NO_RUN)
     return figure
 
@@ -86,7 +83,8 @@ def _draw_runs(axes: Axes, values: Mapping[str, Sequence[float]], style: Mapping
     axes.grid(axis="x", color=GRID, linewidth=0.6)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
     for row, (algorithm, of_runs) in enumerate(values.items()):
-        offsets = np.linspace(-SPREAD, SPREAD, len(of_runs)) if len(of_runs) > 1 else [0.0] * len(of_runs)
+        # Runs are spread over 0.3 of the row's height to either side.
+        offsets = np.linspace(-0.3, 0.3, len(of_runs)) if len(of_runs) > 1 else [0.0] * len(of_runs)
         dots = [(x, row + offset) for x, offset in zip(of_runs, offsets, strict=True) if np.isfinite(x)]
         marker = {**style[algorithm].of_marker, "alpha": 0.7, "markeredgewidth": 0.6, "markersize": 3.4}
         axes.plot([x for x, _ in dots], [y for _, y in dots], linestyle="none", label=algorithm, **marker)
@@ -100,10 +98,7 @@ def _draw_runs(axes: Axes, values: Mapping[str, Sequence[float]], style: Mapping
 
 
 def critical_difference(
-    ranks: Mapping[str, float],
-    cliques: Sequence[Sequence[str]],
-    num_scenarios: int,
-    first: str = "1 is best",
+    ranks: Mapping[str, float], cliques: Sequence[Sequence[str]], num_scenarios: int, first: str = "1 is best"
 ) -> Figure:
     """Draw average ranks on a line, and bars that join algorithms without a significant difference.
 
@@ -112,51 +107,42 @@ def critical_difference(
     Source: Demsar, Statistical comparisons of classifiers over
     multiple data sets, JMLR 7, 2006, Figure 1.
     """
-    known = {name: rank for name, rank in sorted(ranks.items(), key=lambda item: item[1]) if rank == rank}
-    bars = _levels([[known[name] for name in clique if name in known] for clique in cliques])
-    labels, width, step = named_rows([f"{name}  {rank:.2f}" for name, rank in known.items()])
+    ordered = {name: rank for name, rank in sorted(ranks.items(), key=lambda item: item[1]) if rank == rank}
+    bars = _levels([[ordered[name] for name in clique if name in ordered] for clique in cliques])
+    labels, width, step = name_rows([f"{name}  {rank:.2f}" for name, rank in ordered.items()])
     names_from = AXIS + 0.2 + BAR * (1 + max((level for level, _, _ in bars), default=-1))
-    height = names_from + step * max(1, -(-len(known) // 2))
+    height = names_from + step * max(1, -(-len(ordered) // 2))
     side = width + 0.1
-    inches = (PAGE - 2 * side) / max(1, len(known) - 1)
+    inches = (PAGE - 2 * side) / max(1, len(ordered) - 1)
     with paper_style():
         figure = PaperFigure(figsize=(PAGE, height))
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, PAGE), ylim=(height, 0))
         axes.axis("off")
-        if not known:
-            say(axes, UNKNOWN)
+        if not ordered:
+            say(axes, "no scenario has a result of every algorithm")
             return figure
-        places = [side + inches * rank for rank in range(max(2, len(known)))]
+        places = [side + inches * rank for rank in range(max(2, len(ordered)))]
         plural = "scenario" if num_scenarios == 1 else "scenarios"
-        _draw_axis(axes, places, f"average rank over {num_scenarios} {plural}, {first}")
+        axes.plot([places[0], places[-1]], [AXIS, AXIS], color=INK, linewidth=0.8)
+        axes.vlines(places, AXIS - 0.05, AXIS, color=INK, linewidth=0.8)
+        for number, place in enumerate(places, start=1):
+            axes.text(place, AXIS - 0.08, str(number), ha="center", va="bottom")
+        label = f"average rank over {num_scenarios} {plural}, {first}"
+        axes.text(PAGE / 2, 0.04, label, ha="center", va="top")
         for level, low, high in bars:
             ends = [side + inches * (low - 1) - 0.04, side + inches * (high - 1) + 0.04]
             y = AXIS + 0.13 + BAR * level
             axes.plot(ends, [y, y], color=INK, linewidth=2.4, solid_capstyle="butt")
         style = styles(list(ranks))
-        for position, (name, rank) in enumerate(known.items()):
-            row = min(position, len(known) - 1 - position)
+        for position, (name, rank) in enumerate(ordered.items()):
+            row = min(position, len(ordered) - 1 - position)
             edge = side if position == row else PAGE - side
-            place = (side + inches * (rank - 1), names_from + step * row)
-            _draw_name(axes, labels[position], style[name], place, edge)
+            x, y = side + inches * (rank - 1), names_from + step * row
+            axes.plot([x, x, edge], [AXIS, y, y], color=INK, linewidth=0.7, label=labels[position])
+            axes.plot([x], [AXIS], linestyle="none", **style[name].of_marker)
+            left, side_of = (-0.06, "right") if edge < PAGE / 2 else (0.06, "left")
+            axes.text(edge + left, y, labels[position], ha=side_of, va="center")
     return figure
-
-
-def _draw_axis(axes: Axes, places: Sequence[float], label: str) -> None:
-    axes.plot([places[0], places[-1]], [AXIS, AXIS], color=INK, linewidth=0.8)
-    axes.vlines(places, AXIS - 0.05, AXIS, color=INK, linewidth=0.8)
-    for rank, place in enumerate(places, start=1):
-        axes.text(place, AXIS - 0.08, str(rank), ha="center", va="bottom")
-    axes.text(PAGE / 2, 0.04, label, ha="center", va="top")
-
-
-def _draw_name(axes: Axes, text: str, style: Style, place: tuple[float, float], edge: float) -> None:
-    """Write a name at the side, with a line to its rank."""
-    x, y = place
-    axes.plot([x, x, edge], [AXIS, y, y], color=INK, linewidth=0.7, label=text)
-    axes.plot([x], [AXIS], linestyle="none", **style.of_marker)
-    left = edge < PAGE / 2
-    axes.text(edge + (-0.06 if left else 0.06), y, text, ha="right" if left else "left", va="center")
 
 
 def _levels(cliques: Sequence[Sequence[float]]) -> list[tuple[int, float, float]]:
@@ -211,13 +197,17 @@ def _segments(study: Study, ends: Mapping[str, str], of: Callable[[Run, str], fl
     require_one(study, "dataset")
     with paper_style():
         style, splits = styles(study.algorithms), study.splits
-        labels, left, row_height = named_rows(study.algorithms)
+        labels, left, row_height = name_rows(study.algorithms)
+        legend = [
+            Line2D([], [], label=name, color=FAINT, linestyle="none", marker="o", markerfacecolor=face)
+            for name, face in zip(ends.values(), ("white", FAINT), strict=True)
+        ]
         figure, places = panels(
             len(study.blocks) * len(splits),
             len(splits),
             max(0.6, row_height * len(style)),
             margins=Margins(left=left, right=0.28),
-            legend=_legend(ends.values()),
+            legend=legend,
         )
         for axes, ((_, clients), split) in zip(places, product(study.blocks, splits), strict=False):
             _draw_segments(axes, study.of(clients=clients, split=split), style, list(ends), of, label)
@@ -266,11 +256,3 @@ def _draw_segments(
         say(axes, NO_RUN)
     elif not axes.lines:
         say(axes, f"no {label.removeprefix('macro ')} was recorded")
-
-
-def _legend(names: Iterable[str]) -> list[Line2D]:
-    """Return the entries for an open and a filled end."""
-    return [
-        Line2D([], [], label=name, color=FAINT, linestyle="none", marker="o", markerfacecolor=face)
-        for name, face in zip(names, ("white", FAINT), strict=True)
-    ]

@@ -11,38 +11,32 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedgrid.tracking import records
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.figures.maps import HUES, by_group, draw_map
+from fedgrid.tracking.figures.maps import by_group, draw_map
 from fedgrid.tracking.figures.panels import Margins, number_rounds, panels, say, scale_y
-from fedgrid.tracking.figures.style import GRID, INK, SMALL, paper_style, save
-from fedgrid.tracking.records import Records
+from fedgrid.tracking.figures.style import GRID, HUES, INK, SMALL, paper_style, save
+from fedgrid.tracking.records import Records, read_records
 from fedgrid.tracking.scoring.partitions import clustering_round
 
-NAME = "run.png"
 HEAD = 0.24
 """Above the panels, in inches."""
 ROW = 0.1
 """Height of a client in the map, in inches, as long as there is room."""
 TALLEST = 8.0
 """Height of a map at most, in inches: one of thousands of clients would take gigabytes to draw."""
-NUMBER_WIDTH = 0.04
-"""Width of a cluster's number as a share of the map's."""
-BRIGHTNESS = np.array([0.299, 0.587, 0.114])
-"""Weights of red, green and blue."""
 
 
-def temperature(found: Records) -> Figure:
+def temperature(records: Records) -> Figure:
     """Draw the temperature of each round, with the clustering round marked."""
     with paper_style():
         figure, [axes] = panels(1, 1, 1.5, margins=Margins(head=HEAD))
-        _draw_temperature(axes, found)
+        _draw_temperature(axes, records)
         if axes.lines:
-            _name_clustering(axes, found)
+            _name_clustering(axes, records)
     return figure
 
 
-def cluster_map(found: Records) -> Figure:
+def cluster_map(records: Records) -> Figure:
     """Draw the cluster of each client by round, with the clusters' numbers and lines between the hidden
     groups.
 
@@ -50,25 +44,26 @@ def cluster_map(found: Records) -> Figure:
     shade of its own.
     """
     with paper_style():
-        figure, [axes] = panels(1, 1, _height(found), margins=Margins(head=HEAD))
-        _draw_clusters(axes, found)
-        _name_clustering(axes, found, shift=-0.5)
+        figure, [axes] = panels(1, 1, _height(records), margins=Margins(head=HEAD))
+        _draw_clusters(axes, records)
+        _name_clustering(axes, records, shift=-0.5)
     return figure
 
 
-def run_figure(found: Records) -> Figure:
+def run_figure(records: Records) -> Figure:
     """Draw the temperature of each round and, below it, the cluster of each client.
 
     A run without any temperature has only the clusters.
     """
-    if np.isnan(found.rounds["temperature"]).all():
-        return cluster_map(found)
+    if np.isnan(records.rounds["temperature"]).all():
+        return cluster_map(records)
     with paper_style():
-        figure, [above, below] = panels(2, 1, [0.8, _height(found)], margins=Margins(head=HEAD, row_gap=0.1))
-        _draw_temperature(above, found)
-        _draw_clusters(below, found)
+        margins = Margins(head=HEAD, row_gap=0.1)
+        figure, [above, below] = panels(2, 1, [0.8, _height(records)], margins=margins)
+        _draw_temperature(above, records)
+        _draw_clusters(below, records)
         above.xaxis.set_visible(False)
-        _name_clustering(above, found)
+        _name_clustering(above, records)
     return figure
 
 
@@ -78,42 +73,42 @@ def write(run_folder: Path, to: Path) -> Path:
     Raises:
         RecordsError: there are no records; nothing is written.
     """
-    found = records.read_records(run_folder)
+    records = read_records(run_folder)
     to.mkdir(parents=True, exist_ok=True)
     with paper_style():
-        save(run_figure(found), to / NAME)
-    return to / NAME
+        save(run_figure(records), to / "run.png")
+    return to / "run.png"
 
 
-def _height(found: Records) -> float:
-    return min(TALLEST, max(1.0, ROW * len(found.truth_K)))
+def _height(records: Records) -> float:
+    return min(TALLEST, max(1.0, ROW * len(records.truth_K)))
 
 
-def _draw_temperature(axes: Axes, found: Records) -> None:
-    temperature_R = found.rounds["temperature"]
+def _draw_temperature(axes: Axes, records: Records) -> None:
+    temperature_R = records.rounds["temperature"]
     axes.set_ylabel("temperature")
     if np.isnan(temperature_R).all():
         axes.set_yticks([])
         say(axes, "no temperature was recorded")
         return
-    axes.plot(found.round_R, temperature_R, color=HUES[0], marker="o", markersize=2.8)
+    axes.plot(records.round_R, temperature_R, color=HUES[0], marker="o", markersize=2.8)
     axes.margins(y=0.12)
     axes.grid(axis="y", color=GRID, linewidth=0.6)
     scale_y(axes, float(np.nanmax(temperature_R)))
-    number_rounds(axes, found.round_R)
-    _mark_clustering(axes, found)
+    number_rounds(axes, records.round_R)
+    _mark_clustering(axes, records)
 
 
-def _draw_clusters(axes: Axes, found: Records) -> None:
-    truth_K, labels_RK = found.truth_K, found.clients["cluster"]
+def _draw_clusters(axes: Axes, records: Records) -> None:
+    truth_K, labels_RK = records.truth_K, records.clients["cluster"]
     num_clients = len(truth_K)
-    draw_map(axes, labels_RK, truth_K, found.round_R)
-    number_rounds(axes, found.round_R)
+    draw_map(axes, labels_RK, truth_K, records.round_R)
+    number_rounds(axes, records.round_R)
     order_K, step = by_group(truth_K), -(-num_clients // 10)
     axes.set_yticks(range(0, num_clients, step), [str(client) for client in order_K[::step]])
     axes.set_ylabel("client, by hidden group")
-    _number_clusters(axes, labels_RK[:, order_K].T, found.round_R, least=ceil(ROW * num_clients / TALLEST))
-    _mark_clustering(axes, found, shift=-0.5)
+    _number_clusters(axes, labels_RK[:, order_K].T, records.round_R, least=ceil(ROW * num_clients / TALLEST))
+    _mark_clustering(axes, records, shift=-0.5)
 
 
 def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array, *, least: int) -> None:
@@ -128,8 +123,10 @@ def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array, *, least: int
         for start, stop in pairwise(edges):
             label = int(labels_R[start])
             is_too_low = bool((labels_KR[row : row + least, start] != label).any())
-            if is_too_low or (start, label) in above or stop - start < NUMBER_WIDTH * len(labels_R):
+            # A number is 0.04 times as wide as the map.
+            if is_too_low or (start, label) in above or stop - start < 0.04 * len(labels_R):
                 continue
+            brightness = picture[row, start] @ np.array([0.299, 0.587, 0.114])
             axes.annotate(
                 str(label),
                 (round_R[start] - 0.5, row),
@@ -137,23 +134,23 @@ def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array, *, least: int
                 textcoords="offset points",
                 fontsize=SMALL,
                 va="center_baseline",
-                color="black" if picture[row, start] @ BRIGHTNESS > 0.45 else "white",
+                color="black" if brightness > 0.45 else "white",
             )
         above = {(start, int(labels_R[start])) for start in edges[:-1]}
 
 
-def _mark_clustering(axes: Axes, found: Records, *, shift: float = 0.0) -> None:
-    number = _clustered_in(found)
+def _mark_clustering(axes: Axes, records: Records, *, shift: float = 0.0) -> None:
+    number = _round_of_clustering(records)
     if number is not None:
         axes.axvline(number + shift, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1.5)
 
 
-def _name_clustering(axes: Axes, found: Records, *, shift: float = 0.0) -> None:
+def _name_clustering(axes: Axes, records: Records, *, shift: float = 0.0) -> None:
     """Write above the panel in which round the clients were clustered."""
-    number = _clustered_in(found)
+    number = _round_of_clustering(records)
     if number is None:
         return
-    early = number <= found.round_R.mean()
+    early = number <= records.round_R.mean()
     axes.annotate(
         f"clustered in round {number}",
         (number + shift, 1),
@@ -165,5 +162,5 @@ def _name_clustering(axes: Axes, found: Records, *, shift: float = 0.0) -> None:
     )
 
 
-def _clustered_in(found: Records) -> int | None:
-    return clustering_round(found.clients["cluster"], found.rounds["clustered"])
+def _round_of_clustering(records: Records) -> int | None:
+    return clustering_round(records.clients["cluster"], records.rounds["clustered"])

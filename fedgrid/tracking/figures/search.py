@@ -6,6 +6,7 @@ others.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
@@ -16,7 +17,6 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from fedgrid.tracking.figures.panels import Margins, panels, say
 from fedgrid.tracking.figures.style import FAINT, GRID, PUBLISHED, paper_style
 
-NO_TRIAL = "no trial has this score"
 SERIES = [(style.colour, style.marker) for name, style in PUBLISHED.items() if name != "BNC"]
 RING: dict[str, Any] = {
     "linestyle": "none",
@@ -27,7 +27,6 @@ RING: dict[str, Any] = {
     "markerfacecolor": "none",
     "clip_on": False,
 }
-BEST = "the best"
 
 
 @dataclass(frozen=True)
@@ -78,21 +77,26 @@ def score_curves(
         for place, panel in enumerate(places):
             row, column = divmod(place, len(axes))
             axis, (score, least) = axes[column], list(scores.items())[row]
-            known = [trial for trial in tried if score in trial.scores]
+            trials = [trial for trial in tried if score in trial.scores]
             if column == 0:
                 panel.set_title(score, loc="left")
             panel.yaxis.set_visible(column == 0)
-            if not known:
-                panel.set_yticks([])
-                say(panel, NO_TRIAL)
+            if not trials:
+                _say_none(panel)
                 continue
+            points = [(float(trial.params[axis.name]), trial.scores[score]) for trial in trials]
             if alone:
-                _join(panel, known, axis, score)
-            for trial in known:
+                panel.plot(*zip(*sorted(points), strict=True), color=FAINT, linewidth=0.8, zorder=1)
+            for trial, point in zip(trials, points, strict=True):
                 colour, marker = series[trial.params[choice]] if choice else SERIES[2]
-                _mark(panel, trial, axis, score, color=colour, marker=marker, markersize=3.6)
-            _mark(panel, _best(known, score), axis, score, **RING)
-            _scale(panel, axis, known, score, least)
+                style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3.6}
+                panel.plot(*point, linestyle="none", clip_on=False, **style)
+            panel.plot(*max(points, key=itemgetter(1)), **RING)
+            _lay(panel, "x", axis)
+            bottom, top = _range(trials, score, least)
+            panel.set_ylim(bottom - 0.08 * (top - bottom), top + 0.08 * (top - bottom))
+            panel.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+            panel.grid(axis="y", color=GRID, linewidth=0.6)
     return figure
 
 
@@ -107,43 +111,27 @@ def heat_map(tried: Sequence[Tried], x: Axis, y: Axis, scores: Panels) -> Figure
         figure, places = panels(len(scores), len(scores), 2.4, margins=margins, legend=[_best_entry()])
         for panel, (score, least) in zip(places, scores.items(), strict=True):
             panel.set_title(score)
-            known = [trial for trial in tried if score in trial.scores]
-            if not known:
-                panel.set_yticks([])
-                say(panel, NO_TRIAL)
+            trials = [trial for trial in tried if score in trial.scores]
+            if not trials:
+                _say_none(panel)
                 continue
             _lay(panel, "x", x)
             _lay(panel, "y", y)
-            low, high = _range(known, score, least)
+            low, high = _range(trials, score, least)
             look: dict[str, Any] = {"s": 60, "cmap": "viridis", "vmin": low, "vmax": high, "clip_on": False}
-            upwards = sorted(known, key=lambda trial: trial.scores[score])
+            upwards = sorted(trials, key=lambda trial: trial.scores[score])
             along_x, along_y = ([trial.params[axis.name] for trial in upwards] for axis in (x, y))
             dots = panel.scatter(along_x, along_y, c=[trial.scores[score] for trial in upwards], **look)
-            best = _best(known, score)
+            best = max(trials, key=lambda trial: trial.scores[score])
             panel.plot([best.params[x.name]], [best.params[y.name]], **RING)
             scale = figure.colorbar(dots, cax=panel.inset_axes((1.04, 0, 0.045, 1)), ticks=MaxNLocator(5))
             scale.outline.set_visible(False)
     return figure
 
 
-def _mark(panel: Axes, trial: Tried, axis: Axis, score: str, **style: Any) -> None:
-    style = {"linestyle": "none", "clip_on": False, **style}
-    panel.plot([trial.params[axis.name]], [trial.scores[score]], **style)
-
-
-def _join(panel: Axes, known: Sequence[Tried], axis: Axis, score: str) -> None:
-    points = sorted((float(trial.params[axis.name]), trial.scores[score]) for trial in known)
-    panel.plot(*zip(*points, strict=True), color=FAINT, linewidth=0.8, zorder=1)
-
-
-def _scale(
-    panel: Axes, axis: Axis, known: Sequence[Tried], score: str, least: tuple[float, float] | None
-) -> None:
-    _lay(panel, "x", axis)
-    bottom, top = _range(known, score, least)
-    panel.set_ylim(bottom - 0.08 * (top - bottom), top + 0.08 * (top - bottom))
-    panel.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-    panel.grid(axis="y", color=GRID, linewidth=0.6)
+def _say_none(panel: Axes) -> None:
+    panel.set_yticks([])
+    say(panel, "no trial has this score")
 
 
 def _lay(panel: Axes, name: Literal["x", "y"], axis: Axis) -> None:
@@ -156,15 +144,11 @@ def _lay(panel: Axes, name: Literal["x", "y"], axis: Axis) -> None:
     along.set_minor_locator(NullLocator())
 
 
-def _range(known: Sequence[Tried], score: str, least: tuple[float, float] | None) -> tuple[float, float]:
-    values = [*(trial.scores[score] for trial in known), *(least or ())]
+def _range(trials: Sequence[Tried], score: str, least: tuple[float, float] | None) -> tuple[float, float]:
+    values = [*(trial.scores[score] for trial in trials), *(least or ())]
     low, high = min(values), max(values)
     return (low, high) if low < high else (low - 0.05, high + 0.05)
 
 
-def _best(known: Sequence[Tried], score: str) -> Tried:
-    return max(known, key=lambda trial: trial.scores[score])
-
-
 def _best_entry() -> Line2D:
-    return Line2D([], [], label=BEST, **RING)
+    return Line2D([], [], label="the best", **RING)

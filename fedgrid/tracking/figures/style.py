@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from io import BytesIO
+from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,7 +17,6 @@ from fedgrid.tracking.scoring.run import AS_PUBLISHED, plain_title
 
 COLUMN, PAGE = 3.4, 7.0
 """Widths of a column and of a page, in inches."""
-NOTEBOOK_DPI = 125
 INK, FAINT, GRID = "#333333", "#777777", "#E3E3E3"
 SMALL = 6.5
 """Font size of text inside panels, in points."""
@@ -57,37 +57,22 @@ SETTINGS = {
     "ytick.major.size": 2.5,
     "ytick.major.width": 0.7,
 }
-SIZES = (
-    "font.size",
-    "axes.labelsize",
-    "axes.titlesize",
-    "legend.fontsize",
-    "xtick.labelsize",
-    "ytick.labelsize",
-)
-PLACES = ("axes.labelpad", "axes.titlepad", "axes.titley")
+SIZES = ("font.size", "axes.labelsize", "axes.titlesize", "legend.fontsize")
 ALWAYS = {
-    **{key: SETTINGS[key] for key in (*SIZES, *PLACES)},
+    **{key: SETTINGS[key] for key in (*SIZES, "xtick.labelsize", "ytick.labelsize")},
+    **{key: SETTINGS[key] for key in ("axes.labelpad", "axes.titlepad", "axes.titley")},
     # Names may have dollars and underscores.
     "text.parse_math": False,
     "text.usetex": False,
 }
 """Settings that a style of the user's does not change: panels are laid out for text of this size."""
-NO_STYLE = (
-    *("backend", "date.epoch", "docstring", "figure.", "interactive", "keymap", "savefig.directory"),
-    *("timezone", "tk.", "toolbar", "webagg"),
-)
-"""Beginnings of settings that are no style: of windows, and the figure's size, which a figure has itself."""
 OwnStyle: TypeAlias = str | Path | Mapping[str, Any]
 """A style of matplotlib's by name, a file (`.mplstyle`, matplotlibrc), or settings."""
 _own: ContextVar[tuple[OwnStyle, ...]] = ContextVar("own styles", default=())
 _in_use: ContextVar[tuple[OwnStyle, ...] | None] = ContextVar("own styles in use", default=None)
-WITHOUT_DATES: dict[str, dict[str, Any]] = {
-    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    ".png": {"Software": None},
-    ".svg": {"Creator": None, "Date": None},
-}
 DASHED = (0, (3.5, 1.5))
+HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+"""Of hidden groups, and of a single line."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +114,7 @@ REFERENCES = {
 """Rows to compare with, no competitors: dotted black lines, so that colours are the competitors'."""
 # Tol's muted scheme, also safe for colour blindness.
 OTHER_COLOURS = ("#332288", "#882255", "#117733", "#999933", "#88CCEE", "#000000")
-OTHER_MARKERS = ("<", ">", "h", "*", "p")
+OTHER_MARKERS = "<>h*p"
 
 
 def styles(algorithms: Sequence[str]) -> dict[str, Style]:
@@ -137,18 +122,14 @@ def styles(algorithms: Sequence[str]) -> dict[str, Style]:
     plain = dict.fromkeys(plain_title(name) for name in algorithms)
     fixed = PUBLISHED | REFERENCES
     others = [name for name in plain if name not in fixed]
-    known = fixed | {name: _other(position) for position, name in enumerate(others)}
+    pairs = zip(others, cycle(OTHER_COLOURS), cycle(OTHER_MARKERS), strict=False)
+    by_name = fixed | {name: Style(colour, marker) for name, colour, marker in pairs}
     return {
-        name: replace(known[plain_title(name)], line=DASHED, filled=False)
+        name: replace(by_name[plain_title(name)], line=DASHED, filled=False)
         if name.endswith(AS_PUBLISHED)
-        else known[name]
+        else by_name[name]
         for name in algorithms
     }
-
-
-def _other(position: int) -> Style:
-    colour = OTHER_COLOURS[position % len(OTHER_COLOURS)]
-    return Style(colour, OTHER_MARKERS[position % len(OTHER_MARKERS)])
 
 
 class PaperFigure(Figure):
@@ -166,7 +147,7 @@ class PaperFigure(Figure):
     def _repr_png_(self) -> bytes:
         """Return the figure for a cell of a notebook, which shows only pyplot's figures by itself."""
         with paper_style(self), BytesIO() as file:
-            self.savefig(file, format="png", dpi=NOTEBOOK_DPI)
+            self.savefig(file, format="png", dpi=125)
             return file.getvalue()
 
 
@@ -191,11 +172,15 @@ def style_context(*styles: OwnStyle) -> Iterator[None]:
 
 
 def _changed_settings() -> dict[str, Any]:
-    default = matplotlib.rcParamsDefault
+    # No style are settings of windows, and the figure's size, which a figure has itself.
+    no_style = (
+        *("backend", "date.epoch", "docstring", "figure.", "interactive", "keymap", "savefig.directory"),
+        *("timezone", "tk.", "toolbar", "webagg"),
+    )
     return {
         key: value
         for key, value in matplotlib.rcParams.items()
-        if not key.startswith(NO_STYLE) and value != default[key]
+        if not key.startswith(no_style) and value != matplotlib.rcParamsDefault[key]
     }
 
 
@@ -220,5 +205,10 @@ def paper_style(figure: Figure | None = None) -> Iterator[None]:
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as SVG, PDF or PNG, according to the suffix of the path."""
+    without_dates = {
+        ".pdf": dict.fromkeys(("CreationDate", "Creator", "Producer")),
+        ".png": {"Software": None},
+        ".svg": {"Creator": None, "Date": None},
+    }
     with paper_style(figure), matplotlib.rc_context({"svg.hashsalt": path.name}):
-        figure.savefig(path, metadata=WITHOUT_DATES.get(path.suffix))
+        figure.savefig(path, metadata=without_dates.get(path.suffix))

@@ -13,10 +13,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from fedgrid.tracking.arrays import Array, mean
-from fedgrid.tracking.figures.curves import band, by_round
+from fedgrid.tracking.figures.curves import by_round
 from fedgrid.tracking.figures.panels import (
     NO_RUN,
     Margins,
+    band,
     entries,
     number_rounds,
     panels,
@@ -29,8 +30,6 @@ from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
 
 UNKNOWN = "no temperature was recorded"
-PANELS_A_ROW = 3
-RESAMPLES = 1000
 FAMILY = "OCFL"
 DASHES = (0, (3, 2))
 
@@ -52,9 +51,9 @@ def temperatures(study: Study) -> Figure:
         for axes, split in zip(row, splits, strict=False):
             title(axes, split)
             results = study.of(split=split).finished
-            known = [result for result in results if not np.isnan(result.curves["temperature"]).all()]
-            if known:
-                _draw_runs(axes, known, style)
+            measured = [result for result in results if not np.isnan(result.curves["temperature"]).all()]
+            if measured:
+                _draw_runs(axes, measured, style)
             else:
                 _empty(axes, UNKNOWN if results else NO_RUN)
     return figure
@@ -76,8 +75,13 @@ def temperature_bands(study: Study, *, normalised: bool, together: bool = False)
     with paper_style():
         style = styles([name for name in study.algorithms if name.startswith(FAMILY)])
         margins = Margins(head=0.22, gap=0.4, row_gap=0.62)
-        figure, places = panels(len(parts), PANELS_A_ROW, 1.35, margins=margins, legend=_legend(style))
-        for axes in places[::PANELS_A_ROW]:
+        legend = [
+            Line2D([], [], color=INK, label="mean temperature"),
+            Patch(facecolor=INK, alpha=0.12, linewidth=0, label="95 % interval"),
+            *entries({name: replace(own_style, line=DASHES) for name, own_style in style.items()}),
+        ]
+        figure, places = panels(len(parts), 3, 1.35, margins=margins, legend=legend)
+        for axes in places[::3]:
             axes.set_ylabel("temperature, min-max scaled" if normalised else "temperature")
         if not parts:
             _empty(places[0], NO_RUN)
@@ -111,13 +115,13 @@ def _finish(axes: Axes) -> None:
 
 
 def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalised: bool) -> None:
-    results, least = _with_temperatures(study.finished)
+    results, least = _choose_runs(study.finished)
     if not results:
         _empty(axes, UNKNOWN if study.finished else NO_RUN)
         return
     round_R, values_SR = by_round(results, "temperature")
     if normalised:
-        values_SR = _scaled(values_SR)
+        values_SR = _scale_runs(values_SR)
     # A mean over the few runs that recorded it longest would not be one of all runs.
     count_R = (~np.isnan(values_SR)).sum(axis=0)
     there_R = count_R >= least * count_R.max()
@@ -127,18 +131,13 @@ def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalis
         low_R, high_R = _interval(values_SR)
         band(axes, round_R, low_R, high_R, INK)
     for position, (algorithm, own_style) in enumerate(style.items()):
-        found = [result.scores["clustering_round"] for result in study.of(algorithm=algorithm).finished]
-        numbers = [number for number in found if number is not None]
+        rounds = [result.scores["clustering_round"] for result in study.of(algorithm=algorithm).finished]
+        numbers = [number for number in rounds if number is not None]
         if numbers:
             where = float(np.mean(numbers))
             axes.axvline(where, color=own_style.colour, linestyle=DASHES, linewidth=0.8, label=algorithm)
-            axes.plot(
-                [where],
-                [0.96 - 0.09 * position],
-                transform=axes.get_xaxis_transform(),
-                linestyle="none",
-                **own_style.of_marker,
-            )
+            marker = {**own_style.of_marker, "linestyle": "none", "transform": axes.get_xaxis_transform()}
+            axes.plot([where], [0.96 - 0.09 * position], **marker)
     _finish(axes)
     if normalised:
         axes.set_ylim(-0.02, 1.02)
@@ -151,23 +150,23 @@ def _parts(study: Study) -> dict[str, Study]:
     return {f"{name}, {clients} clients": study.of(clients=clients) for name, clients in study.blocks}
 
 
-def _with_temperatures(results: Sequence[Run]) -> tuple[list[Run], float]:
+def _choose_runs(results: Sequence[Run]) -> tuple[list[Run], float]:
     """Return the runs to average, and the share of them that a round must have to be drawn.
 
     Of runs that never cluster one per scenario and seed, as they are equal, in the rounds that all have.
     """
-    known = [result for result in results if not np.isnan(result.curves["temperature"]).all()]
+    measured = [result for result in results if not np.isnan(result.curves["temperature"]).all()]
     whole = {
         (result.scenario, result.seed): result
-        for result in reversed(known)
+        for result in reversed(measured)
         if result.scores["clustering_round"] is None and not np.isnan(result.curves["temperature"]).any()
     }
     if whole:
         return list(whole.values()), 1.0
-    return [result for result in known if result.algorithm.startswith(FAMILY)], 0.5
+    return [result for result in measured if result.algorithm.startswith(FAMILY)], 0.5
 
 
-def _scaled(values_SR: Array) -> Array:
+def _scale_runs(values_SR: Array) -> Array:
     """Scale each run to the range from 0 to 1; a constant run is 0."""
     low_S = np.fmin.reduce(values_SR, axis=1)[:, None]
     span_S = np.fmax.reduce(values_SR, axis=1)[:, None] - low_S
@@ -180,21 +179,13 @@ def _interval(values_SR: Array) -> Array:
     Resampling is seeded. A resample without a value in a round is left out of its quantiles.
     """
     generator = np.random.default_rng(0)
-    chosen_BS = generator.integers(len(values_SR), size=(RESAMPLES, len(values_SR)))
+    chosen_BS = generator.integers(len(values_SR), size=(1000, len(values_SR)))
     counts_BS = np.stack([np.bincount(row, minlength=len(values_SR)) for row in chosen_BS]).astype(float)
     known_SR = ~np.isnan(values_SR)
     weight_BR = counts_BS @ known_SR
     total_BR = counts_BS @ np.where(known_SR, values_SR, 0.0)
     means_BR = np.divide(total_BR, weight_BR, out=np.full(total_BR.shape, np.nan), where=weight_BR > 0)
     return np.asarray(np.nanquantile(means_BR, (0.025, 0.975), axis=0))
-
-
-def _legend(style: Mapping[str, Style]) -> list[Line2D | Patch]:
-    return [
-        Line2D([], [], color=INK, label="mean temperature"),
-        Patch(facecolor=INK, alpha=0.12, linewidth=0, label="95 % interval"),
-        *entries({name: replace(own_style, line=DASHES) for name, own_style in style.items()}),
-    ]
 
 
 def _empty(axes: Axes, reason: str) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from fedgrid.tracking.papers.papers import PAPERS
 from fedgrid.tracking.papers.shared.claim import Check, Claim, verdict
 from fedgrid.tracking.papers.shared.paper import Paper, Study
-from fedgrid.tracking.report.page import Section, worded
-from fedgrid.tracking.scoring.axes import of_setting, setting_words
+from fedgrid.tracking.report.page import Section, add_words
+from fedgrid.tracking.scoring.axes import runs_of_setting, setting_words
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table, fixed
 
 NOTHING_PUBLISHED = (
@@ -29,18 +29,18 @@ def paper_sections(study: Study) -> list[Section]:
     Without any such numbers a section says so.
     """
     table = claims(study)
-    beside = [section for paper in PAPERS for section in _of_paper(paper, study)]
+    beside = [section for paper in PAPERS for section in _paper_sections(paper, study)]
     return [
         *([Section("claims", table.title, items=(table,))] if table else []),
         *(beside or [Section("published", "Beside the published numbers", NOTHING_PUBLISHED)]),
     ]
 
 
-def _of_paper(paper: Paper, study: Study) -> Iterator[Section]:
+def _paper_sections(paper: Paper, study: Study) -> Iterator[Section]:
     for setting in study.settings if paper.by_setting else [()]:
-        if tables := paper.beside(of_setting(study, setting) if setting else study):
+        if tables := paper.put_beside(runs_of_setting(study, setting) if setting else study):
             title = f"Beside the published numbers: {paper.title}"
-            yield worded(Section(f"published-{paper.name}", title, items=tables), setting_words(setting))
+            yield add_words(Section(f"published-{paper.name}", title, items=tables), setting_words(setting))
 
 
 def claims(study: Study) -> Table | None:
@@ -70,14 +70,14 @@ def _cells(claim: Claim, checks: Sequence[Check]) -> tuple[Cell, ...]:
     mean = sum(means) / len(means)
     span = f" ({fixed(min(means), 3)} to {fixed(max(means), 3)})" if len(means) > 1 else ""
     holding = sum(check.verdict == "holds" for check in checks)
-    found = verdict(checks)
+    words = verdict(checks)
     seeds = min(len(check.values) for check in checks)
     scenarios = len({check.scenario for check in checks})
     return (
         Cell(claim.evidence),
         Cell(f"{claim.ours}: {fixed(mean, 3)}{span}", mean),
         Cell(claim.claimed),
-        Cell(found, bold=found != "cannot be said"),
+        Cell(words, bold=words != "cannot be said"),
         Cell(f"{holding}/{len(checks)}", holding / len(checks)),
         Cell(str(seeds), float(seeds)),
         Cell(str(scenarios), float(scenarios)),

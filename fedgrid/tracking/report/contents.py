@@ -1,15 +1,15 @@
 """The sections, tables and figures of a grid's report, and of a comparison of two grids."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import combinations
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.report.blocks import of_dataset
-from fedgrid.tracking.report.page import Choice, Page, Plate, Section, worded
+from fedgrid.tracking.report.blocks import dataset_section
+from fedgrid.tracking.report.page import Choice, Page, Plate, Section, add_words
 from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.scoring import measures, statistics
-from fedgrid.tracking.scoring.axes import along, axes_of, of_setting, setting_words, values_of
+from fedgrid.tracking.scoring.axes import axes_of, runs_along, runs_of_setting, setting_words, values_of
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables import clustering, comparison, scenarios
@@ -52,7 +52,7 @@ def report_page(
         papers: sections on papers, shown at the beginning.
         analyses: sections on analyses of the runs.
     """
-    section_of = partial(of_dataset, terms=terms, published=published or study.is_archived)
+    section_of = partial(dataset_section, terms=terms, published=published or study.is_archived)
     sections = [
         _overview(study),
         *_axes(study),
@@ -60,14 +60,11 @@ def report_page(
         *_own_numbers(study),
         *([_lacking(study)] if study.unfinished else []),
         *papers,
-        *([_beside(study, other)] if other else []),
+        *([_comparison(study, other, comparison.MEASURES)] if other else []),
         *(
-            section
-            for dataset in study.datasets
-            for section in _by_setting(
-                study.of(dataset=dataset),
-                section_of,
-            )
+            add_words(section_of(runs_of_setting(part, setting)), setting_words(setting))
+            for part in (study.of(dataset=dataset) for dataset in study.datasets)
+            for setting in part.settings
         ),
         *analyses,
         _temperature(study),
@@ -88,7 +85,7 @@ def comparison_page(one: Study, other: Study, scores: Sequence[str] = ()) -> Pag
         (study.name, f"{len(study.finished)} of {len(study.runs)} runs finished") for study in (one, other)
     )
     lacking = tuple(_lacking(study) for study in (one, other) if study.unfinished)
-    return Page(f"{one.name} beside {other.name}", facts, (_beside(one, other, chosen), *lacking))
+    return Page(f"{one.name} beside {other.name}", facts, (_comparison(one, other, chosen), *lacking))
 
 
 def _facts(study: Study) -> tuple[tuple[str, str], ...]:
@@ -126,28 +123,25 @@ def _overview(study: Study) -> Section:
     )
 
 
-def _axes(study: Study) -> tuple[Section, ...]:
-    """Return a section with a table and a figure for each further axis of the grid, none without one."""
-    items = tuple(
-        item
-        for axis in axes_of(study)
-        for item in (
-            over_axis(study, axis),
-            Plate(
-                f"axis-{plain(axis)}",
-                f"Scores by {axis}",
-                "Means over the scenarios that were run with a value, counted in the table; bands reach from "
-                "the least to the greatest mean of a seed.",
-                partial(figures.over_axis, study, axis),
-            ),
+def _axes(study: Study) -> Iterator[Section]:
+    """Yield a section with a table and a figure for each further axis of the grid, none without one."""
+    items: list[Table | Plate] = []
+    for axis in axes_of(study):
+        plate = Plate(
+            f"axis-{plain(axis)}",
+            f"Scores by {axis}",
+            "Means over the scenarios that were run with a value, counted in the table; bands reach from the "
+            "least to the greatest mean of a seed.",
+            partial(figures.over_axis, study, axis),
         )
-    )
-    return (Section("axes", "Axes", items=(*items, *_sweeps(study))),) if items else ()
+        items += [over_axis(study, axis), plate]
+    if items:
+        yield Section("axes", "Axes", items=(*items, *_sweeps(study)))
 
 
 def _privacy(study: Study) -> Iterator[Section]:
     """Yield a section on what privacy costs, if any run has noise."""
-    if measures.recorded(study, (measures.EPSILON,)):
+    if measures.choose_recorded(study, (measures.EPSILON,)):
         plate = Plate(
             "over-epsilon",
             "Scores over epsilon",
@@ -169,47 +163,43 @@ def _sweeps(study: Study) -> Iterator[Choice]:
     for dataset in study.datasets:
         part = study.of(dataset=dataset)
         for pair in combinations(axes_of(part), 2):
-            orders = [(axis, by) for axis, by in (pair, pair[::-1]) if axes_of(along(along(part, axis), by))]
-            yield Choice(
-                tuple(
-                    (
-                        f"over {axis}",
-                        Plate(
-                            f"sweep-{plain(axis)}-by-{plain(by)}-{dataset}",
-                            f"Scores by {axis} and {by}: {dataset}",
-                            f"A line for each value of {by}; means and bands as in the figures of one axis.",
-                            partial(figures.sweep, part, axis, by),
-                        ),
-                    )
-                    for axis, by in orders
+            orders = [
+                (axis, by)
+                for axis, by in (pair, pair[::-1])
+                if axes_of(runs_along(runs_along(part, axis), by))
+            ]
+            plates = (
+                Plate(
+                    f"sweep-{plain(axis)}-by-{plain(by)}-{dataset}",
+                    f"Scores by {axis} and {by}: {dataset}",
+                    f"A line for each value of {by}; means and bands as in the figures of one axis.",
+                    partial(figures.sweep, part, axis, by),
                 )
+                for axis, by in orders
             )
-            yield Choice(tuple((f"over {axis}", sweep(part, axis, by)) for axis, by in orders))
-
-
-def _by_setting(study: Study, section_of: Callable[[Study], Section]) -> Iterator[Section]:
-    """Yield a section for each combination of the further axes' values, so that no table mixes them."""
-    for setting in study.settings:
-        yield worded(section_of(of_setting(study, setting)), setting_words(setting))
+            tables = (sweep(part, axis, by) for axis, by in orders)
+            labels = [f"over {axis}" for axis, _ in orders]
+            yield Choice(tuple(zip(labels, plates, strict=True)))
+            yield Choice(tuple(zip(labels, tables, strict=True)))
 
 
 def _lacking(study: Study) -> Section:
-    rows = [
-        Row(run.name, (Cell(run.algorithm), Cell(str(run.seed)), Cell(run.lacking)))
+    rows = tuple(
+        Row(run.name, tuple(map(Cell, (run.algorithm, str(run.seed), run.lacking))))
         for run in study.unfinished
-    ]
+    )
     table = Table(
         f"lacking-{plain(study.name)}",
         f"Runs without a result: {study.name}",
         f"{len(rows)} of {len(study.runs)} runs are not finished; no number in this report includes them.",
-        (Column("algorithm"), Column("seed"), Column("state")),
-        tuple(rows),
+        tuple(map(Column, ("algorithm", "seed", "state"))),
+        rows,
         corner="run",
     )
     return Section(f"lacking-{plain(study.name)}", f"Not finished: {study.name}", items=(table,))
 
 
-def _beside(one: Study, other: Study, chosen: Sequence[measures.Measure] = comparison.MEASURES) -> Section:
+def _comparison(one: Study, other: Study, chosen: Sequence[measures.Measure]) -> Section:
     return Section("beside", f"{one.name} beside {other.name}", items=comparison.compare(one, other, chosen))
 
 
@@ -217,17 +207,14 @@ def _temperature(study: Study) -> Section:
     kinds = [("raw", "as recorded", False, False), ("normalised", "each run scaled to 0..1", True, False)]
     if len(study.datasets) > 1:
         kinds.append(("all", "all data sets, each run scaled to 0..1", True, True))
-    plates = tuple(
-        (
-            label,
-            Plate(
-                f"temperature-{name}",
-                f"Temperature, {label}",
-                "Mean over the scenarios with its 95 % interval (Figures 3 and 4), of all data sets together "
-                "in the rounds that all have. Dashed: mean rounds in which the OCFL algorithms cluster.",
-                partial(figures.temperature_bands, study, normalised=normalised, together=together),
-            ),
+    plates = {
+        label: Plate(
+            f"temperature-{name}",
+            f"Temperature, {label}",
+            "Mean over the scenarios with its 95 % interval (Figures 3 and 4), of all data sets together in "
+            "the rounds that all have. Dashed: mean rounds in which the OCFL algorithms cluster.",
+            partial(figures.temperature_bands, study, normalised=normalised, together=together),
         )
         for name, label, normalised, together in kinds
-    )
-    return Section("temperature", "Temperature", items=(Choice(plates),))
+    }
+    return Section("temperature", "Temperature", items=(Choice(tuple(plates.items())),))

@@ -21,10 +21,7 @@ FEW = 8
 
 
 def draw(
-    plates: Sequence[Plate],
-    folder: Path,
-    drawn: Callable[[int], object],
-    styles: Sequence[OwnStyle] = (),
+    plates: Sequence[Plate], folder: Path, drawn: Callable[[int], object], styles: Sequence[OwnStyle] = ()
 ) -> None:
     """Write `<name>.svg` and `<name>.png` of each plate into `folder`; call `drawn` with the number so far.
 

@@ -2,7 +2,7 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -13,22 +13,12 @@ from markupsafe import Markup
 from fedgrid.tracking.report import draw
 from fedgrid.tracking.report.page import Choice, Page, Plate
 from fedgrid.tracking.tables.formats import to_latex
-from fedgrid.tracking.tables.table import NONE, Cell, Row, Table
+from fedgrid.tracking.tables.table import NONE, Row, Table
 
 TABLE_FORMATS = ("csv", "tex", "md")
 ASSETS = Path(__file__).parent
-LEGEND = {
-    "better": "better",
-    "worse": "worse",
-    "partial": "only some of the runs",
-    "empty": "no result yet",
-}
 GAP = 2
 """Characters between two columns."""
-DENSE = 110
-"""Characters of a table that fit beside the navigation on a screen of 1280 pixels."""
-PIXELS_PER_POINT = 1.3 * 96 / 72
-"""Scale of figures, which are designed for paper: a screen is read from farther away."""
 
 
 @dataclass(frozen=True)
@@ -55,33 +45,23 @@ class _Column:
 
 
 @dataclass(frozen=True)
-class _Group:
-    """Neighbouring columns with a common heading, or without."""
-
-    name: str
-    columns: tuple[_Column, ...]
-
-
-@dataclass(frozen=True)
 class _View:
     """A table as the template needs it."""
 
-    groups: tuple[_Group, ...]
+    groups: tuple[tuple[str, tuple[_Column, ...]], ...]
+    """Neighbouring columns with a common heading, or an empty one."""
     parts: tuple[tuple[str, tuple[Row, ...]], ...]
     legend: tuple[tuple[str, str], ...]
 
     @property
     def columns(self) -> tuple[_Column, ...]:
-        return tuple(column for group in self.groups for column in group.columns)
-
-    @property
-    def is_grouped(self) -> bool:
-        return any(group.name for group in self.groups)
+        return tuple(column for _, columns in self.groups for column in columns)
 
     @property
     def is_dense(self) -> bool:
         """Whether the tails are below the numbers because the table would be too wide otherwise."""
-        return any(column.tail for column in self.columns) and self.width(stacked=False) > DENSE
+        # Beside the navigation 110 characters fit on a screen of 1280 pixels.
+        return any(column.tail for column in self.columns) and self.width(stacked=False) > 110
 
     @property
     def characters(self) -> int:
@@ -133,7 +113,8 @@ def _asset(name: str) -> Markup:
 def _image(svg: bytes) -> _Image:
     size = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
     assert size, "an SVG by matplotlib has a viewBox in points"
-    width, height = (round(float(points) * PIXELS_PER_POINT) for points in size.groups())
+    # Figures are designed for paper: a screen is read from farther away.
+    width, height = (round(float(points) * (1.3 * 96 / 72)) for points in size.groups())
     return _Image(f"data:image/svg+xml;base64,{b64encode(svg).decode()}", width, height)
 
 
@@ -141,20 +122,29 @@ def _view_of(table: Table) -> _View:
     """Return a table with columns by group and rows by section."""
     cells = [cell for row in table.rows for cell in row.cells]
     kinds = {"empty" if not cell.text else cell.tone for cell in cells}
+    legend = {
+        "better": "better",
+        "worse": "worse",
+        "partial": "only some of the runs",
+        "empty": "no result yet",
+    }
     return _View(
         groups=tuple(_groups(table)),
         parts=tuple((part, tuple(rows)) for part, rows in groupby(table.rows, key=lambda row: row.section)),
-        legend=tuple((kind, words) for kind, words in LEGEND.items() if kind in kinds),
+        legend=tuple(
+            (kind, legend.get(kind, kind)) for kind in ("better", "worse", *legend) if kind in kinds
+        ),
     )
 
 
-def _groups(table: Table) -> Iterator[_Group]:
+def _groups(table: Table) -> Iterator[tuple[str, tuple[_Column, ...]]]:
     numbered = enumerate(table.columns, start=1)
     for name, members in groupby(numbered, key=lambda member: member[1].group):
         columns: list[_Column] = []
         for index, column in members:
             cells = [row.cells[index - 1] for row in table.rows]
-            is_text = _is_text(cells)
+            has_words = any(cell.text not in ("", NONE) for cell in cells)
+            is_text = has_words and all(cell.value is None for cell in cells)
             halves = [(cell.text, "", "") if is_text else cell.text.partition(" ") for cell in cells]
             columns.append(
                 _Column(
@@ -167,8 +157,4 @@ def _groups(table: Table) -> Iterator[_Group]:
                     max((len(tail) for _, _, tail in halves), default=0),
                 )
             )
-        yield _Group(name, tuple(columns))
-
-
-def _is_text(cells: Sequence[Cell]) -> bool:
-    return all(cell.value is None for cell in cells) and any(cell.text not in ("", NONE) for cell in cells)
+        yield name, tuple(columns)

@@ -69,7 +69,7 @@ def _items(sections: tuple[Section, ...]) -> Iterator[Table | Plate]:
         yield from _items(section.sections)
 
 
-def worded(section: Section, words: Sequence[str]) -> Section:
+def add_words(section: Section, words: Sequence[str]) -> Section:
     """Return a section with words, as of a setting, in all names and titles: each is in a report once."""
     if not words:
         return section
@@ -88,5 +88,5 @@ def worded(section: Section, words: Sequence[str]) -> Section:
         name=f"{section.name}{name}",
         title=f"{section.title}{title}",
         items=tuple(map(inner, section.items)),
-        sections=tuple(worded(part, words) for part in section.sections),
+        sections=tuple(add_words(part, words) for part in section.sections),
     )

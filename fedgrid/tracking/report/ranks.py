@@ -22,11 +22,7 @@ def diagram(name: str, result: Comparison, first: str = "1 is best") -> Plate:
         f"ranks-{name.replace(' ', '-')}",
         f"Average ranks: {name}",
         " ".join(
-            [
-                f"Average ranks {result.where}; {first}.",
-                *(bars if result.pairs else ()),
-                *result.remarks,
-            ]
+            [f"Average ranks {result.where}; {first}.", *(bars if result.pairs else ()), *result.remarks]
         ),
         partial(critical_difference, ranks, result.cliques, result.num_scenarios, first),
     )

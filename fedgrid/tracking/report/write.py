@@ -71,7 +71,7 @@ def write(
             for suffix, text_of in WRITERS.items():
                 _write_text(temporary / "tables" / f"{table.name}.{suffix}", [text_of(table)])
         _write_text(temporary / INDEX, html.render(page, temporary))
-        removed = tuple(sorted(_listed(folder / INDEX) - set(files)))
+        removed = tuple(sorted(_list_files(folder / INDEX) - set(files)))
         for file in removed:
             (folder / file).unlink(missing_ok=True)
         for file in reversed(files):
@@ -102,7 +102,7 @@ def _all(sections: tuple[Section, ...]) -> Iterator[Section]:
         yield from _all(section.sections)
 
 
-def _listed(index: Path) -> set[str]:
+def _list_files(index: Path) -> set[str]:
     """Return the files of an earlier report, which its document links to; none of other kinds.
 
     What is no document is replaced, and names no files.
@@ -112,8 +112,8 @@ def _listed(index: Path) -> set[str]:
     except OSError:
         return set()
     kinds = {*WRITERS, *draw.FORMATS}
-    found = LISTED.findall(text)
-    return {file for file in found if file.rpartition(".")[2] in kinds}
+    files = LISTED.findall(text)
+    return {file for file in files if file.rpartition(".")[2] in kinds}
 
 
 def _write_text(path: Path, pieces: Iterable[str]) -> None:

@@ -34,8 +34,8 @@ def values_of(study: Study, axis: str) -> tuple[str, ...]:
     in_order = {"dataset": study.datasets, "split": study.splits, "algorithm": study.algorithms}
     if axis in in_order:
         return in_order[axis]
-    found = dict.fromkeys(value_on(run, axis) for run in study.runs)
-    values = [value for value in found if value is not None]
+    distinct = dict.fromkeys(value_on(run, axis) for run in study.runs)
+    values = [value for value in distinct if value is not None]
     numbers = numbers_of(values)
     if numbers is not None:
         values.sort(key=dict(zip(values, numbers, strict=True)).__getitem__)
@@ -48,22 +48,22 @@ def numbers_of(values: Sequence[str]) -> list[float] | None:
     return numbers if len(numbers) == len(values) else None
 
 
-def along(study: Study, axis: str) -> Study:
+def runs_along(study: Study, axis: str) -> Study:
     """Return the study of the runs that have an axis, their algorithms named without it.
 
     Runs that differ only in a setting of their algorithm then have the same `Run.algorithm`, so that a table
     or figure has one row or line for all of its values.
     """
     runs = (run for run in study.runs if axis in dict(run.axes))
-    return study.only(replace(run, algorithm=_without(run, axis)) for run in runs)
+    return study.only(replace(run, algorithm=_name_without(run, axis)) for run in runs)
 
 
-def at(study: Study, axis: str, value: str) -> Study:
+def runs_at(study: Study, axis: str, value: str) -> Study:
     """Return the study of the runs that have a value of an axis."""
     return study.only(run for run in study.runs if (axis, value) in run.axes)
 
 
-def of_setting(study: Study, setting: tuple[AxisValue, ...]) -> Study:
+def runs_of_setting(study: Study, setting: tuple[AxisValue, ...]) -> Study:
     """Return the study of one combination of the further axes' values, as if the grid had no such axes."""
     return study.only(
         replace(run, axes=tuple(pair for pair in run.axes if pair not in setting))
@@ -77,7 +77,7 @@ def setting_words(setting: Iterable[AxisValue]) -> list[str]:
     return [f"{key} {value}" for key, value in setting]
 
 
-def _without(run: Run, axis: str) -> str:
+def _name_without(run: Run, axis: str) -> str:
     """Return the name of a run's algorithm without a setting of it that is an axis."""
     if not axis.startswith(SETTING_OF_ALGORITHM):
         return run.algorithm

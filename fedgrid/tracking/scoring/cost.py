@@ -123,15 +123,15 @@ def costs(study: Study, terms: Terms) -> Mapping[str, tuple[Cost, ...]]:
 
 def cost(result: Run, curve: str, goal: float, traffic: Traffic = "training") -> Cost:
     """Return the cost until a curve of a run first reaches `goal`."""
-    there = np.flatnonzero(result.curves[curve] >= goal)
+    reached = np.flatnonzero(result.curves[curve] >= goal)
 
     def until(total_R: Array) -> float:
         if np.isnan(total_R[-1]):
             return np.nan
-        return float(total_R[there[0]]) if len(there) else np.inf
+        return float(total_R[reached[0]]) if len(reached) else np.inf
 
-    totals = (result.round_R, sent(result, traffic), result.curves["seconds"])
-    return Cost(*map(until, totals), result.clients)
+    seconds_R = result.curves["seconds"]
+    return Cost(until(result.round_R), until(sent(result, traffic)), until(seconds_R), result.clients)
 
 
 def sent(result: Run, traffic: Traffic) -> Array:
@@ -143,7 +143,7 @@ def sent(result: Run, traffic: Traffic) -> Array:
     return np.asarray(bytes_R + np.cumsum(np.minimum(whole_R, result.curves["bytes_down"])))
 
 
-def recorded(study: Study, terms: Terms) -> Terms:
+def adapt_terms(study: Study, terms: Terms) -> Terms:
     """Return the terms; F1 is the published one if a run has no other, as those of the archive."""
     target = terms.target
     if target.curve != DEFAULT.curve:
@@ -159,11 +159,11 @@ def is_known(result: Run, curve: str) -> bool:
     return not np.isnan(result.curves[curve]).all()
 
 
-def scale(found: Iterable[Cost], unit: Unit) -> tuple[str, float]:
+def scale(spent: Iterable[Cost], unit: Unit) -> tuple[str, float]:
     """Return the name of the unit in which costs are printed, by the largest, and its size: `GB`, 1e9."""
     if unit != "bytes":
         return "Mbit a client", 1.0
-    largest = max((each.bytes for each in found if np.isfinite(each.bytes)), default=0.0)
+    largest = max((own_cost.bytes for own_cost in spent if np.isfinite(own_cost.bytes)), default=0.0)
     sizes = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
     return next(((name, size) for name, size in sizes if largest >= size), ("B", 1.0))
 

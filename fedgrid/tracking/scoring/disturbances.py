@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedgrid.tracking.arrays import Array, Score, computed, mean
-from fedgrid.tracking.scoring.partitions import of_partitions
+from fedgrid.tracking.arrays import Array, Score, compute_scores, mean
+from fedgrid.tracking.scoring.partitions import score_partitions
 
 ATTACKER = "attacker"
 """The column of the records, 1 of an attacker and 0 of an honest client."""
@@ -22,13 +22,13 @@ Clients = Mapping[str, Array]
 """Columns of the records, each of shape (R, K)."""
 
 
-def _of_honest(column: str) -> Callable[[Clients], Array]:
+def _mean_of_honest(column: str) -> Callable[[Clients], Array]:
     return lambda clients: mean(np.where(clients[ATTACKER] == 1, np.nan, clients[column]))
 
 
 def _honest_ari(clients: Clients) -> Array:
     honest_K = clients[ATTACKER][0] != 1
-    parts = of_partitions(clients["cluster"][:, honest_K], clients["true_cluster"][:, honest_K])
+    parts = score_partitions(clients["cluster"][:, honest_K], clients["true_cluster"][:, honest_K])
     return np.array([part["ari"] for part in parts])
 
 
@@ -53,12 +53,12 @@ FAULTS = (
     Score(
         "honest_personalised_accuracy",
         "`personalised_accuracy`, mean over the honest clients.",
-        _of_honest("cluster_own_accuracy"),
+        _mean_of_honest("cluster_own_accuracy"),
     ),
     Score(
         "honest_generalised_accuracy",
         "`generalised_accuracy`, mean over the honest clients.",
-        _of_honest("cluster_server_accuracy"),
+        _mean_of_honest("cluster_server_accuracy"),
     ),
 )
 """Scores of a round with attackers, computed from `Clients`."""
@@ -73,7 +73,7 @@ DRIFT = (
     Score(
         "moved_found",
         "Share of the moved clients that have sat with their new group in some round since their move.",
-        lambda clients: mean(_found(clients)),
+        lambda clients: mean(_was_found(clients)),
     ),
     Score(
         "moved",
@@ -85,14 +85,14 @@ DRIFT = (
 """Scores of the clients whose data have changed by a round, computed from `Clients`."""
 
 
-def scores_of(clients: Clients) -> dict[str, Array]:
+def score_disturbances(clients: Clients) -> dict[str, Array]:
     """Return name -> score of each round, shape (R,), of what the run has: attackers, moved clients."""
-    found: dict[str, Array] = {}
+    scores: dict[str, Array] = {}
     if ATTACKER in clients:
-        found |= computed(FAULTS, clients)
+        scores |= compute_scores(FAULTS, clients)
     if (clients["true_cluster"] != clients["true_cluster"][0]).any():
-        found |= computed(DRIFT, clients)
-    return found
+        scores |= compute_scores(DRIFT, clients)
+    return scores
 
 
 def sits_with_new_group(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
@@ -102,10 +102,9 @@ def sits_with_new_group(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
     for at, client in np.argwhere(truth_RK != truth_RK[0]):
         others_K = np.arange(labels_RK.shape[1]) != client
         beside_K = labels_RK[at] == labels_RK[at, client]
-        new, old = (
-            _share(beside_K[others_K & (truth_RK[at] == group)])
-            for group in (truth_RK[at, client], truth_RK[0, client])
-        )
+        groups = [truth_RK[at, client], truth_RK[0, client]]
+        members = [beside_K[others_K & (truth_RK[at] == group)] for group in groups]
+        new, old = (flags.mean() if len(flags) else 0.0 for flags in members)
         sits_RK[at, client] = float(new > old)
     return sits_RK
 
@@ -118,10 +117,6 @@ def rounds_until_found(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
     return np.where(found_RK, waited_RK, np.nan)
 
 
-def _share(flags: Array) -> float:
-    return float(flags.mean()) if len(flags) else 0.0
-
-
-def _found(clients: Clients) -> Array:
+def _was_found(clients: Clients) -> Array:
     sits_RK = sits_with_new_group(clients["cluster"], clients["true_cluster"])
     return np.where(np.isnan(sits_RK), np.nan, np.maximum.accumulate(np.nan_to_num(sits_RK), axis=0))

@@ -5,11 +5,14 @@ scenarios; a curve of `tracking.scoring.scores.curves` becomes a measure by `mea
 `last_round`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from math import isnan, nan
+from typing import Any
+
+import numpy as np
 
 from fedgrid.tracking.scoring import scores
 from fedgrid.tracking.scoring.run import Run, Scenario
@@ -66,10 +69,10 @@ def measure_named(score: str, *studies: Study) -> Measure:
         return last_round(words_of(score), score, highest=DECLARED[score].highest)
     if any(score in result.curves for result in results):
         return recorded_number(score)
-    known = dict.fromkeys((*DECLARED, *(name for each in results for name in (*each.curves, *each.scores))))
-    if score not in known:
-        near = get_close_matches(score, known, 1)
-        others = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    names = dict.fromkeys((*DECLARED, *(name for run in results for name in (*run.curves, *run.scores))))
+    if score not in names:
+        near = get_close_matches(score, names, 1)
+        others = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
         raise ValueError(f"no score '{score}'; {others}")
     return final(words_of(score), score)
 
@@ -100,21 +103,25 @@ def scores_by_seed(study: Study, measure: Measure) -> dict[tuple[Scenario, int],
     }
 
 
-def recorded(study: Study, known: Iterable[Measure]) -> tuple[Measure, ...]:
+def means_by(scores: Mapping[tuple[Any, int], float], place: int) -> list[float]:
+    """Return the mean for each scenario (`place` 0) or seed (1) of scores by scenario and seed."""
+    groups: dict[Any, list[float]] = {}
+    for key, value in scores.items():
+        groups.setdefault(key[place], []).append(value)
+    return [float(np.mean(values)) for values in groups.values()]
+
+
+def choose_recorded(study: Study, chosen: Iterable[Measure]) -> tuple[Measure, ...]:
     """Return those of some measures that any finished run has."""
     return tuple(
-        measure for measure in known if any(not isnan(measure.of(result)) for result in study.finished)
+        measure for measure in chosen if any(not isnan(measure.of(result)) for result in study.finished)
     )
 
 
-FINAL_ARI = last_round("final ARI", "ari")
-FINAL_AMI = last_round("final AMI", "ami")
-FINAL_HOMOGENEITY = last_round("final homogeneity", "homogeneity")
-FINAL_COMPLETENESS = last_round("final completeness", "completeness")
-MEAN_ARI = mean_over_rounds("mean ARI", "ari")
-MEAN_AMI = mean_over_rounds("mean AMI", "ami")
-MEAN_HOMOGENEITY = mean_over_rounds("mean homogeneity", "homogeneity")
-MEAN_COMPLETENESS = mean_over_rounds("mean completeness", "completeness")
+AGAINST_TRUTH = ("ari", "ami", "homogeneity", "completeness")
+MEANS = [mean_over_rounds(f"mean {words_of(curve)}", curve) for curve in AGAINST_TRUTH]
+FINALS = [last_round(f"final {words_of(curve)}", curve) for curve in AGAINST_TRUTH]
+MEAN_ARI, FINAL_ARI = MEANS[0], FINALS[0]
 CLUSTERING_ROUND = final("clustering round", "clustering_round", digits=1)
 LAST_CHANGE = final("round of the last change", "last_change_round", digits=1)
 CLUSTERS = last_round("clusters at the end", "clusters", highest=None, digits=1)
@@ -125,19 +132,8 @@ RAND_PUBLISHED = final("RAND as published", "published_rand", highest=True, digi
 ROUND_PUBLISHED = final("round as published", "published_round", digits=1)
 
 CLUSTERING = (
-    MEAN_ARI,
-    MEAN_AMI,
-    MEAN_HOMOGENEITY,
-    MEAN_COMPLETENESS,
-    FINAL_ARI,
-    FINAL_AMI,
-    FINAL_HOMOGENEITY,
-    FINAL_COMPLETENESS,
-    CLUSTERS,
-    SMALLEST_CLUSTER,
-    CLIENTS_ALONE,
-    CLUSTERING_ROUND,
-    LAST_CHANGE,
+    *(*MEANS, *FINALS, CLUSTERS, SMALLEST_CLUSTER, CLIENTS_ALONE),
+    *(CLUSTERING_ROUND, LAST_CHANGE),
 )
 PUBLISHED_CLUSTERING = {
     "RAND": RAND_PUBLISHED,
@@ -167,7 +163,7 @@ def last_f1(study: Study) -> tuple[Measure, Measure]:
     The authors' archive has only F1 over the union of classes, and no test of the clusters' models on the
     server's images.
     """
-    is_right = bool(recorded(study, (PF1_LAST,)))
+    is_right = bool(choose_recorded(study, (PF1_LAST,)))
     return (PF1_LAST, GF1_LAST) if is_right else (PF1_LAST_PUBLISHED, GF1_LAST_PUBLISHED)
 
 
@@ -176,4 +172,4 @@ SWEPT = (PA_LAST, FINAL_ARI)
 
 def swept(study: Study) -> tuple[Measure, ...]:
     """Return the measures to show over the values of an axis: `SWEPT`, and others that any run has."""
-    return (*SWEPT, *recorded(study, (LOCAL_LAST, GA_LAST, GLOBAL_LAST, SILHOUETTE_LAST)))
+    return (*SWEPT, *choose_recorded(study, (LOCAL_LAST, GA_LAST, GLOBAL_LAST, SILHOUETTE_LAST)))

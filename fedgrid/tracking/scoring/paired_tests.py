@@ -54,14 +54,9 @@ def signed_ranks(one_S: Array, other_S: Array) -> SignedRanks:
         ValueError: if there is no pair.
     """
     differences_S = _differences(one_S, other_S)
-    return SignedRanks(
-        better=int((differences_S > 0).sum()),
-        equal=int((differences_S == 0).sum()),
-        worse=int((differences_S < 0).sum()),
-        effect=float(_effect(differences_S)),
-        interval=_interval(differences_S),
-        p=_exact_p(_signed(differences_S)),
-    )
+    better, equal, worse = (int((np.sign(differences_S) == sign).sum()) for sign in (1, 0, -1))
+    effect, p = effect_and_p(one_S, other_S)
+    return SignedRanks(better, equal, worse, effect, _interval(differences_S), p)
 
 
 def effect_and_p(one_S: Array, other_S: Array) -> tuple[float, float]:
@@ -96,15 +91,9 @@ def _interval(differences_S: Array) -> tuple[float, float]:
         # Every resample is the sample.
         effect = float(_effect(differences_S))
         return effect, effect
-    found = bootstrap(
-        (differences_S,),
-        _effect,
-        n_resamples=2000,
-        confidence_level=LEVEL,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    ).confidence_interval
-    return float(found.low), float(found.high)
+    settings = {"n_resamples": 2000, "confidence_level": LEVEL, "method": "percentile"}
+    resampled = bootstrap((differences_S,), _effect, rng=np.random.default_rng(0), **settings)
+    return float(resampled.confidence_interval.low), float(resampled.confidence_interval.high)
 
 
 def _exact_p(signed_S: Array) -> float:
@@ -131,7 +120,7 @@ LEAST_DATASETS = 3
 LEAST_SEEDS = 3
 """For a test over seeds."""
 
-Scores = Mapping[tuple[object, int], float]
+Scores = Mapping[tuple[Any, int], float]
 """Scenario and seed -> score."""
 
 
@@ -200,14 +189,14 @@ def compare_pairs(algorithms: Sequence[str], losses_SA: Array, losses_DA: Array)
     tests = [signed_ranks(-losses_SA[:, one], -losses_SA[:, other]) for one, other in places]
     corrected = holm([test.p for test in tests])
     of_datasets = [_paired_t(losses_DA[:, one] - losses_DA[:, other]) for one, other in places]
-    known = iter(holm([p for p in of_datasets if p is not None]))
+    corrected_datasets = iter(holm([p for p in of_datasets if p is not None]))
     return tuple(
         Pair(
             algorithms[one],
             algorithms[other],
             test,
             p if test.is_testable else None,
-            None if p_datasets is None else next(known),
+            None if p_datasets is None else next(corrected_datasets),
         )
         for (one, other), test, p, p_datasets in zip(places, tests, corrected, of_datasets, strict=True)
     )
@@ -242,10 +231,10 @@ def by_seed(one: Scores, other: Scores) -> Array:
     """
     shared = [key for key in one if key in other]
     scenarios = {scenario for scenario, _ in shared}
-    found: dict[int, list[float]] = {}
+    differences: dict[int, list[float]] = {}
     for scenario, seed in shared:
-        found.setdefault(seed, []).append(one[scenario, seed] - other[scenario, seed])
-    return np.array([np.mean(each) for each in found.values() if len(each) == len(scenarios)])
+        differences.setdefault(seed, []).append(one[scenario, seed] - other[scenario, seed])
+    return np.array([np.mean(of_seed) for of_seed in differences.values() if len(of_seed) == len(scenarios)])
 
 
 def seeds_test(differences_N: Array) -> float | None:
@@ -262,13 +251,15 @@ def seeds_test(differences_N: Array) -> float | None:
 
 def cliques(algorithms: Sequence[str], apart: Collection[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
     """Return the maximal ranges of two or more neighbours of which no two are `apart`."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[str, ...]] = []
+    last = 1
     for start in range(len(algorithms)):
         stop = start + 1
         while stop < len(algorithms) and not any(
             frozenset((algorithms[stop], earlier)) in apart for earlier in algorithms[start:stop]
         ):
             stop += 1
-        if stop - start > 1 and (not found or stop > found[-1][1]):
-            found.append((start, stop))
-    return tuple(tuple(algorithms[start:stop]) for start, stop in found)
+        if stop > max(last, start + 1):
+            ranges.append(tuple(algorithms[start:stop]))
+            last = stop
+    return tuple(ranges)

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedgrid.tracking.arrays import Array, Score, computed
+from fedgrid.tracking.arrays import Array, Score, compute_scores
 
 AMI_IS_RAND = "OCFL-HDB"
 """The row of the published tables whose AMI is a copy of its RAND."""
@@ -106,19 +106,19 @@ class PublishedClustering:
     none."""
 
 
-def of_partition(labels_K: ArrayLike, truth_K: ArrayLike) -> Mapping[str, float]:
+def score_partition(labels_K: ArrayLike, truth_K: ArrayLike) -> Mapping[str, float]:
     """Score one partition."""
     groups_K, true_groups_K = (_by_first_member(np.asarray(labels)) for labels in (labels_K, truth_K))
-    return _scored(tuple(groups_K.tolist()), tuple(true_groups_K.tolist()))
+    return _cached_scores(tuple(groups_K.tolist()), tuple(true_groups_K.tolist()))
 
 
 @lru_cache(maxsize=256)
-def _scored(groups_K: Labels, truth_K: Labels) -> Mapping[str, float]:
+def _cached_scores(groups_K: Labels, truth_K: Labels) -> Mapping[str, float]:
     """Score one partition; cached, since most rounds keep the partition of the round before."""
-    return computed(PARTITION, truth_K, groups_K)
+    return compute_scores(PARTITION, truth_K, groups_K)
 
 
-def of_partitions(labels_RK: ArrayLike, truth: ArrayLike) -> list[Mapping[str, float]]:
+def score_partitions(labels_RK: ArrayLike, truth: ArrayLike) -> list[Mapping[str, float]]:
     """Score each round's partition; one that equals that of the round before is not scored again.
 
     `truth` are the hidden groups, shape (K,), or (R, K) if clients' data move from one to another.
@@ -127,12 +127,12 @@ def of_partitions(labels_RK: ArrayLike, truth: ArrayLike) -> list[Mapping[str, f
     truth_RK = np.broadcast_to(np.asarray(truth), labels_RK.shape)
     same_RK = (labels_RK[1:] == labels_RK[:-1]) & (truth_RK[1:] == truth_RK[:-1])
     is_new_R = np.append(True, ~same_RK.all(axis=1))
-    scored = [of_partition(*rows) for rows in zip(labels_RK[is_new_R], truth_RK[is_new_R], strict=True)]
+    scored = [score_partition(*rows) for rows in zip(labels_RK[is_new_R], truth_RK[is_new_R], strict=True)]
     return [scored[place] for place in np.cumsum(is_new_R) - 1]
 
 
 def clustering(labels_RK: ArrayLike, truth: ArrayLike, clustered_R: ArrayLike | None = None) -> Clustering:
-    """Return when a run has found its partition; `truth` as in `of_partitions`.
+    """Return when a run has found its partition; `truth` as in `score_partitions`.
 
     `clustered_R` says in which rounds the algorithm decided on a partition; without it, these are the rounds
     in which the labels changed. Before the first round all clients are in one cluster.
@@ -160,7 +160,7 @@ def published_clustering(
     labels_RK: ArrayLike, truth: ArrayLike, row: str | None = None
 ) -> PublishedClustering:
     """Score a run's partitions as Tables 1 and 2 did; `row` is what they call its algorithm."""
-    parts = of_partitions(labels_RK, truth)[:PUBLISHED_ROUNDS]
+    parts = score_partitions(labels_RK, truth)[:PUBLISHED_ROUNDS]
     rand, ami, com = (
         float(np.mean([part[name] for part in parts])) for name in ("ari", "ami", "homogeneity")
     )

@@ -84,7 +84,7 @@ class Run:
     """What the user has written on it: `NOTE`, and `TAG` with the key of each tag."""
     scores: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """The final scores by name, as `ari` and `personalised_accuracy`, None for one that is not defined:
-    `tracking.scoring.scores.of_run`, which `scores.json` in the run's folder keeps."""
+    `tracking.scoring.scores.score_run`, which `scores.json` in the run's folder keeps."""
     round_R: Array = field(default_factory=partial(np.empty, 0), compare=False)
     """Of a finished run, like all below; none otherwise."""
     curves: Mapping[str, Array] = field(default_factory=dict, compare=False)

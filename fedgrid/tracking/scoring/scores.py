@@ -13,22 +13,17 @@ import numpy as np
 
 from fedgrid.record_columns import EVERY_COLUMN
 from fedgrid.tracking import records
-from fedgrid.tracking.arrays import computed, finite, last, mean
+from fedgrid.tracking.arrays import compute_scores, finite, last, mean
 from fedgrid.tracking.records import Columns, Records
 from fedgrid.tracking.scoring import disturbances
-from fedgrid.tracking.scoring.client_scores import (
-    CLIENTS,
-    ONLY_CURVES,
-    PUBLISHED_CLIENTS,
-    TRAINING,
-)
+from fedgrid.tracking.scoring.client_scores import CLIENTS, ONLY_CURVES, PUBLISHED_CLIENTS, TRAINING
 from fedgrid.tracking.scoring.disturbances import ATTACKER, DRIFT, FAULTS
 from fedgrid.tracking.scoring.partitions import (
     PARTITION,
     clustering,
-    of_partition,
-    of_partitions,
     published_clustering,
+    score_partition,
+    score_partitions,
 )
 
 OF_ROUNDS = (*PARTITION, *CLIENTS, *TRAINING)
@@ -41,7 +36,7 @@ SOMETIMES = (*(score.name for score in (*FAULTS, *DRIFT)), *records.OF_MESSAGES)
 """Names of what only some runs have."""
 
 
-def curves(found: Records) -> Columns:
+def curves(whole: Records) -> Columns:
     """Score every round: name -> (R,), NaN in rounds without the score, and for names that it lacks.
 
     A name that is neither a score's nor declared in `record_columns` is a `KeyError`.
@@ -52,18 +47,18 @@ def curves(found: Records) -> Columns:
     that were to train; `bytes`, sent since the start, up and down; and `seconds` since the start, as without
     the round cache.
     """
-    parts = of_partitions(found.clients["cluster"], found.clients["true_cluster"])
-    sent_R = (found.rounds["bytes_down"] + found.rounds["bytes_up"]).astype(np.float64)
+    parts = score_partitions(whole.clients["cluster"], whole.clients["true_cluster"])
+    sent_R = (whole.rounds["bytes_down"] + whole.rounds["bytes_up"]).astype(np.float64)
     return Columns(
-        found.round_R.shape,
+        whole.round_R.shape,
         {
-            **{name: np.asarray(values_R, np.float64) for name, values_R in found.rounds.items()},
-            **computed((*CLIENTS, *PUBLISHED_CLIENTS, *TRAINING, *ONLY_CURVES), found.clients),
-            **disturbances.scores_of(found.clients),
-            **{each.name: np.array([part[each.name] for part in parts], np.float64) for each in PARTITION},
-            "asked_clients": found.clients["asked"].sum(axis=1),
+            **{name: np.asarray(values_R, np.float64) for name, values_R in whole.rounds.items()},
+            **compute_scores((*CLIENTS, *PUBLISHED_CLIENTS, *TRAINING, *ONLY_CURVES), whole.clients),
+            **disturbances.score_disturbances(whole.clients),
+            **{score.name: np.array([part[score.name] for part in parts], np.float64) for score in PARTITION},
+            "asked_clients": whole.clients["asked"].sum(axis=1),
             "bytes": np.cumsum(sent_R),
-            "seconds": np.cumsum(found.seconds_R),
+            "seconds": np.cumsum(whole.seconds_R),
         },
         {*(column.name for column in EVERY_COLUMN["rounds"]), *SOMETIMES},
     )
@@ -75,28 +70,28 @@ def own_numbers(of_run: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in of_run if name not in {*declared, *DECLARED, *SOMETIMES, *SUMS})
 
 
-def of_round(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def score_round(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Score one round from its row of `rounds.parquet` and its K rows of `clients.parquet`.
 
     Returns name -> number, None where there is none: the columns of `rounds.parquet`, the scores of
     `OF_ROUNDS`, `published_gf1`, and those of `FAULTS` if there are attackers.
     """
-    return _at(records.of_rows(round_row, client_rows), 0)
+    return _score_at(records.records_of_rows(round_row, client_rows), 0)
 
 
-def of_rounds(run_folder: Path, skip: Set[int] = frozenset()) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (round, scores) of the recorded rounds as `of_round` returns them, except those in `skip`.
+def score_rounds(run_folder: Path, skip: Set[int] = frozenset()) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (round, scores) of the recorded rounds as `score_round` returns them, except those in `skip`.
 
     Raises:
         RecordsError: if there are no records.
     """
-    found = records.read_records(run_folder)
-    for index, number in enumerate(found.round_R.tolist()):
+    whole = records.read_records(run_folder)
+    for index, number in enumerate(whole.round_R.tolist()):
         if number not in skip:
-            yield number, _at(found, index)
+            yield number, _score_at(whole, index)
 
 
-def of_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
+def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
     """Score a run, finished or not; `published` is what the papers' tables call its algorithm.
 
     Returns name -> number, None where there is none. Scores of the partition are of the last round, those of
@@ -106,48 +101,51 @@ def of_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
     Raises:
         RecordsError: if there are no records.
     """
-    found = records.read_records(run_folder)
-    labels_RK, truth_RK = found.clients["cluster"], found.clients["true_cluster"]
-    tested = np.flatnonzero(~np.isnan(found.clients["cluster_own_accuracy"]).all(axis=1))
-    parts = of_partitions(labels_RK, truth_RK)
-    of_all = Columns((labels_RK.size,), {name: values.ravel() for name, values in found.clients.items()})
+    whole = records.read_records(run_folder)
+    labels_RK, truth_RK = whole.clients["cluster"], whole.clients["true_cluster"]
+    tested = np.flatnonzero(~np.isnan(whole.clients["cluster_own_accuracy"]).all(axis=1))
+    parts = score_partitions(labels_RK, truth_RK)
+    of_all = Columns((labels_RK.size,), {name: values.ravel() for name, values in whole.clients.items()})
     return finite(
         {
-            "rounds": len(found.round_R),
-            "silhouette": last(found.rounds["silhouette"]),
-            "evaluated_round": int(found.round_R[tested[-1]]) if len(tested) else None,
+            "rounds": len(whole.round_R),
+            "silhouette": last(whole.rounds["silhouette"]),
+            "evaluated_round": int(whole.round_R[tested[-1]]) if len(tested) else None,
             **parts[-1],
             **{
                 f"mean_{name}": float(np.mean([part[name] for part in parts]))
                 for name in ("ari", "ami", "homogeneity", "completeness")
             },
-            **asdict(clustering(labels_RK, truth_RK, found.rounds["clustered"])),
-            **_numbers(computed(CLIENTS, _clients(found, int(tested[-1]) if len(tested) else -1))),
+            **asdict(clustering(labels_RK, truth_RK, whole.rounds["clustered"])),
+            **_numbers(compute_scores(CLIENTS, _clients(whole, int(tested[-1]) if len(tested) else -1))),
             **asdict(published_clustering(labels_RK, truth_RK, published)),
-            **_numbers(computed(PUBLISHED_CLIENTS, of_all)),
-            **{name: last(values_R) for name, values_R in disturbances.scores_of(found.clients).items()},
+            **_numbers(compute_scores(PUBLISHED_CLIENTS, of_all)),
+            **{
+                name: last(values_R)
+                for name, values_R in disturbances.score_disturbances(whole.clients).items()
+            },
         }
     )
 
 
-def _at(found: Records, index: int) -> dict[str, Any]:
-    clients = _clients(found, index)
+def _score_at(whole: Records, index: int) -> dict[str, Any]:
+    clients = _clients(whole, index)
     of_faults = FAULTS if ATTACKER in clients else ()
     return finite(
         {
-            **{name: values_R[index].item() for name, values_R in found.rounds.items()},
-            **of_partition(clients["cluster"][0], clients["true_cluster"][0]),
-            **_numbers(computed(CLIENTS, clients)),
+            **{name: values_R[index].item() for name, values_R in whole.rounds.items()},
+            **score_partition(clients["cluster"][0], clients["true_cluster"][0]),
+            **_numbers(compute_scores(CLIENTS, clients)),
             "published_gf1": mean(clients["local_server_f1_union"]).item(),
-            **_numbers(computed((*TRAINING, *of_faults), clients)),
+            **_numbers(compute_scores((*TRAINING, *of_faults), clients)),
         }
     )
 
 
-def _clients(found: Records, index: int) -> Columns:
+def _clients(whole: Records, index: int) -> Columns:
     """Return the columns of one round, shape (1, K)."""
-    columns = {name: values_RK[[index]] for name, values_RK in found.clients.items()}
-    return Columns((1, len(found.truth_K)), columns)
+    columns = {name: values_RK[[index]] for name, values_RK in whole.clients.items()}
+    return Columns((1, len(whole.truth_K)), columns)
 
 
 def _numbers(scores: Mapping[str, Any]) -> dict[str, float]:

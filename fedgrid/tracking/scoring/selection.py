@@ -23,15 +23,15 @@ class Condition:
     operator: str
     values: tuple[Any, ...]
 
-    def holds(self, there: Iterable[Any]) -> bool:
+    def holds(self, present: Iterable[Any]) -> bool:
         """Return whether a run meets it that has these values of the column: synonyms of one another.
 
         A run without a number is neither above nor below one.
         """
         if self.operator in ORDERS:
-            numbers = [number for value in there if (number := number_of(value)) is not None]
+            numbers = [number for value in present if (number := number_of(value)) is not None]
             return any(ORDERS[self.operator](number, float(self.values[0])) for number in numbers)
-        texts = {text_of(value) for value in there}
+        texts = {text_of(value) for value in present}
         return any(text_of(value) in texts for value in self.values) == (self.operator == "=")
 
 

@@ -135,12 +135,14 @@ def compare_scores(
         ]
     )
     datasets_S = [dataset_of(scenario) if dataset_of else str(scenario) for scenario in seeds]
-    result = _compared(measure, tuple(compared), -scores_SA if highest else scores_SA, datasets_S, remarks)
+    result = _compare_losses(
+        measure, tuple(compared), -scores_SA if highest else scores_SA, datasets_S, remarks
+    )
     counts = [len(shared) for shared in seeds.values()]
     return replace(result, seeds=(min(counts), max(counts)))
 
 
-def _compared(
+def _compare_losses(
     measure: str, names: tuple[str, ...], losses_SA: Array, datasets_S: Sequence[str], remarks: list[str]
 ) -> Comparison:
     ranks_A = average_ranks(losses_SA)

@@ -30,8 +30,6 @@ SPLITS = (
 IDENTITY = ("run_id", "name", "dataset", "split", "clients", "algorithm", "seed")
 SHOWN = ("clusters", "ari", "personalised_accuracy", "generalised_accuracy")
 """Scores that a study shows of itself."""
-ROWS = 40
-"""Runs that a cell of a notebook has."""
 MOST, WIDTH = 10, 79
 """Algorithms, and characters of a line, that its text has: a screen."""
 
@@ -88,7 +86,7 @@ class Study:
         """Return name and value of what the runs are."""
         axes = dict.fromkeys(key for run in self.runs for key, _ in run.axes)
         lacking = "; ".join(f"{run.name}: {run.lacking}" for run in self.unfinished)
-        found: dict[str, Iterable[object]] = {
+        facts: dict[str, Iterable[object]] = {
             "data sets": self.datasets,
             "clients": sorted({run.clients for run in self.runs}),
             "splits": self.splits,
@@ -97,8 +95,8 @@ class Study:
             **{key: _distinct(dict(run.axes).get(key, "") for run in self.runs) for key in axes},
             "lacking": [lacking] if lacking else [],
         }
-        words = [(name, ", ".join(map(str, values))) for name, values in found.items()]
-        return [each for each in words if each[1]]
+        words = [(name, ", ".join(map(str, values))) for name, values in facts.items()]
+        return [pair for pair in words if pair[1]]
 
     def _means(self) -> "DataFrame":
         """Return a row an algorithm: number of finished runs, and the means of `SHOWN` that any has."""
@@ -128,16 +126,13 @@ class Study:
         Raises:
             ValueError: there is no such keyword, or no run of this study has such a value.
         """
-        several = (list, set, frozenset, range)
-        return self.only(
-            select(
-                self.runs,
-                (
-                    Condition(name, "=", tuple(value) if isinstance(value, several) else (value,))
-                    for name, value in wanted.items()
-                ),
+        conditions = (
+            Condition(
+                name, "=", tuple(value) if isinstance(value, list | set | frozenset | range) else (value,)
             )
+            for name, value in wanted.items()
         )
+        return self.only(select(self.runs, conditions))
 
     def of(self, **wanted: Any) -> "Study":
         """Return the study of the runs whose fields have just these values; it may have no runs."""
@@ -165,17 +160,14 @@ class Study:
     @property
     def blocks(self) -> tuple[tuple[str, int], ...]:
         """Pairs of data set and number of clients; those of a data set are adjacent, fewer clients first."""
-        sizes = {
-            dataset: sorted({r.clients for r in self.runs if r.dataset == dataset})
-            for dataset in self.datasets
-        }
-        return tuple((dataset, clients) for dataset in self.datasets for clients in sizes[dataset])
+        order = self.datasets.index
+        return tuple(sorted({run.block for run in self.runs}, key=lambda one: (order(one[0]), one[1])))
 
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits of the runs: those of `SPLITS` first, then others."""
-        there = _distinct(run.split for run in self.runs)
-        return _distinct(split for split in (*SPLITS, *there) if split in there)
+        present = _distinct(run.split for run in self.runs)
+        return _distinct(split for split in (*SPLITS, *present) if split in present)
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -212,10 +204,10 @@ class Study:
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
         """By data set, number of clients, split and setting."""
-        there = {run.scenario for run in self.runs}
+        present = {run.scenario for run in self.runs}
         whole = product(self.blocks, self.splits, self.settings)
         scenarios = ((*block, split, *setting) for block, split, setting in whole)
-        return tuple(scenario for scenario in scenarios if scenario in there)
+        return tuple(scenario for scenario in scenarios if scenario in present)
 
     def cells(self) -> Mapping[tuple[Scenario, str], "Study"]:
         """Return (scenario, algorithm) -> the study of its runs, which differ in their seeds only."""
@@ -259,7 +251,7 @@ def _distinct(values: Iterable[T]) -> tuple[T, ...]:
 
 def _html(frame: "DataFrame") -> str:
     """Return a frame as a table, empty if it has no row."""
-    settings = {"max_rows": ROWS, "float_format": "{:.3g}".format, "border": 0}
+    settings = {"max_rows": 40, "float_format": "{:.3g}".format, "border": 0}
     return str(frame.to_html(index="runs" in frame, **settings)) if len(frame) else ""
 
 
@@ -275,3 +267,8 @@ def _last_scores(run: Run) -> dict[str, Any]:
         "exactly_right": run.scores["exactly_right"],
         **{name: run.last(name) for name in run.curves},
     }
+
+
+def split_name(split: str) -> str:
+    """Return the name of a split in headings, as the papers have theirs: `overlapping balanced`."""
+    return split.replace("-", " ") if split in SPLITS else split

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from fedgrid.tracking.scoring import measures
-from fedgrid.tracking.scoring.axes import along, at, values_of
+from fedgrid.tracking.scoring.axes import runs_along, runs_at, values_of
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.study import Study, plain
-from fedgrid.tracking.tables.cells import algorithm_rows, explained, over_scenarios
+from fedgrid.tracking.tables.cells import algorithm_rows, explain_cells, over_scenarios
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table, bold_columns
 
 SCORES = (
@@ -19,7 +19,7 @@ SCORES = (
 
 def over_axis(study: Study, axis: str) -> Table:
     """Return a row for each algorithm and, for each score, a column for each value of the axis."""
-    part = along(study, axis)
+    part = runs_along(study, axis)
     values, shown = values_of(part, axis), measures.swept(part)
     rows = algorithm_rows(part, lambda own: _cells(own, axis, values, shown))
     caption = f"Scores for each value of {axis}."
@@ -28,10 +28,10 @@ def over_axis(study: Study, axis: str) -> Table:
 
 def sweep(study: Study, axis: str, by: str) -> Table:
     """Return a row for each value of the axis `by`, by algorithm, and columns as in `over_axis`."""
-    part = along(along(study, axis), by)
+    part = runs_along(runs_along(study, axis), by)
     values, shown = values_of(part, axis), measures.swept(part)
     rows = [
-        Row(other, _cells(at(part.of(algorithm=name), by, other), axis, values, shown), name)
+        Row(other, _cells(runs_at(part.of(algorithm=name), by, other), axis, values, shown), name)
         for name in part.algorithms
         for other in values_of(part, by)
     ]
@@ -61,11 +61,11 @@ def _table(
         corner=corner,
         part="algorithm",
     )
-    return explained(table, study)
+    return explain_cells(table, study)
 
 
 def _cells(study: Study, axis: str, values: Sequence[str], shown: Sequence[Measure]) -> tuple[Cell, ...]:
     """Return the cells of one algorithm; a value that was run in fewer scenarios than another says so."""
-    parts = [at(study, axis, value) for value in values]
+    parts = [runs_at(study, axis, value) for value in values]
     expected = max(len(part.runs) for part in parts)
     return tuple(over_scenarios(part, measure, expected=expected) for measure in shown for part in parts)

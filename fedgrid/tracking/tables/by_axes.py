@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from fedgrid.tracking.scoring.axes import along, axes_of, value_on, values_of
+from fedgrid.tracking.scoring.axes import axes_of, runs_along, value_on, values_of
 from fedgrid.tracking.scoring.measures import Measure, measure_named, scores_by_seed, words_of
 from fedgrid.tracking.scoring.paired_tests import ALPHA, LEAST_SEEDS, by_seed, holm, seeds_test
 from fedgrid.tracking.scoring.run import AXES, SETTING_OF_ALGORITHM, Run, find_axis
 from fedgrid.tracking.scoring.scores import DECLARED
-from fedgrid.tracking.scoring.study import Study, plain, slug
-from fedgrid.tracking.tables.cells import explained, over_scenarios, split_name
+from fedgrid.tracking.scoring.study import Study, plain, slug, split_name
+from fedgrid.tracking.tables.cells import explain_cells, over_scenarios
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, embolden
 
 ALGORITHM = "algorithm"
@@ -71,11 +71,11 @@ def by_axes(
     part = study
     for axis in (*layout.rows, *layout.columns):
         if axis.startswith(SETTING_OF_ALGORITHM):
-            part = along(part, axis)
+            part = runs_along(part, axis)
     rival = None if against is None else part.where(algorithm=against).algorithms[0]
     cells = _cells(part, layout, measures, rival)
     all_rows, all_columns = (
-        _ordered(part, axes, side, layout) for side, axes in enumerate((layout.rows, layout.columns))
+        _order_places(part, axes, side, layout) for side, axes in enumerate((layout.rows, layout.columns))
     )
     titles = ", ".join(measure.name for measure in measures)
     table = Table(
@@ -99,7 +99,7 @@ def by_axes(
         corner=WORDS.get(layout.rows[-1], layout.rows[-1]),
         part=", ".join(WORDS.get(axis, axis) for axis in layout.rows[:-1]) or "part",
     )
-    return explained(table, part)
+    return explain_cells(table, part)
 
 
 def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> Layout:
@@ -124,14 +124,15 @@ def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> Layout
 
 def _scenario_axes(study: Study) -> tuple[str, ...]:
     """Return the axes in which the scenarios of a study differ."""
-    found = (*AXES[:3], *(axis for axis in axes_of(study) if not axis.startswith(SETTING_OF_ALGORITHM)))
-    return tuple(axis for axis in dict.fromkeys(found) if len(values_of(study, axis)) > 1)
+    axes = (*AXES[:3], *(axis for axis in axes_of(study) if not axis.startswith(SETTING_OF_ALGORITHM)))
+    return tuple(axis for axis in dict.fromkeys(axes) if len(values_of(study, axis)) > 1)
 
 
-def _ordered(study: Study, axes: Sequence[str], side: int, layout: Layout) -> list[Place]:
+def _order_places(study: Study, axes: Sequence[str], side: int, layout: Layout) -> list[Place]:
     """Return the rows or columns that have a run, in the order of the axes' values."""
-    there = {layout.places(run)[side] for run in study.runs}
-    return [place for place in product(*((IDLE, *values_of(study, axis)) for axis in axes)) if place in there]
+    present = {layout.places(run)[side] for run in study.runs}
+    every = product(*((IDLE, *values_of(study, axis)) for axis in axes))
+    return [place for place in every if place in present]
 
 
 def _cells(
@@ -144,7 +145,7 @@ def _cells(
     compared: dict[Place, dict[tuple[Place, Place], Study]] = {}
     for places, members in runs.items():
         compared.setdefault(layout.compared_within(*places), {})[places] = study.only(members)
-    found: dict[tuple[Place, Place, str], Cell] = {}
+    by_place: dict[tuple[Place, Place, str], Cell] = {}
     num_tests = 0
     for parts in compared.values():
         expected = max(len(part.runs) for part in parts.values())
@@ -156,15 +157,17 @@ def _cells(
                 cells |= dict(zip(competing, best, strict=True))
             if rival is not None:
                 tests = _tests({at: parts[at] for at in competing}, rival, measure)
-                cells |= {at: _marked(cells[at], *test, measure) for at, test in tests.items()}
+                for at, (difference, p) in tests.items():
+                    mark = "+" if (difference > 0) == measure.highest else "-"
+                    cells[at] = replace(cells[at], p=p, notes=(mark,) if p < ALPHA else ())
                 num_tests += len(tests)
-            found |= {(*at, measure.name): cell for at, cell in cells.items()}
+            by_place |= {(*at, measure.name): cell for at, cell in cells.items()}
     if rival is not None and not num_tests:
         raise ValueError(
             f"nothing to test: no algorithm has {LEAST_SEEDS} seeds in common with {rival}; `fedgrid run` "
             "adds some with --seeds 0..4"
         )
-    return found
+    return by_place
 
 
 def _tests(
@@ -173,17 +176,10 @@ def _tests(
     """Return the place of each other algorithm -> its mean difference to the rival, and p."""
     scores = {at: scores_by_seed(part, measure) for at, part in parts.items()}
     mine = next((scores[at] for at, part in parts.items() if part.algorithms == (rival,)), {})
-    differences = {
-        at: by_seed(found, mine) for at, found in scores.items() if parts[at].algorithms != (rival,)
-    }
-    known = {at: p for at, each in differences.items() if (p := seeds_test(each)) is not None}
-    corrected = zip(known, holm(list(known.values())), strict=True)
+    differences = {at: by_seed(own, mine) for at, own in scores.items() if parts[at].algorithms != (rival,)}
+    p_values = {at: p for at, by_seeds in differences.items() if (p := seeds_test(by_seeds)) is not None}
+    corrected = zip(p_values, holm(list(p_values.values())), strict=True)
     return {at: (float(differences[at].mean()), p) for at, p in corrected}
-
-
-def _marked(cell: Cell, difference: float, p: float, measure: Measure) -> Cell:
-    mark = "+" if (difference > 0) == measure.highest else "-"
-    return replace(cell, p=p, notes=(mark,) if p < ALPHA else ())
 
 
 def _column(layout: Layout, place: Place, measure: Measure, measures: Sequence[Measure]) -> Column:
@@ -221,8 +217,8 @@ def _sentences(
             name = f"{_capital(words_of(score))}: " if len(scores) > 1 else ""
             yield f"{name}{DECLARED[score].meaning}"
     yield "At the end of each run."
-    there = {run.method for run in part.runs}
-    if missing := dict.fromkeys(run.method for run in study.runs if run.method not in there):
+    methods = {run.method for run in part.runs}
+    if missing := dict.fromkeys(run.method for run in study.runs if run.method not in methods):
         yield f"Without {', '.join(missing)}, which have no such setting."
     if axes := [axis for axis in _scenario_axes(part) if axis not in (*layout.rows, *layout.columns)]:
         counts = [f"{len(values_of(part, axis))} {PLURALS.get(axis, f'values of {axis}')}" for axis in axes]

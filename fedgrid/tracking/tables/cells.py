@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.tracking.scoring.measures import Measure, scores_by_seed
-from fedgrid.tracking.scoring.study import SPLITS, Study
+from fedgrid.tracking.scoring.measures import Measure, means_by, scores_by_seed
+from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns, dash, mean, number
 
 
@@ -43,11 +43,8 @@ def mean_over_scenarios(
     """Return the mean of scores by (scenario, seed) over scenarios, with its spread; a dash without any."""
     if not scores:
         return dash(expected=expected, finished=finished)
-    by_scenario: dict[object, list[float]] = {}
-    for (scenario, _), value in scores.items():
-        by_scenario.setdefault(scenario, []).append(value)
     return mean(
-        float(np.mean(_means(by_scenario))),
+        float(np.mean(means_by(scores, 0))),
         spread_over_seeds(scores, expected),
         count=len(scores),
         expected=expected,
@@ -87,7 +84,7 @@ def algorithms_table(
     columns = tuple(columns)
     rows = algorithm_rows(study, cells_of) if columns else ()
     bold = bold_columns(rows, highest) if highest else rows
-    return explained(Table(name, title, caption, columns, bold, corner="algorithm"), study)
+    return explain_cells(Table(name, title, caption, columns, bold, corner="algorithm"), study)
 
 
 def measures_table(
@@ -118,7 +115,7 @@ def measures_table(
         corner="algorithm",
         part="part" if parts is None else "data set",
     )
-    return explained(table, study)
+    return explain_cells(table, study)
 
 
 def spread_over_seeds(scores: Mapping[tuple[Any, int], float], expected: int) -> float | None:
@@ -127,15 +124,13 @@ def spread_over_seeds(scores: Mapping[tuple[Any, int], float], expected: int) ->
     None for one seed, and unless all `expected` scores are there, by (scenario, seed): means of different
     scenarios differ for another reason than their seeds.
     """
-    by_seed: dict[int, list[float]] = {}
-    for (_, seed), value in scores.items():
-        by_seed.setdefault(seed, []).append(value)
+    of_seeds = means_by(scores, 1)
     num_scenarios = len({scenario for scenario, _ in scores})
-    is_whole = len(scores) == num_scenarios * len(by_seed) == expected
-    return float(np.std(_means(by_seed), ddof=1)) if is_whole and len(by_seed) > 1 else None
+    is_whole = len(scores) == num_scenarios * len(of_seeds) == expected
+    return float(np.std(of_seeds, ddof=1)) if is_whole and len(of_seeds) > 1 else None
 
 
-def explained(table: Table, study: Study) -> Table:
+def explain_cells(table: Table, study: Study) -> Table:
     """Return the table with seeds, means of some of the runs, and missing runs explained in its caption."""
     cells = [cell for row in table.rows for cell in row.cells]
     seeds = len({run.seed for run in study.runs})
@@ -157,12 +152,3 @@ def lacking(study: Study) -> str:
     count = len(study.unfinished)
     verb = "has" if count == 1 else "have"
     return f"{count} of {len(study.runs)} runs {verb} no result yet." if count else ""
-
-
-def split_name(split: str) -> str:
-    """Return the name of a split in headings, as the papers have theirs: `overlapping balanced`."""
-    return split.replace("-", " ") if split in SPLITS else split
-
-
-def _means(groups: Mapping[Any, Sequence[float]]) -> list[float]:
-    return [float(np.mean(values)) for values in groups.values()]

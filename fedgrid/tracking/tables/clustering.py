@@ -4,7 +4,7 @@ conventions.
 Source: OCFL journal paper, arXiv:2509.01587, Tables 1 and 2; conventions in `tracking.scoring.partitions`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -12,37 +12,10 @@ import numpy as np
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS
-from fedgrid.tracking.scoring.study import Study, require_one
-from fedgrid.tracking.tables.cells import (
-    algorithms_table,
-    explained,
-    over_seeds,
-    split_name,
-)
-from fedgrid.tracking.tables.table import (
-    ABSENT,
-    NONE,
-    Cell,
-    Column,
-    Row,
-    Table,
-    dash,
-    number,
-    share,
-)
+from fedgrid.tracking.scoring.study import Study, require_one, split_name
+from fedgrid.tracking.tables.cells import algorithms_table, explain_cells, over_seeds
+from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, dash, number, share
 
-MEAN = {
-    "ARI": measures.MEAN_ARI,
-    "AMI": measures.MEAN_AMI,
-    "homog.": measures.MEAN_HOMOGENEITY,
-    "compl.": measures.MEAN_COMPLETENESS,
-}
-FINAL = {
-    "ARI": measures.FINAL_ARI,
-    "AMI": measures.FINAL_AMI,
-    "homog.": measures.FINAL_HOMOGENEITY,
-    "compl.": measures.FINAL_COMPLETENESS,
-}
 ROUNDS = {"first": measures.CLUSTERING_ROUND, "last": measures.LAST_CHANGE}
 
 
@@ -72,7 +45,9 @@ def clustering(study: Study, *, final: bool) -> Table:
     """Return the scores of one data set and number of clients: means over all rounds, or of the last
     round."""
     dataset, clients = require_one(study, "dataset", "clients")
-    kind, words = ("final", "of the last partition") if final else ("mean", "means over all rounds")
+    kind, words, scores = "mean", "means over all rounds", measures.MEANS
+    if final:
+        kind, words, scores = "final", "of the last partition", measures.FINALS
     return _by_split(
         study,
         f"clustering-{kind}-{dataset}-{clients}",
@@ -80,7 +55,7 @@ def clustering(study: Study, *, final: bool) -> Table:
         f"Scores against the hidden groups, {words}: adjusted Rand index, adjusted mutual information, "
         "homogeneity (1: no cluster mixes groups) and completeness (1: no group is split, as with one "
         "cluster for all clients). Best of a column in bold.",
-        FINAL if final else MEAN,
+        dict(zip(("ARI", "AMI", "homog.", "compl."), scores, strict=True)),
         over_seeds,
     )
 
@@ -88,7 +63,7 @@ def clustering(study: Study, *, final: bool) -> Table:
 def published_rounds(study: Study) -> Table:
     """Return Table 2 of one data set, as it was published."""
     (dataset,) = require_one(study, "dataset")
-    columns = tuple(_scenarios(study))
+    columns = _scenarios(study)
     return algorithms_table(
         study,
         _name("table2", dataset, study),
@@ -112,14 +87,12 @@ def published_round(study: Study) -> Cell:
 def rounds(study: Study) -> Table:
     """Return the first and the last clustering round of the runs of one data set."""
     (dataset,) = require_one(study, "dataset")
-    columns = tuple(_scenarios(study))
+    columns = _scenarios(study)
 
-    def cells_of(cells: Study) -> list[Cell]:
-        return [
-            over_seeds(cells.of(clients=clients, split=split), replace(measure, digits=_digits(cells)))
-            for clients, split in columns
-            for measure in ROUNDS.values()
-        ]
+    def cells_of(cells: Study) -> Iterator[Cell]:
+        kinds = [replace(measure, digits=_digits(cells)) for measure in ROUNDS.values()]
+        for clients, split in columns:
+            yield from (over_seeds(cells.of(clients=clients, split=split), kind) for kind in kinds)
 
     return algorithms_table(
         study,
@@ -140,22 +113,22 @@ def rounds(study: Study) -> Table:
 def exactly_right(study: Study) -> Table:
     """Return the numbers of runs whose last partition equals the hidden groups, by data set."""
     algorithms = study.algorithms
-    parts = [(dataset, study.of(dataset=dataset)) for dataset in study.datasets]
+    parts = {dataset: study.of(dataset=dataset) for dataset in study.datasets}
     if len(parts) > 1:
-        parts.append(("total", study))
+        parts["total"] = study
     table = Table(
         "exactly-right",
         "Runs whose last partition is exactly right",
         "Runs (scenarios x seeds) in whose last round the clusters equal the hidden groups, out of all "
         "finished runs that have such groups; a dash where none has.",
-        tuple(Column(algorithm) for algorithm in algorithms),
+        tuple(map(Column, algorithms)),
         tuple(
             Row(name, tuple(right_share(part.of(algorithm=algorithm)) for algorithm in algorithms))
-            for name, part in parts
+            for name, part in parts.items()
         ),
         corner="data set",
     )
-    return explained(table, study)
+    return explain_cells(table, study)
 
 
 def right_share(study: Study) -> Cell:
@@ -166,10 +139,10 @@ def right_share(study: Study) -> Cell:
     if not study.runs:
         return Cell(ABSENT)
     answers = [result.scores["exactly_right"] for result in study.finished]
-    found = [answer for answer in answers if answer is not None]
-    if answers and not found:
+    is_right = [answer for answer in answers if answer is not None]
+    if answers and not is_right:
         return Cell(NONE)
-    return share(sum(found), len(found), len(found) + len(study.unfinished))
+    return share(sum(is_right), len(is_right), len(is_right) + len(study.unfinished))
 
 
 def _by_split(

@@ -21,7 +21,7 @@ from fedgrid.tracking.scoring.run import SETTING_OF_ALGORITHM, Scenario
 from fedgrid.tracking.scoring.study import Study, slug
 from fedgrid.tracking.tables.cells import lacking, over_scenarios, over_seeds
 from fedgrid.tracking.tables.significance import EFFECT, EFFECT_COLUMNS, effect, p_text
-from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, Tone, fixed
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, Tone, signed
 
 MEASURES = (
     FINAL_ARI,
@@ -63,8 +63,8 @@ def compare(one: Study, other: Study, measures: Sequence[Measure] = MEASURES) ->
     pairs, unpaired = _pairs(one, other, names)
     remarks = _remarks(one, other, pairs, unpaired)
     return (
-        *(_of_measure(measure, pairs, (one.name, other.name), remarks) for measure in measures),
-        _of_pairs(pairs, measures, (one.name, other.name), remarks),
+        *(_measure_table(measure, pairs, (one.name, other.name), remarks) for measure in measures),
+        _pairs_table(pairs, measures, (one.name, other.name), remarks),
     )
 
 
@@ -104,7 +104,7 @@ def _remarks(one: Study, other: Study, pairs: Sequence[Pair], unpaired: Sequence
     seeds = {study.name: sorted({run.seed for run in study.runs}) for study in (one, other)}
     counts = ", ".join(f"{name}: {len(numbers)}" for name, numbers in seeds.items())
     noun = "pair" if len(pairs) == 1 else "pairs"
-    spread = ": mean ± standard deviation (n - 1)" if any(len(each) > 1 for each in seeds.values()) else ""
+    spread = ": mean ± standard deviation (n - 1)" if any(len(own) > 1 for own in seeds.values()) else ""
     words = [f"{len(pairs)} {noun} of scenario and algorithm; seeds are averaged first ({counts}){spread}."]
     if differing := _differing(pairs):
         words.append(f"Runs of a pair differ in: {', '.join(differing)}.")
@@ -122,7 +122,7 @@ def _differing(pairs: Sequence[Pair]) -> list[str]:
 
     Settings of the algorithm are left out where the pair is of two algorithms.
     """
-    found: dict[str, dict[str, None]] = {}
+    differences: dict[str, dict[str, None]] = {}
     for pair in pairs:
         one, other = pair.one.runs[0], pair.other.runs[0]
         for key in one.keys.keys() | other.keys.keys():
@@ -130,17 +130,19 @@ def _differing(pairs: Sequence[Pair]) -> list[str]:
                 continue
             values = one.keys.get(key, NOTHING), other.keys.get(key, NOTHING)
             if values[0] != values[1]:
-                found.setdefault(key, {})[" against ".join(values)] = None
-    return [f"{key} ({', '.join(list(found[key])[:NAMED])})" for key in sorted(found)]
+                differences.setdefault(key, {})[" against ".join(values)] = None
+    return [f"{key} ({', '.join(list(differences[key])[:NAMED])})" for key in sorted(differences)]
 
 
-def _of_measure(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str], remarks: str) -> Table:
-    rows = []
-    for dataset in dict.fromkeys(pair.scenario[0] for pair in pairs):
-        of_dataset = [pair for pair in pairs if pair.scenario[0] == dataset]
-        for algorithm in dict.fromkeys(pair.algorithm for pair in of_dataset):
-            of_algorithm = [pair for pair in of_dataset if pair.algorithm == algorithm]
-            rows.append(Row(algorithm, _cells(of_algorithm, measure), dataset))
+def _measure_table(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str], remarks: str) -> Table:
+    groups: dict[str, dict[str, list[Pair]]] = {}
+    for pair in pairs:
+        groups.setdefault(pair.scenario[0], {}).setdefault(pair.algorithm, []).append(pair)
+    rows = (
+        Row(algorithm, _cells(of_algorithm, measure), dataset)
+        for dataset, of_dataset in groups.items()
+        for algorithm, of_algorithm in of_dataset.items()
+    )
     return Table(
         f"compare-{slug(measure.name)}",
         f"{measure.name}: {names[0]} and {names[1]}",
@@ -158,11 +160,9 @@ def _of_measure(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str],
 def _cells(pairs: Sequence[Pair], measure: Measure) -> tuple[Cell, ...]:
     """Return pairs, both means, difference, effect and p over the scenarios of a data set and algorithm."""
     both = [pair for pair in pairs if all(cell.value is not None for cell in pair.cells(measure))]
-    count = Cell(
-        str(len(both)) if len(both) == len(pairs) else f"{len(both)} of {len(pairs)}",
-        float(len(both)),
-        tone="" if len(both) == len(pairs) else "partial",
-    )
+    count = Cell(str(len(both)), float(len(both)))
+    if len(both) < len(pairs):
+        count = Cell(f"{len(both)} of {len(pairs)}", float(len(both)), tone="partial")
     if not both:
         return count, *([Cell(NONE)] * (4 + len(EFFECT_COLUMNS)))
     scores_S2 = np.array([[cell.value for cell in pair.cells(measure)] for pair in both], np.float64)
@@ -171,20 +171,15 @@ def _cells(pairs: Sequence[Pair], measure: Measure) -> tuple[Cell, ...]:
     test = signed_ranks(scores_S2[:, 0], scores_S2[:, 1])
     return (
         count,
-        over_scenarios(_joined([pair.one for pair in both]), measure),
-        over_scenarios(_joined([pair.other for pair in both]), measure),
-        Cell(_signed(difference, measure.digits), difference, tone=_tone(difference, measure)),
+        over_scenarios(both[0].one.only(run for pair in both for run in pair.one.runs), measure),
+        over_scenarios(both[0].other.only(run for pair in both for run in pair.other.runs), measure),
+        Cell(signed(difference, measure.digits), difference, tone=_tone(difference, measure)),
         *(effect(test) if len(both) >= LEAST_DIFFERENCES else [Cell(NONE)] * len(EFFECT_COLUMNS)),
         Cell(p_text(test.p), test.p) if test.is_testable else Cell(NONE),
     )
 
 
-def _joined(studies: Sequence[Study]) -> Study:
-    """Return the study of the runs of all of these."""
-    return studies[0].only(run for study in studies for run in study.runs)
-
-
-def _of_pairs(
+def _pairs_table(
     pairs: Sequence[Pair], measures: Sequence[Measure], names: tuple[str, str], remarks: str
 ) -> Table:
     return Table(
@@ -222,11 +217,6 @@ def _tone(difference: float, measure: Measure) -> Tone:
     if measure.highest is None or not round(difference, measure.digits):
         return ""
     return "better" if (difference > 0) == measure.highest else "worse"
-
-
-def _signed(value: float, digits: int) -> str:
-    text = fixed(value, digits)
-    return f"+{text}" if value > 0 and float(text) else text
 
 
 def _title(scenario: Scenario) -> str:

@@ -11,11 +11,11 @@ import numpy as np
 
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.axes import setting_words
-from fedgrid.tracking.scoring.cost import AS_USUAL, Cost, Terms, costs, recorded, scale
-from fedgrid.tracking.scoring.measures import EPSILON, FINAL_ARI, PA_LAST
+from fedgrid.tracking.scoring.cost import AS_USUAL, Cost, Terms, adapt_terms, costs, scale
+from fedgrid.tracking.scoring.measures import EPSILON, FINAL_ARI, PA_LAST, scores_by_seed
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
-from fedgrid.tracking.tables.cells import algorithm_rows, algorithms_table, explained, over_scenarios
+from fedgrid.tracking.tables.cells import algorithm_rows, algorithms_table, explain_cells, over_scenarios
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, bold_columns, median, share
 
 NEVER = "never"
@@ -37,20 +37,20 @@ def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
         ValueError: if the study has several data sets or numbers of clients.
     """
     dataset, clients = require_one(study, "dataset", "clients")
-    terms = recorded(study, terms)
+    terms = adapt_terms(study, terms)
     by_algorithm, target = costs(study, terms), terms.target
     name, size = scale(chain.from_iterable(by_algorithm.values()), terms.unit)
     columns: Sequence[tuple[str, Callable[[Cost], float], int]] = (
-        ("rounds", lambda each: each.rounds, 0),
-        (name, lambda each: each.sent(terms.unit) / size, 2),
-        ("seconds", lambda each: each.seconds, 1),
+        ("rounds", lambda spent: spent.rounds, 0),
+        (name, lambda spent: spent.sent(terms.unit) / size, 2),
+        ("seconds", lambda spent: spent.seconds, 1),
     )
 
     def cells(part: Study) -> Iterator[Cell]:
-        found = [one for algorithm in part.algorithms for one in by_algorithm[algorithm]]
-        reached = sum(bool(np.isfinite(each.rounds)) for each in found)
+        of_runs = [one for algorithm in part.algorithms for one in by_algorithm[algorithm]]
+        reached = sum(bool(np.isfinite(spent.rounds)) for spent in of_runs)
         yield share(reached, len(part.finished), len(part.runs))
-        yield from (median([of(each) for each in found], digits, never=NEVER) for _, of, digits in columns)
+        yield from (median([of(one) for one in of_runs], digits, never=NEVER) for _, of, digits in columns)
 
     return algorithms_table(
         study,
@@ -77,7 +77,10 @@ def before_training(study: Study) -> Table:
         ValueError: if the study has several data sets or numbers of clients.
     """
     dataset, clients = require_one(study, "dataset", "clients")
-    epoch = _epoch_seconds(study)
+    # All train the same model on the same images; a run whose rounds are cached has no seconds of an epoch.
+    means = [_mean(result, "epoch_seconds") for result in study.finished]
+    seconds = [value for value in means if not np.isnan(value)]
+    epoch = float(np.mean(seconds)) if seconds else np.nan
     columns: Sequence[tuple[str, int, Callable[[Run], float]]] = (
         ("bits a client", 0, lambda result: 8 * _total(result, "message_bytes") / clients),
         ("MB in all", 3, lambda result: _before(result) / 1e6),
@@ -121,15 +124,6 @@ def _before(result: Run) -> float:
     return _total(result, "message_bytes") + _total(result, "encoder_bytes")
 
 
-def _epoch_seconds(study: Study) -> float:
-    """Return the mean seconds of a local epoch over runs that say so; a run whose rounds are cached does not.
-
-    All train the same model on the same images.
-    """
-    known = [each for result in study.finished if not np.isnan(each := _mean(result, "epoch_seconds"))]
-    return float(np.mean(known)) if known else np.nan
-
-
 def _mean(result: Run, name: str) -> float:
     values_R = result.curves[name]
     return np.nan if np.isnan(values_R).all() else float(np.nanmean(values_R))
@@ -161,7 +155,9 @@ def over_epsilon(study: Study) -> Table:
     def cells_of(own: Study) -> Iterator[Cell]:
         yield _epsilon(own)
         if has_budgets:
-            yield _last_sent(own)
+            epsilons = [result.curves["epsilon"] for result in own.finished]
+            rounds = [last_sent(epsilon_R) for epsilon_R in epsilons if not np.isnan(epsilon_R).any()]
+            yield Cell(str(max(rounds)), max(rounds), count=len(rounds)) if rounds else Cell(NONE)
         yield from (over_scenarios(own, measure) for measure in SHOWN)
 
     columns = ("epsilon", *(["sends until"] if has_budgets else []), *(measure.name for measure in SHOWN))
@@ -183,22 +179,14 @@ def over_epsilon(study: Study) -> Table:
         corner="algorithm",
         part="setting",
     )
-    return explained(table, study)
-
-
-def _last_sent(study: Study) -> Cell:
-    """Return the cell of the last round in which a client of any run has sent something at a cost."""
-    epsilons = [np.asarray(result.curves["epsilon"]) for result in study.finished]
-    found = [last_sent(epsilon_R) for epsilon_R in epsilons if not np.isnan(epsilon_R).any()]
-    return Cell(str(max(found)), max(found), count=len(found)) if found else Cell(NONE)
+    return explain_cells(table, study)
 
 
 def _epsilon(study: Study) -> Cell:
     """Return the cell of the largest epsilon of any run."""
     if not study.finished:
         return Cell() if study.runs else Cell(ABSENT)
-    found = [value for result in study.finished if not np.isnan(value := EPSILON.of(result))]
-    if not found:
+    epsilons = scores_by_seed(study, EPSILON).values()
+    if not epsilons:
         return Cell(NONE, inf)
-    largest = max(found)
-    return Cell("∞" if isinf(largest) else f"{largest:.3g}", largest, count=len(found))
+    return Cell("∞" if isinf(max(epsilons)) else f"{max(epsilons):.3g}", max(epsilons), count=len(epsilons))

@@ -1,13 +1,11 @@
 """Tables as Markdown, LaTeX and csv; the same table gives the same bytes."""
 
-import csv
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
-from fedgrid.redaction import in_csv, in_markdown, printable
-from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table
+from fedgrid.redaction import csv_text, in_markdown, printable
+from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Row, Table
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -30,14 +28,14 @@ def to_markdown(table: Table) -> str:
     """Return a GitHub Markdown table below its caption, sections as bold rows, notes as a list below."""
     heading = [
         in_markdown(table.corner),
-        *(_marked(in_markdown(heading_of(column)), column.notes, _raise) for column in table.columns),
+        *(_add_marks(in_markdown(column.heading), column.notes, _raise) for column in table.columns),
     ]
     lines: list[Sequence[str]] = []
     for section, rows in _sections(table):
         if section:
             lines.append([f"**{in_markdown(section)}**", *[""] * len(table.columns)])
         for row in rows:
-            name = _marked(in_markdown(row.name), row.notes, _raise)
+            name = _add_marks(in_markdown(row.name), row.notes, _raise)
             lines.append([name, *(_markdown_cell(cell) for cell in row.cells)])
     widths = [max(3, *(len(line[index]) for line in [heading, *lines])) for index in range(len(heading))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
@@ -56,16 +54,17 @@ def to_latex(table: Table) -> str:
     body: list[str] = []
     for section, rows in _sections(table):
         if section:
-            body += [*([r"\midrule"] if body else []), _multicolumn(len(table.columns) + 1, "l", section)]
+            title = rf"\multicolumn{{{len(table.columns) + 1}}}{{l}}{{\textit{{{escape_latex(section)}}}}} \\"
+            body += [*([r"\midrule"] if body else []), title]
         for row in rows:
-            name = _marked(escaped(row.name), row.notes, _superscript)
+            name = _add_marks(escape_latex(row.name), row.notes, _superscript)
             body.append(_line([name, *(_latex_cell(cell) for cell in row.cells)]))
-    notes = [rf"\par {_superscript(key)}~{escaped(text)}" for key, text in table.notes.items()]
+    notes = [rf"\par {_superscript(key)}~{escape_latex(text)}" for key, text in table.notes.items()]
     return "\n".join(
         [
             r"\begin{table}[htbp]",
             r"\centering",
-            rf"\caption{{{escaped(table.title)}. {escaped(table.caption)}}}",
+            rf"\caption{{{escape_latex(table.title)}. {escape_latex(table.caption)}}}",
             rf"\label{{tab:{table.name}}}",
             r"\footnotesize",
             r"\setlength{\tabcolsep}{3pt}",
@@ -86,30 +85,21 @@ def to_latex(table: Table) -> str:
 def to_csv(table: Table) -> str:
     """Return a csv file: the rows' sections (if any) and names, then each column's values in full digits.
 
-    Column names are those of `heading_of`. If any cell has them, a column is followed by its standard
+    Column names are those of `Column.heading`. If any cell has them, a column is followed by its standard
     deviations over seeds (`... spread`), its numbers of runs (`... count`) and of seeds among them
     (`... seeds`), if more than one, its reference numbers (`... reference`) and p of tests (`... p`). Cells
     without a result, and dashes without a number, are empty.
     """
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
     has_sections = any(row.section for row in table.rows)
     parts = [
         part
         for index, column in enumerate(table.columns)
-        for part in _csv_columns(heading_of(column), [row.cells[index] for row in table.rows])
+        for part in _csv_columns(column.heading, [row.cells[index] for row in table.rows])
     ]
     names = [[row.section, row.name] if has_sections else [row.name] for row in table.rows]
     corner = [table.part, table.corner] if has_sections else [table.corner]
-    writer.writerow(map(in_csv, [*corner, *(heading for heading, _ in parts)]))
-    for index, name in enumerate(names):
-        writer.writerow(map(in_csv, [*name, *(values[index] for _, values in parts)]))
-    return file.getvalue()
-
-
-def heading_of(column: Column) -> str:
-    """Return a column's heading on one line: `nonoverlapping balanced: RAND`."""
-    return f"{column.group}: {column.name}" if column.group else column.name
+    lines = ([*name, *(values[index] for _, values in parts)] for index, name in enumerate(names))
+    return csv_text([[*corner, *(heading for heading, _ in parts)], *lines])
 
 
 def _csv_columns(heading: str, cells: Sequence[Cell]) -> Iterator[tuple[str, list[str]]]:
@@ -140,13 +130,13 @@ def _sections(table: Table) -> Iterable[tuple[str, Iterator[Row]]]:
     return groupby(table.rows, key=lambda row: row.section)
 
 
-def _marked(text: str, notes: Sequence[str], raised: Callable[[str], str]) -> str:
+def _add_marks(text: str, notes: Sequence[str], raised: Callable[[str], str]) -> str:
     return text + (raised(", ".join(notes)) if notes else "")
 
 
 def _markdown_cell(cell: Cell) -> str:
     text = in_markdown(cell.text)
-    return _marked(f"**{text}**" if cell.bold else text, cell.notes, _raise)
+    return _add_marks(f"**{text}**" if cell.bold else text, cell.notes, _raise)
 
 
 def _raise(keys: str) -> str:
@@ -154,17 +144,17 @@ def _raise(keys: str) -> str:
 
 
 def _latex_cell(cell: Cell) -> str:
-    text = re.sub(r"(?<![^ ])-(?=\d)", "$-$", escaped(cell.text))
-    return _marked(rf"\textbf{{{text}}}" if cell.bold else text, cell.notes, _superscript)
+    text = re.sub(r"(?<![^ ])-(?=\d)", "$-$", escape_latex(cell.text))
+    return _add_marks(rf"\textbf{{{text}}}" if cell.bold else text, cell.notes, _superscript)
 
 
 def _latex_heading(table: Table) -> Iterator[str]:
-    names = [_marked(escaped(column.name), column.notes, _superscript) for column in table.columns]
-    corner = escaped(table.corner)
+    names = [_add_marks(escape_latex(column.name), column.notes, _superscript) for column in table.columns]
+    corner = escape_latex(table.corner)
     if any(column.group for column in table.columns):
         groups = [(name, len(list(columns))) for name, columns in groupby(table.columns, lambda c: c.group)]
         starts = [2 + sum(width for _, width in groups[:index]) for index in range(len(groups))]
-        spans = [rf"\multicolumn{{{width}}}{{c}}{{{escaped(name)}}}" for name, width in groups]
+        spans = [rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(name)}}}" for name, width in groups]
         rules = [
             rf"\cmidrule(lr){{{start}-{start + width - 1}}}"
             for (name, width), start in zip(groups, starts, strict=True)
@@ -175,10 +165,6 @@ def _latex_heading(table: Table) -> Iterator[str]:
     yield _line([corner, *names])
 
 
-def _multicolumn(width: int, align: str, text: str) -> str:
-    return rf"\multicolumn{{{width}}}{{{align}}}{{\textit{{{escaped(text)}}}}} \\"
-
-
 def _line(cells: Sequence[str]) -> str:
     # After the end of a row, LaTeX takes [ and * for its argument.
     guard = "{}" if cells[0].startswith(("[", "*")) else ""
@@ -186,9 +172,9 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _superscript(keys: str) -> str:
-    return rf"\textsuperscript{{{escaped(keys)}}}"
+    return rf"\textsuperscript{{{escape_latex(keys)}}}"
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Return text as LaTeX shows it, in one line."""
     return "".join(LATEX.get(char, char) for char in printable(text.replace("\n", " ")))

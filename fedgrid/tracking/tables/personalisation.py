@@ -98,13 +98,6 @@ def measure_of(span: str, heading: str, curve: str) -> Measure:
 
 FAIRNESS = {"worst client": "worst_client_accuracy", "Jain": "jain_index", "gap in loss": "learning_gap_loss"}
 """Heading -> curve of `tracking.scoring.scores.curves`."""
-WORST_TENTH = {"worst tenth": "worst_tenth_accuracy"}
-"""The same, which the table of all scenarios does not have."""
-SIZES = {
-    "clusters": measures.CLUSTERS,
-    "smallest": measures.SMALLEST_CLUSTER,
-    "clients alone": measures.CLIENTS_ALONE,
-}
 
 
 def fairness(study: Study) -> Table:
@@ -114,6 +107,16 @@ def fairness(study: Study) -> Table:
         ValueError: if the study has several data sets.
     """
     (dataset,) = require_one(study, "dataset")
+    scores = {
+        (span, name): of_span(name, curve, highest=None if name == "gap in loss" else True)
+        for span, of_span in SPANS.items()
+        for name, curve in {"worst tenth": "worst_tenth_accuracy", **FAIRNESS}.items()
+    }
+    sizes = {
+        "clusters": measures.CLUSTERS,
+        "smallest": measures.SMALLEST_CLUSTER,
+        "clients alone": measures.CLIENTS_ALONE,
+    }
     return measures_table(
         study,
         f"fairness-{dataset}",
@@ -124,17 +127,8 @@ def fairness(study: Study) -> Table:
         "absolute difference of the loss on the own and on the server's test set, in nats. Of the last "
         "partition: its clusters, the clients of the smallest, and the clients whose cluster has no other. "
         "Means over scenarios; best of a column in bold.",
-        _fairness(),
+        scores | {("last partition", name): measure for name, measure in sizes.items()},
     )
-
-
-def _fairness() -> Mapping[tuple[str, str], Measure]:
-    """Return group and heading -> measure."""
-    scores = {
-        (span, name): of_span(name, curve, highest=None if name == "gap in loss" else True)
-        for (span, of_span), (name, curve) in product(SPANS.items(), (WORST_TENTH | FAIRNESS).items())
-    }
-    return scores | {("last partition", name): measure for name, measure in SIZES.items()}
 
 
 DEFINITIONS: Mapping[str, tuple[Measure, ...]] = {
@@ -176,8 +170,8 @@ def definitions(study: Study) -> Table:
         DEFINITIONS_CAPTION,
         {
             (paper, measure.name): measure
-            for paper, known in DEFINITIONS.items()
-            for measure in measures.recorded(study, known)
+            for paper, own_scores in DEFINITIONS.items()
+            for measure in measures.choose_recorded(study, own_scores)
         },
     )
 
@@ -203,7 +197,7 @@ def disturbances(study: Study) -> Table | None:
     Raises:
         ValueError: if the study has several data sets.
     """
-    special = measures.recorded(study, (*OF_FAULTS.values(), *OF_DRIFT.values()))
+    special = measures.choose_recorded(study, (*OF_FAULTS.values(), *OF_DRIFT.values()))
     if not special:
         return None
     (dataset,) = require_one(study, "dataset")

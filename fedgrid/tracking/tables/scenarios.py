@@ -1,17 +1,17 @@
 """Two tables of a whole study: an overview, and every score of every scenario."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.axes import setting_axes
 from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rounds
-from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables import personalisation
-from fedgrid.tracking.tables.cells import algorithms_table, explained, over_scenarios, over_seeds
+from fedgrid.tracking.tables.cells import algorithms_table, explain_cells, over_scenarios, over_seeds
 from fedgrid.tracking.tables.clustering import right_share
-from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, fixed
+from fedgrid.tracking.tables.significance import rank_cell
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table
 
 
 def overview(study: Study) -> Table:
@@ -26,8 +26,7 @@ def overview(study: Study) -> Table:
         yield _finished(part)
         yield right_share(part)
         yield from (over_scenarios(part, measure) for measure in scores)
-        rank = ranks.get(part.runs[0].algorithm)
-        yield Cell(NONE) if rank is None else Cell(fixed(rank, 2), rank, count=comparison.num_scenarios)
+        yield rank_cell(ranks.get(part.runs[0].algorithm), comparison.num_scenarios)
 
     return algorithms_table(
         study,
@@ -54,7 +53,7 @@ def per_scenario(study: Study) -> Table:
                 _finished(runs),
                 right_share(runs),
                 *(over_seeds(runs, measure) for measure in columns.values()),
-                Cell("; ".join(_unfinished(run) for run in runs.unfinished) or NONE),
+                Cell("; ".join(f"s{run.seed}: {run.lacking}" for run in runs.unfinished) or NONE),
             ),
             is_reference=algorithm in study.references,
         )
@@ -74,36 +73,26 @@ def per_scenario(study: Study) -> Table:
         rows,
         corner="algorithm",
     )
-    return explained(table, study)
+    return explain_cells(table, study)
 
 
 def _measures() -> Mapping[tuple[str, str], Measure]:
     """Return group and heading -> measure."""
     published = {**measures.PUBLISHED_CLUSTERING, "round": measures.ROUND_PUBLISHED}
-    spans: Mapping[str, Callable[[str, str], Measure]] = {"mean": mean_over_rounds, "last": last_round}
-    clients = {
-        "as published": personalisation.PUBLISHED,
-        "clients": {**personalisation.RIGHT, **personalisation.FAIRNESS},
-    }
-    return {
-        **{("as published", name): measure for name, measure in published.items()},
-        **{("clustering", measure.name): measure for measure in measures.CLUSTERING},
-        **{
-            (group, f"{span} {name}"): of_span(name, curve)
-            for group, curves in clients.items()
-            for span, of_span in spans.items()
-            for name, curve in curves.items()
-        },
-    }
+    columns = {("as published", name): measure for name, measure in published.items()}
+    columns |= {("clustering", measure.name): measure for measure in measures.CLUSTERING}
+    for group, curves in (
+        ("as published", personalisation.PUBLISHED),
+        ("clients", {**personalisation.RIGHT, **personalisation.FAIRNESS}),
+    ):
+        columns |= {(group, f"mean {name}"): mean_over_rounds(name, curve) for name, curve in curves.items()}
+        columns |= {(group, f"last {name}"): last_round(name, curve) for name, curve in curves.items()}
+    return columns
 
 
 def _finished(study: Study) -> Cell:
     finished, asked = len(study.finished), len(study.runs)
     return Cell(f"{finished}/{asked}", float(finished), tone="" if finished == asked else "partial")
-
-
-def _unfinished(run: Run) -> str:
-    return f"s{run.seed}: {run.lacking}"
 
 
 def own_numbers(study: Study, own: Sequence[Measure]) -> Table:

@@ -1,6 +1,7 @@
 """The tables of significance tests between algorithms: p of each pair, and the size of each difference."""
 
 from collections.abc import Iterator
+from math import isnan
 
 from fedgrid.tracking.scoring.paired_tests import ALPHA, LEAST_DIFFERENCES, LEVEL, Pair, SignedRanks
 from fedgrid.tracking.scoring.statistics import Comparison
@@ -27,7 +28,7 @@ def significance(comparison: Comparison) -> Table:
         Row(
             name,
             (
-                Cell(fixed(rank, 2), rank),
+                rank_cell(rank),
                 *(_p_of(pairs.get(frozenset((name, other))), name) for other in names),
             ),
         )
@@ -130,6 +131,13 @@ def _p_of(pair: Pair | None, row: str) -> Cell:
         return cell
     is_better = (pair.test.effect > 0) == (pair.one == row)
     return Cell(f"{cell.text} {'+' if is_better else '-'}", cell.value, bold=True)
+
+
+def rank_cell(rank: float | None, num_scenarios: int = 0) -> Cell:
+    """Return the cell of an average rank; a dash for none."""
+    if rank is None or isnan(rank):
+        return Cell(NONE)
+    return Cell(fixed(rank, 2), rank, count=num_scenarios)
 
 
 def _p(p: float | None) -> Cell:

@@ -51,6 +51,11 @@ class Column:
     group: str = ""
     notes: tuple[str, ...] = ()
 
+    @property
+    def heading(self) -> str:
+        """The heading on one line: `nonoverlapping balanced: RAND`."""
+        return f"{self.group}: {self.name}" if self.group else self.name
+
 
 @dataclass(frozen=True)
 class Row:
@@ -84,7 +89,7 @@ class Table:
 
     def _repr_html_(self) -> str:
         """Return the table for a cell of a notebook; a report's page has more."""
-        names = [f"{column.group}: {column.name}".removeprefix(": ") for column in self.columns]
+        names = [column.heading for column in self.columns]
         lines = [_html_row("th", [self.corner, *names])]
         section = ""
         for row in self.rows:
@@ -106,20 +111,20 @@ def number(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Ce
     NaN among the values is a missing score; if all are NaN the cell is a dash. A mean of fewer values than
     expected shows how many: `0.86 (3/5)`.
     """
-    there = [value for value in values if not np.isnan(value)]
+    numbers = [value for value in values if not np.isnan(value)]
     if not values:
         return Cell()
-    if not there:
+    if not numbers:
         return dash(expected=expected, finished=len(values))
-    spread = float(np.std(there, ddof=1)) if len(there) > 1 else None
-    count = len(there)
-    return mean(float(np.mean(there)), spread, count=count, expected=expected, seeds=count, digits=digits)
+    spread = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else None
+    count = len(numbers)
+    return mean(float(np.mean(numbers)), spread, count=count, expected=expected, seeds=count, digits=digits)
 
 
 def mean(value: float, spread: float | None, *, count: int, expected: int, seeds: int, digits: int) -> Cell:
     """Return the cell of a mean of `count` out of `expected` values, of this many seeds."""
     text = fixed(value, digits) + (f" ± {fixed(spread, digits)}" if spread is not None else "")
-    return _counted(Cell(text, value, spread, count, seeds), count, expected)
+    return _add_count(Cell(text, value, spread, count, seeds), count, expected)
 
 
 def median(values: Sequence[float], digits: int, printed: str | None = None, *, never: str = NONE) -> Cell:
@@ -128,22 +133,22 @@ def median(values: Sequence[float], digits: int, printed: str | None = None, *, 
     Beside it stands the published number if it is given as `printed`, a dash for an empty one. A median of
     whole numbers that is none has a digit.
     """
-    known = [value for value in values if not np.isnan(value)]
-    middle = float(np.median(known)) if known else np.inf
-    text = never if known else NONE
+    numbers = [value for value in values if not np.isnan(value)]
+    middle = float(np.median(numbers)) if numbers else np.inf
+    text = never if numbers else NONE
     if np.isfinite(middle):
         text = fixed(middle, 0 if digits == 0 and middle.is_integer() else max(digits, 1))
     return Cell(
         (text if printed is None else f"{text} / {printed or NONE}") if values else "",
         middle if np.isfinite(middle) else None,
-        count=len(known),
+        count=len(numbers),
         reference=float(printed) if printed else None,
     )
 
 
 def dash(value: float | None = None, *, expected: int, finished: int) -> Cell:
     """Return the cell of a number that the finished runs do not have; csv files show `value` for it."""
-    return _counted(Cell(NONE, value, count=finished), finished, expected)
+    return _add_count(Cell(NONE, value, count=finished), finished, expected)
 
 
 def share(part: int, finished: int, expected: int) -> Cell:
@@ -155,24 +160,22 @@ def share(part: int, finished: int, expected: int) -> Cell:
     return cell if finished >= expected else replace(cell, text=f"{cell.text} of {expected}", tone="partial")
 
 
-def is_dash(cell: Cell) -> bool:
-    """Return whether the cell is a dash."""
-    return cell.text.startswith(NONE)
-
-
 def embolden(cells: Sequence[Cell], *, highest: bool = True) -> tuple[Cell, ...]:
     """Return the cells with the best in bold, and with it all that have the same printed text.
 
     Dashes are not compared. No cell is bold while a cell, or a part of its mean, has no result yet.
     """
     values = {
-        index: cell.value for index, cell in enumerate(cells) if cell.value is not None and not is_dash(cell)
+        index: cell.value
+        for index, cell in enumerate(cells)
+        if cell.value is not None and not cell.text.startswith(NONE)
     }
     if not values or any(not cell.text or cell.tone == "partial" for cell in cells):
         return tuple(cells)
     best = (max if highest else min)(values, key=lambda index: values[index])
+    printed = [cell.text.split(" ")[0] for cell in cells]
     return tuple(
-        replace(cell, bold=index in values and _mean_of(cell) == _mean_of(cells[best]))
+        replace(cell, bold=index in values and printed[index] == printed[best])
         for index, cell in enumerate(cells)
     )
 
@@ -195,7 +198,7 @@ def bold_columns(rows: Sequence[Row], highest: Sequence[bool | None]) -> tuple[R
     return tuple(bold)
 
 
-def lettered(table: Table) -> Table:
+def letter_notes(table: Table) -> Table:
     """Return the table with its notes renamed to a, b, ... in the order of their first mention.
 
     Notes without a mention are left out.
@@ -235,11 +238,13 @@ def fixed(value: float, digits: int) -> str:
     return str(abs(rounded) if rounded.is_zero() else rounded)
 
 
-def _mean_of(cell: Cell) -> str:
-    return cell.text.split(" ")[0]
+def signed(value: float, digits: int) -> str:
+    """Return `value` as `fixed` does, with a plus if it is printed as more than 0."""
+    text = fixed(value, digits)
+    return f"+{text}" if value > 0 and float(text) else text
 
 
-def _counted(cell: Cell, count: int, expected: int) -> Cell:
+def _add_count(cell: Cell, count: int, expected: int) -> Cell:
     if count >= expected:
         return cell
     return replace(cell, text=f"{cell.text} ({count}/{expected})", tone="partial")

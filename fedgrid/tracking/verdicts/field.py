@@ -88,8 +88,6 @@ class Field:
     """Of the competitors."""
     scores: Mapping[str, Mapping[Block, float]]
     """Method -> block -> score, in the blocks that every competitor has."""
-    better: Mapping[str, frozenset[str]]
-    """Competitor -> those that it is shown to be better than."""
     families: Mapping[str, Mapping[str, InFamily]]
     """Method -> family -> what it does there; of clustering also in families without groups."""
     names_of_families: list[str]
@@ -108,9 +106,19 @@ class Field:
         families, seeds = ({block[at] for block in blocks} for at in (1, 2))
         return f"{len(families)} families x {len(seeds)} seeds"
 
-    def worse(self, method: str) -> frozenset[str]:
+    @property
+    def better(self) -> dict[str, set[str]]:
+        """Competitor -> those that it is shown to be better than."""
+        better: dict[str, set[str]] = {method: set() for method in self.comparison.algorithms}
+        for pair in self.comparison.pairs:
+            if pair.differs:
+                winner, loser = (pair.one, pair.other) if pair.test.effect > 0 else (pair.other, pair.one)
+                better[winner].add(loser)
+        return better
+
+    def worse(self, method: str) -> set[str]:
         """Return the competitors that a method is shown to be worse than."""
-        return frozenset(other for other, beaten in self.better.items() if method in beaten)
+        return {other for other, beaten in self.better.items() if method in beaten}
 
 
 def field_of(
@@ -121,29 +129,35 @@ def field_of(
     Of clustering: families with groups, and methods that had two clusters in any run, whatever its settings.
     References have no tuned settings: their defaults stand beside both.
     """
-    wide = _taking_part(tuple(outcomes), question, settings, protocol)
+    outcomes = tuple(outcomes)
+    clustering = clustering_methods(outcomes)
+    wide = [
+        outcome
+        for outcome in outcomes
+        if outcome.protocol == protocol
+        and (outcome.settings == settings or (outcome.is_reference and outcome.settings == "default"))
+        and not isnan(getattr(outcome, question.score))
+        and (question is SERVING or outcome.method in clustering)
+    ]
     chosen = [outcome for outcome in wide if question is SERVING or outcome.has_groups]
     scores = {
         method: {outcome.block: float(getattr(outcome, question.score)) for outcome in of_method}
-        for method, of_method in grouped(chosen).items()
+        for method, of_method in group_by_method(chosen).items()
     }
     references = {outcome.method for outcome in chosen if outcome.is_reference}
-    competing = {
-        method: {block: {0: score} for block, score in by_block.items()}
-        for method, by_block in scores.items()
-        if method not in references
-    }
-    comparison = compare_scores(competing, question.name)
+    comparison = compare_scores(
+        {
+            method: {block: {0: score} for block, score in by_block.items()}
+            for method, by_block in scores.items()
+            if method not in references
+        },
+        question.name,
+    )
     if not comparison.algorithms:
         return None
     shared = set.intersection(*(set(scores[method]) for method in comparison.algorithms))
     order = [*comparison.algorithms, *sorted(references)]
     standings = _standings([outcome for outcome in chosen if outcome.block in shared], question)
-    better: dict[str, set[str]] = {method: set() for method in comparison.algorithms}
-    for pair in comparison.pairs:
-        if pair.differs:
-            winner, loser = (pair.one, pair.other) if pair.test.effect > 0 else (pair.other, pair.one)
-            better[winner].add(loser)
     return Field(
         question,
         settings,
@@ -154,13 +168,12 @@ def field_of(
             method: {block: score for block, score in scores[method].items() if block in shared}
             for method in order
         },
-        {method: frozenset(beaten) for method, beaten in better.items()},
-        by_family(grouped(wide)),
+        by_family(group_by_method(wide)),
         families_of(wide, of_groups=question is CLUSTERING),
     )
 
 
-def grouped(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+def group_by_method(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     """Return method -> its outcomes."""
     by_method: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
@@ -181,7 +194,7 @@ def by_family(by_method: Mapping[str, Sequence[Outcome]]) -> dict[str, dict[str,
     ]
     return {
         method: {
-            family: _in_family([outcome for outcome in outcomes if outcome.family == family], *accuracies)
+            family: _judge_family([outcome for outcome in outcomes if outcome.family == family], *accuracies)
             for family in dict.fromkeys(outcome.family for outcome in outcomes)
         }
         for method, outcomes in by_method.items()
@@ -198,31 +211,17 @@ def families_of(outcomes: Iterable[Outcome], *, of_groups: bool = False) -> list
     return sorted(chosen, key=lambda family: (not grouped_families[family], family))
 
 
-def _taking_part(
-    outcomes: Sequence[Outcome], question: Question, settings: Settings, protocol: Protocol
-) -> list[Outcome]:
-    clustering = clustering_methods(outcomes)
-    return [
-        outcome
-        for outcome in outcomes
-        if outcome.protocol == protocol
-        and (outcome.settings == settings or (outcome.is_reference and outcome.settings == "default"))
-        and not isnan(getattr(outcome, question.score))
-        and (question is SERVING or outcome.method in clustering)
-    ]
-
-
-def _in_family(
+def _judge_family(
     outcomes: Sequence[Outcome], oracle: Mapping[Block, float], bnc: Mapping[Block, float]
 ) -> InFamily:
     behind_oracle, behind_bnc = (
-        [best[each.block] - each.personalised_accuracy for each in outcomes if each.block in best]
+        [best[one.block] - one.personalised_accuracy for one in outcomes if one.block in best]
         for best in (oracle, bnc)
     )
     return InFamily(
         len(outcomes),
         _mean([outcome.ari for outcome in outcomes]),
-        sum(each.clusters == 1 if each.family == ALIKE else each.exactly_right == 1 for each in outcomes),
+        sum(one.clusters == 1 if one.family == ALIKE else one.exactly_right == 1 for one in outcomes),
         _mean(behind_oracle),
         -_mean(behind_bnc),
         sum(difference > 0 for difference in behind_bnc),
@@ -243,9 +242,9 @@ def _standings(outcomes: Sequence[Outcome], question: Question) -> dict[str, Sta
             float(np.nanmean([getattr(outcome, question.also) for outcome in of_method])),
             len(of_method),
             _mean([outcome.megabytes for outcome in of_method]),
-            float(np.median([each.megabytes_to(goals.get(each.block, inf)) for each in of_method])),
+            float(np.median([own.megabytes_to(goals.get(own.block, inf)) for own in of_method])),
         )
-        for method, of_method in grouped(outcomes).items()
+        for method, of_method in group_by_method(outcomes).items()
     }
 
 

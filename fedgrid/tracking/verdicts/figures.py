@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from fedgrid.tracking.figures.panels import LETTER, Margins, entries, named_rows, panels
+from fedgrid.tracking.figures.panels import LETTER, Margins, entries, name_rows, panels
 from fedgrid.tracking.figures.style import FAINT, GRID, PAGE, PaperFigure, Style, paper_style, styles
 from fedgrid.tracking.verdicts.field import Standing
 
@@ -51,19 +51,19 @@ def pareto(points: Mapping[str, Points]) -> Figure:
 
     A reference that sends nothing, which a logarithmic axis cannot show, is a dotted line.
     """
-    names = list(dict.fromkeys(name for each in points.values() for name in each))
+    names = list(dict.fromkeys(name for own in points.values() for name in own))
     with paper_style():
         style = styles(names)
         legend = entries(style)
         for entry, name in zip(legend, names, strict=True):
-            sends = any(each[name].megabytes > 0 for each in points.values() if name in each)
+            sends = any(own[name].megabytes > 0 for own in points.values() if name in own)
             entry.set(linestyle="none") if sends else entry.set(linestyle=":", marker="")
         figure, places = panels(
             len(points), 2, 2.3, margins=Margins(left=0.62, head=0.24, gap=0.45), legend=legend
         )
-        for axes, (title, each) in zip(places, points.items(), strict=True):
+        for axes, (title, own) in zip(places, points.items(), strict=True):
             axes.set_title(title)
-            _draw_points(axes, each, style)
+            _draw_points(axes, own, style)
         places[0].set_ylabel("personalised accuracy")
     return figure
 
@@ -92,23 +92,23 @@ def tiles(maps: Mapping[str, Map], legend: Mapping[str, str]) -> Figure:
         maps: title -> map; a cell may be missing.
         legend: what a colour means -> colour.
     """
-    methods = list(dict.fromkeys(name for each in maps.values() for name in each))
+    methods = list(dict.fromkeys(name for own in maps.values() for name in own))
     families = {
-        title: list(dict.fromkeys(family for row in each.values() for family in row))
-        for title, each in maps.items()
+        title: list(dict.fromkeys(family for row in own.values() for family in row))
+        for title, own in maps.items()
     }
-    names = [name for each in families.values() for name in each]
-    labels, left, _ = named_rows(methods)
+    names = [name for own in families.values() for name in own]
+    labels, left, _ = name_rows(methods)
     head = 0.42 + LETTER * max(map(len, names), default=0)
     rows = ROW * max(1, len(methods))
     height = head + rows + 0.05
     column = (PAGE - left - 0.05 - GAP * (len(maps) - 1)) / max(1, len(names))
     with paper_style():
         figure = PaperFigure(figsize=(PAGE, height))
-        for title, each in maps.items():
+        for title, own in maps.items():
             width = column * max(1, len(families[title]))
             axes = figure.add_axes((left / PAGE, 0.05 / height, width / PAGE, rows / height))
-            _draw_map(axes, each, methods, families[title])
+            _draw_map(axes, own, methods, families[title])
             axes.set_title(title, y=1 + (head - 0.36) / rows)
             if axes is figure.axes[0]:
                 axes.set_yticks(range(len(methods)), labels)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedgrid.redaction import in_csv
+from fedgrid.redaction import csv_text
 from fedgrid.tracking.scoring.run import Run
 
 Settings = Literal["default", "tuned"]
@@ -114,12 +114,7 @@ def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outco
 
 def to_csv(outcomes: Iterable[Outcome]) -> str:
     """Return the file: a line an outcome, sorted; the same outcomes give the same bytes."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HEADINGS)
-    for outcome in sorted(outcomes, key=lambda each: each.key):
-        writer.writerow(map(in_csv, _cells(outcome)))
-    return text.getvalue()
+    return csv_text([HEADINGS, *map(_cells, sorted(outcomes, key=lambda each: each.key))])
 
 
 def from_csv(text: str, name: str) -> tuple[Outcome, ...]:
@@ -132,13 +127,13 @@ def from_csv(text: str, name: str) -> tuple[Outcome, ...]:
     if tuple(lines.fieldnames or ()) != HEADINGS:
         missing = [heading for heading in HEADINGS if heading not in (lines.fieldnames or ())]
         raise ValueError(f"{name} has other columns than outcomes of this version: {missing} are missing")
-    found = []
+    outcomes = []
     for number, line in enumerate(lines, start=2):
         try:
-            found.append(_read(line))
+            outcomes.append(_read(line))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{name}, line {number}: {error}") from error
-    return tuple(found)
+    return tuple(outcomes)
 
 
 _NAMES = (

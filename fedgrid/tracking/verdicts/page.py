@@ -32,10 +32,10 @@ def verdict_page(
 
     `pictures` is the place of a figure, with its name as `{}`.
     """
-    sentences = "\n".join(f"- {tables.sentence(each, budget)}" for each in verdicts) or "None."
-    shown = "\n".join(to_markdown(tables.table_of(each, budget)) for each in verdicts)
+    sentences = "\n".join(f"- {tables.sentence(verdict, budget)}" for verdict in verdicts) or "None."
+    shown = "\n".join(to_markdown(tables.table_of(verdict, budget)) for verdict in verdicts)
     remarks = "".join(f"- {note}\n" for note in notes)
-    below = "\n".join(section_text(each, pictures) for each in sections)
+    below = "\n".join(section_text(section, pictures) for section in sections)
     return f"# Verdict\n\n{sentences}\n\n{remarks}\n{shown}" + (f"\n{below}" if below else "")
 
 
@@ -63,8 +63,11 @@ def results(outcomes: Iterable[Outcome], budget: int) -> tuple[Section, ...]:
     """
     outcomes = tuple(outcomes)
     clustering = field_of(outcomes, CLUSTERING, "tuned", PROTOCOLS[0])
-    fields = {tables.words_of(each, budget): field_of(outcomes, SERVING, "tuned", each) for each in PROTOCOLS}
-    serving = {words: field for words, field in fields.items() if field is not None}
+    serving = {
+        tables.words_of(protocol, budget): field
+        for protocol in PROTOCOLS
+        if (field := field_of(outcomes, SERVING, "tuned", protocol))
+    }
     sections = []
     if clustering:
         title = "Clustering: are the hidden groups found?"
@@ -97,7 +100,7 @@ def _question(field: Field, name: str, title: str, title_of_table: str, *more: T
 
 def _cost(serving: Mapping[str, Field]) -> Section:
     points = {
-        words: {each.title: each for each in sorted(field.standings.values(), key=attrgetter("title"))}
+        words: {one.title: one for one in sorted(field.standings.values(), key=attrgetter("title"))}
         for words, field in serving.items()
     }
     plate = Plate(
@@ -131,18 +134,18 @@ def _families(serving: Mapping[str, Field], clustering: Field | None) -> Section
 def _map(field: Field, order: Field) -> Map:
     """Return the map of a field, a row for each method of `order`; ORACLE cannot be below itself."""
 
-    def cell(there: InFamily) -> tuple[str, str]:
+    def cell(place: InFamily) -> tuple[str, str]:
         if field.question is CLUSTERING:
-            colour = WELL if there.right == there.seeds else MIDDLE if there.right else ILL
-            return colour, fixed(there.ari, 2)
-        colour = ILL if there.gain < 0 else MIDDLE if there.regret > 0 else WELL
-        return colour, str(there.below_bnc or "")
+            colour = WELL if place.right == place.seeds else MIDDLE if place.right else ILL
+            return colour, fixed(place.ari, 2)
+        colour = ILL if place.gain < 0 else MIDDLE if place.regret > 0 else WELL
+        return colour, str(place.below_bnc or "")
 
     return {
         standing.title: {
-            family: cell(there)
+            family: cell(place)
             for family in field.names_of_families
-            if method in field.standings and (there := field.families[method].get(family))
+            if method in field.standings and (place := field.families[method].get(family))
         }
         for method, standing in order.standings.items()
         if standing.title != "ORACLE"
@@ -158,5 +161,5 @@ def _defaults(outcomes: Sequence[Outcome], clustering: Field | None, serving: Ma
     ]
     first = next(iter(serving.values()))
     titles = {method: first.standings[method].title for method in first.ranks}
-    table = tables.tuned_beside_default(columns, titles)
+    table = tables.compare_settings(columns, titles)
     return Section("defaults", "What tuning changes", items=(table,))

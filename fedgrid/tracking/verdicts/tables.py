@@ -22,21 +22,14 @@ def words_of(protocol: Protocol, budget: int) -> str:
     return "models as served" if protocol == "served" else f"{budget} steps of fine-tuning for all"
 
 
-def words_of_field(field: Field, budget: int) -> str:
-    """Return the settings of a field and, of serving, its protocol."""
-    within = "" if field.question is CLUSTERING else f", {words_of(field.protocol, budget)}"
-    return f"{field.settings}{within}"
-
-
 def table_of(verdict: Verdict, budget: int) -> Table:
     """Return the verdict as a table: a row a method, and what is shown against it."""
     field = verdict.field
-    against = {each.rival: each for each in verdict.against}
+    against = {comparison.rival: comparison for comparison in verdict.against}
     shown = ("difference", "95 %", "effect", "p", "shows from", "verdict")
     return Table(
         "-".join(("verdict", field.question.name, field.settings, field.protocol)),
-        f"{verdict.title}, {field.question.name}: "
-        + words_of_field(field, budget).replace(field.settings, f"{field.settings} settings", 1),
+        f"{verdict.title}, {field.question.name}: {field.settings} settings{_within(field, budget)}",
         _caption(verdict),
         (*_own_columns(field), *map(Column, shown)),
         tuple(
@@ -56,12 +49,18 @@ def sentence(verdict: Verdict, budget: int) -> str:
     kinds = {"better": "better than", "worse": "worse than", "not shown": "undecided with"}
     said = []
     for kind, words in kinds.items():
-        if rivals := [each.rival for each in verdict.against if each.verdict == kind]:
+        if rivals := [against.rival for against in verdict.against if against.verdict == kind]:
             names = ", ".join(verdict.field.standings[rival].title for rival in rivals[:NAMED])
             more = f" and {len(rivals) - NAMED} more" if len(rivals) > NAMED else ""
             said.append(f"{words} {len(rivals)} of {len(verdict.against)} rivals ({names}{more})")
-    how = f"{verdict.field.question.name} ({words_of_field(verdict.field, budget)})"
-    return f"{how}: {verdict.title} is {', '.join(said)}. {power(verdict)}"
+    field = verdict.field
+    how = f"{field.question.name} ({field.settings}{_within(field, budget)})"
+    return f"{how}: {verdict.title} is {', '.join(said)}. {_power(verdict)}"
+
+
+def _within(field: Field, budget: int) -> str:
+    """Return the protocol of a field, of serving, after a comma."""
+    return "" if field.question is CLUSTERING else f", {words_of(field.protocol, budget)}"
 
 
 def as_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
@@ -74,23 +73,24 @@ def as_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
         "text": sentence(verdict, budget),
         "rivals": [
             {
-                "method": each.rival,
-                "blocks": each.num_blocks,
-                "difference": each.difference,
-                "interval": None if isinf(each.interval[0]) else each.interval,
-                "effect": each.effect,
-                "p": each.p,
-                "shows_from": None if isinf(each.least) else each.least,
-                "verdict": each.verdict,
+                "method": against.rival,
+                "blocks": against.num_blocks,
+                "difference": against.difference,
+                "interval": None if isinf(against.interval[0]) else against.interval,
+                "effect": against.effect,
+                "p": against.p,
+                "shows_from": None if isinf(against.least) else against.least,
+                "verdict": against.verdict,
             }
-            for each in verdict.against
+            for against in verdict.against
         ],
     }
 
 
-def power(verdict: Verdict) -> str:
+def _power(verdict: Verdict) -> str:
     """Return in words the differences that these blocks cannot show."""
-    least = [fixed(value, 3) for value in sorted(each.least for each in verdict.against) if not isinf(value)]
+    differences = sorted(against.least for against in verdict.against)
+    least = [fixed(value, 3) for value in differences if not isinf(value)]
     if not least:
         rivals = f"{len(verdict.against)} rivals"
         return f"{verdict.field.where} cannot show any difference from {rivals}: take more --seeds."
@@ -106,7 +106,7 @@ def overall(field: Field, name: str, title: str) -> Table:
     rows = [
         Row(
             standing.title,
-            (*_own_cells(field, method), *_tested(field, method)),
+            (*_own_cells(field, method), *_test_cells(field, method)),
             is_reference=standing.is_reference,
         )
         for method, standing in field.standings.items()
@@ -132,8 +132,8 @@ def groups_by_family(field: Field) -> Table:
         "one cluster is right."
     )
 
-    def cell(there: InFamily) -> Cell:
-        return Cell(f"{fixed(there.ari, 2)} ({there.right}/{there.seeds})", there.ari)
+    def cell(place: InFamily) -> Cell:
+        return Cell(f"{fixed(place.ari, 2)} ({place.right}/{place.seeds})", place.ari)
 
     return _by_family(field, "groups-by-family", "Groups found, by family", caption, cell)
 
@@ -145,15 +145,15 @@ def regret(field: Field, name: str, title: str) -> Table:
         "better. Where clients differ without groups ORACLE is no upper bound."
     )
 
-    def cell(there: InFamily) -> Cell:
-        notes = (BELOW_BNC,) if there.gain < 0 else ()
-        points = 100 * there.regret
+    def cell(place: InFamily) -> Cell:
+        notes = (BELOW_BNC,) if place.gain < 0 else ()
+        points = 100 * place.regret
         return Cell(NONE) if isnan(points) else Cell(fixed(points, 1), points, notes=notes)
 
     return _by_family(field, name, title, caption, cell)
 
 
-def tuned_beside_default(
+def compare_settings(
     columns: Sequence[tuple[str, Field | None, Field | None]], titles: Mapping[str, str]
 ) -> Table:
     """Return each method's score with default and with tuned settings.
@@ -187,11 +187,11 @@ def _by_family(field: Field, name: str, title: str, caption: str, cell: Callable
     rows = tuple(
         Row(
             standing.title,
-            tuple(cell(there[family]) if family in there else Cell(NONE) for family in families),
+            tuple(cell(of_method[family]) if family in of_method else Cell(NONE) for family in families),
             is_reference=standing.is_reference,
         )
         for method, standing in field.standings.items()
-        for there in [field.families[method]]
+        for of_method in [field.families[method]]
     )
     is_noted = any(cell.notes for row in rows for cell in row.cells)
     notes = {BELOW_BNC: "worse than BNC too, mean over seeds"} if is_noted else {}
@@ -223,14 +223,14 @@ def _own_cells(field: Field, method: str, bold: str = "") -> list[Cell]:
     return [
         *cells,
         Cell(fixed(standing.also, 3), standing.also),
-        *(Cell("never") if isinf(each) else Cell(f"{each:.3g}", each) for each in sent),
+        *(Cell("never") if isinf(megabytes) else Cell(f"{megabytes:.3g}", megabytes) for megabytes in sent),
     ]
 
 
-def _tested(field: Field, method: str) -> list[Cell]:
+def _test_cells(field: Field, method: str) -> list[Cell]:
     """Return how many methods one is better and worse than and, of serving, how it stands against BNC."""
     better, worse = field.better.get(method), field.worse(method)
-    counts = [Cell(NONE)] * 2 if better is None else [Cell(str(len(each))) for each in (better, worse)]
+    counts = [Cell(NONE)] * 2 if better is None else [Cell(str(len(methods))) for methods in (better, worse)]
     if field.question is CLUSTERING:
         return counts
     words = NONE

@@ -11,14 +11,7 @@ import numpy as np
 
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.paired_tests import ALPHA, effect_and_p, holm, mean_and_half
-from fedgrid.tracking.verdicts.field import (
-    CLUSTERING,
-    Block,
-    Field,
-    Question,
-    clustering_methods,
-    field_of,
-)
+from fedgrid.tracking.verdicts.field import CLUSTERING, Block, Field, Question, clustering_methods, field_of
 from fedgrid.tracking.verdicts.outcomes import Outcome, Protocol, Settings
 
 POWER = 0.8
@@ -129,13 +122,12 @@ def _reason(
     """Return why a method has no verdict."""
     mine = [outcome for outcome in outcomes if outcome.method == method]
     title = mine[0].title if mine else method
-    clustering = clustering_methods(outcomes)
-    if question is CLUSTERING and not any(outcome.has_groups for outcome in outcomes):
-        return "no family with hidden groups has a result"
-    if question is CLUSTERING and not clustering:
-        return "no method forms clusters"
-    if question is CLUSTERING and method not in clustering:
-        return f"{title} has one cluster in every run"
+    if question is CLUSTERING:
+        if not any(outcome.has_groups for outcome in outcomes):
+            return "no family with hidden groups has a result"
+        clustering = clustering_methods(outcomes)
+        if method not in clustering:
+            return f"{title} has one cluster in every run" if clustering else "no method forms clusters"
     if not any((outcome.settings, outcome.protocol) == (settings, protocol) for outcome in mine):
         return f"{title} has no result"
     return "no other method " + ("forms clusters" if question is CLUSTERING else "has a result")

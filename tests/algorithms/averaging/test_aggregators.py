@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.averaging.aggregators import AGGREGATORS, Median
 from fedgrid.algorithms.clustered.flis.dynamic import cluster_models
 from fedgrid.algorithms.clustering.latecomers import regroup
-from fedgrid.algorithms.contract.aggregator import MEAN
+from fedgrid.algorithms.contract.aggregator import AGGREGATORS, MEAN, Median
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.algorithms.updates.products import BLOCK

@@ -10,11 +10,11 @@ import pytest
 from fedgrid.algorithms.clustering.pooled import (
     CosineSettings,
     centred_cosines,
+    clients_seen,
     clustering_distances,
     have_met,
-    known,
+    mean_over_rounds,
     pool,
-    pooled,
 )
 from fedgrid.algorithms.registry import create
 from tests.helpers.small_cases import clients, freeze, play, start, updates_of
@@ -60,12 +60,12 @@ class TestPool:
     def test_mean_over_the_rounds_of_a_pair(self):
         """Clients 0 and 1 meet in both rounds (cosines 0 and 1), 0 and 2 in the second only (0.6)."""
         state = state_of(3, clients((1, 0), (0, 2)), clients((1, 0), (7, 0), (3, 4)))
-        np.testing.assert_allclose(pooled(state, (0, 1)), [[1, 0.5], [0.5, 1]])
-        np.testing.assert_allclose(pooled(state, (0, 2)), [[1, 0.6], [0.6, 1]], atol=1e-7)
+        np.testing.assert_allclose(mean_over_rounds(state, (0, 1)), [[1, 0.5], [0.5, 1]])
+        np.testing.assert_allclose(mean_over_rounds(state, (0, 2)), [[1, 0.6], [0.6, 1]], atol=1e-7)
 
     def test_pairs_that_never_met_are_not_compared(self):
         state = state_of(3, clients((1, 0), (0, 1)), {2: (1, 1), 0: (1, 0)})
-        assert known(state) == (0, 1, 2)
+        assert clients_seen(state) == (0, 1, 2)
         assert not have_met(state, (0, 1, 2))
         assert have_met(state, (0, 2))
 

@@ -14,10 +14,10 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import CHECKSUM, VERSION, seal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses import report
-from fedgrid.grids.analyses.analysis import AnalysisSettings, Found, Job
+from fedgrid.grids.analyses.analysis import AnalysisSettings, Job, JobResult
 from fedgrid.grids.analyses.command import How, analyse
 from fedgrid.grids.analyses.files import JobFiles
-from fedgrid.grids.analyses.report import described
+from fedgrid.grids.analyses.report import describe_runs
 from fedgrid.grids.attack.analysis import ATTACK
 from fedgrid.grids.attack.show import COLUMNS
 from fedgrid.grids.cli.actions.analyses import find_analysis
@@ -124,15 +124,17 @@ def test_results_of_other_types_do_not_count(analysis, about, tmp_path):
     job = Job(RUNS[0], AnalysisSettings(), "key", 1)
     (tmp_path / "a.parquet").write_bytes(b"")
     files = {".parquet": tmp_path / "a.parquet", ".yaml": tmp_path / "a.yaml"}
-    assert not analysis.is_whole(Found(job, described(RUNS, Storage(tmp_path))[RUNS[0].run_id], about, files))
+    assert not analysis.is_whole(
+        JobResult(job, describe_runs(RUNS, Storage(tmp_path))[RUNS[0].run_id], about, files)
+    )
 
 
 def test_number_that_no_float_holds_does_not_count(storage):
     job = asked(storage)[0]
-    run = described(RUNS, storage)[job.config.run_id]
+    run = describe_runs(RUNS, storage)[job.config.run_id]
     spread = find_analysis("spread")
-    assert spread.is_whole(Found(job, run, {"distance": 10**300}, {}))
-    assert not spread.is_whole(Found(job, run, {"distance": 10**400}, {}))
+    assert spread.is_whole(JobResult(job, run, {"distance": 10**300}, {}))
+    assert not spread.is_whole(JobResult(job, run, {"distance": 10**400}, {}))
 
 
 @pytest.mark.parametrize("rows", [[], [{}], [{"of": "model", "auc": "x"}], [{"clients": -1, "auc": True}]])

@@ -18,7 +18,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import AnalysisSettings, Context
 from fedgrid.grids.analyses.command import How, Result, analyse
 from fedgrid.grids.analyses.execute import _task, run_on_ray
-from fedgrid.grids.analyses.report import described, found_of, sections
+from fedgrid.grids.analyses.report import describe_runs, find_results, sections
 from fedgrid.grids.cli.actions.analyses import find_analysis, list_analyses, settings_of
 from fedgrid.grids.following.teller import News, Teller
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -124,7 +124,7 @@ def test_results_are_of_the_file_that_was_named_although_a_run_s_plugin_has_one_
 
 def test_task_computes_what_was_named_by_the_plugins_of_the_run(storage, runs_own):
     named = find_analysis("spread")
-    context = Context(storage, NOWHERE, described(RUNS, storage))
+    context = Context(storage, NOWHERE, describe_runs(RUNS, storage))
     [job, *_] = named.jobs(RUNS, AnalysisSettings(), context)
     work = pickle.dumps((named, job, context))
     with Lease(storage, GRID) as lease:
@@ -151,9 +151,9 @@ def test_unknown_names_and_settings_are_refused(storage):
 @pytest.mark.ray
 def test_ray_task_loads_the_plugin(storage, ray_session):
     own, ended = find_analysis("spread"), []
-    context = Context(storage, NOWHERE, described(RUNS, storage))
+    context = Context(storage, NOWHERE, describe_runs(RUNS, storage))
     jobs = own.jobs(RUNS, AnalysisSettings(), context)
     with Lease(storage, GRID) as lease:
         run_on_ray(own, jobs, context, lease.token, lambda: None, ended.append)
     assert [each.cause for each in ended] == [None] * 2
-    assert len(found_of(own, jobs, context.runs, storage)[0]) == 2
+    assert len(find_results(own, jobs, context.runs, storage)[0]) == 2

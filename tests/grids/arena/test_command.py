@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from fedgrid.grids.arena import kept
-from fedgrid.grids.arena.check import difference, evenly
-from fedgrid.grids.arena.kept import Kept
+from fedgrid.grids.arena.check import difference, spread_evenly
+from fedgrid.grids.arena.kept import KeptResults
 from fedgrid.tracking.verdicts.outcomes import to_csv
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.killed import Killed, kill_after
@@ -222,12 +222,12 @@ def test_kept_result_of_another_run_or_search_does_not_count(tmp_path):
     found = kept.read(tmp_path)
     assert list(found.outcomes) == [SOME.key]
     assert found.settings("digits", "mine", 16, "0") is None
-    assert kept.read(tmp_path / "nowhere") == Kept()
+    assert kept.read(tmp_path / "nowhere") == KeptResults()
 
 
 def test_evenly_takes_the_first_and_spreads():
-    assert evenly(list(range(10)), 3) == [0, 3, 6]
-    assert evenly([1, 2], 5) == [1, 2]
+    assert spread_evenly(list(range(10)), 3) == [0, 3, 6]
+    assert spread_evenly([1, 2], 5) == [1, 2]
 
 
 def test_difference_names_scores_and_versions():

@@ -9,7 +9,7 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.arena.definition import BUDGET, FAMILIES, TUNING, load_arena
-from fedgrid.grids.arena.methods import adapting, methods_of, plays
+from fedgrid.grids.arena.methods import adapt_settings, methods_of, plays
 from fedgrid.grids.arena.tuning import digest_of, search_of, space_of
 from fedgrid.grids.presets.load import load_grid
 
@@ -86,7 +86,7 @@ def test_methods_that_are_told_the_number_of_groups_are_told_the_right_one(path)
 def test_every_competitor_has_something_to_tune_and_one_budget_of_fine_tuning(method):
     assert space_of(method, 15)
     assert plays(method, "fine-tuned")
-    assert list(adapting(method, "fine-tuned", 7).values()) == [7]
+    assert list(adapt_settings(method, "fine-tuned", 7).values()) == [7]
 
 
 def test_served_models_are_not_fine_tuned_whatever_the_default():

@@ -18,9 +18,9 @@ from fedgrid.grids.analyses.analysis import Context
 from fedgrid.grids.analyses.command import How, analyse
 from fedgrid.grids.analyses.execute import run_on_ray
 from fedgrid.grids.analyses.files import JobFiles
-from fedgrid.grids.analyses.report import described, found_of, sections
+from fedgrid.grids.analyses.report import describe_runs, find_results, sections
 from fedgrid.grids.attack.analysis import ATTACK, settings_of
-from fedgrid.grids.planning.claims import of_further_results
+from fedgrid.grids.planning.claims import result_claims
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.small_runs import NOWHERE, config, play
@@ -120,8 +120,8 @@ def test_run_whose_records_do_not_fit_together_is_left_out(storage, capsys, tmp_
     path = folder_of(copy.root, RUNS[0]) / "rounds.parquet"
     table = pq.read_table(path)
     pq.write_table(pa.concat_tables([table, table]), path)
-    settings, context = settings_of("class", None, None), Context(copy, NOWHERE, described(RUNS, copy))
-    found, _ = found_of(ATTACK, ATTACK.jobs(RUNS, settings, context), context.runs, copy)
+    settings, context = settings_of("class", None, None), Context(copy, NOWHERE, describe_runs(RUNS, copy))
+    found, _ = find_results(ATTACK, ATTACK.jobs(RUNS, settings, context), context.runs, copy)
     rows = ATTACK.summary(found, [], settings, GridFolder(copy, "small")).facts["rows"]
     assert [row["algorithm"] for row in rows] == [context.runs[RUNS[1].run_id].algorithm]
     said = " ".join(capsys.readouterr().err.split())
@@ -146,7 +146,7 @@ def test_ray_finds_what_one_process_does(storage, capsys, ray_session):
     expected = [path.read_bytes() for path in paths]
     for path in paths:
         path.unlink()
-    context = Context(storage, NOWHERE, described(RUNS, storage))
+    context = Context(storage, NOWHERE, describe_runs(RUNS, storage))
     ended = []
     with Lease(storage, "small") as lease:
         jobs = ATTACK.jobs(RUNS, settings, context)
@@ -186,17 +186,12 @@ def test_the_means_of_a_run_go_to_mlflow_once(storage, capsys, monkeypatch):
     logged = []
 
     class Known:
+        runs = {run.run_id: None for run in GridFolder(storage, "small").runs()}
+
         def __init__(self, *given):
             pass
 
-        def entry(self, run):
-            return self
-
-        @property
-        def experiment(self):
-            return self
-
-        def log_totals(self, entry, scores):
+        def log(self, run_id, scores):
             logged.append((scores, []))
 
         def artifact(self, run, path, folder):
@@ -258,6 +253,6 @@ def test_a_run_without_its_states_is_named_and_the_others_are_attacked(storage, 
 
 def test_attack_is_refused_while_another_driver_attacks_the_same_runs(storage):
     settings = settings_of("membership", None, None)
-    claims = of_further_results("attacks", GridFolder(storage, "small").runs())
+    claims = result_claims("attacks", GridFolder(storage, "small").runs())
     with Lease(storage, "other", claims), pytest.raises(ConfigError, match="in use: grid other"):
         attack_grid("small", storage, settings, Console())

@@ -5,11 +5,16 @@ import pytest
 import torch
 from torch import nn
 
-from fedgrid.algorithms.clustered.before_training.class_means import class_means, flipped, rounded, scaled
+from fedgrid.algorithms.clustered.before_training.class_means import (
+    class_means,
+    flip_bits,
+    round_to_bits,
+    scale_vector,
+)
 from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.federation.encoders.encoder import Encoder, decode
 from fedgrid.engine.federation.models import flat_vectors
-from fedgrid.engine.federation.uplink.accountant import epsilon
+from fedgrid.engine.federation.uplink.ledger import epsilon
 from fedgrid.engine.runtime.run import checkpoint, pretraining
 from fedgrid.engine.runtime.run.replay import Observed, SentUpdate, observe
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -188,8 +193,10 @@ class TestReconstruction:
         errors = {
             name: [mse(decode(encoder, scale.codes(bits()[None]))[0], truth) for _ in range(400)]
             for name, bits in {
-                "half": lambda: flipped(rounded(scaled(truth.ravel()), rng), 0.5, rng).astype(np.float64),
-                "none": lambda: rounded(scaled(truth.ravel()), rng).astype(np.float64),
+                "half": lambda: flip_bits(round_to_bits(scale_vector(truth.ravel()), rng), 0.5, rng).astype(
+                    np.float64
+                ),
+                "none": lambda: round_to_bits(scale_vector(truth.ravel()), rng).astype(np.float64),
                 "random": lambda: rng.integers(2, size=16).astype(np.float64),
             }.items()
         }

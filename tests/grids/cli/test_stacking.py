@@ -33,8 +33,8 @@ class Machine:
         monkeypatch.setattr(stacking, "local_nodes", lambda: self.nodes)
         monkeypatch.setattr(stacking, "cluster_nodes", lambda: self.nodes)
         monkeypatch.setattr(stacking, "connected", nullcontext)
-        for name in ("here", "on_cluster"):
-            monkeypatch.setattr(decisions, name, lambda: OnGpu(lambda request: (), self.probe))
+        for name in ("HERE", "ON_CLUSTER"):
+            monkeypatch.setattr(decisions, name, OnGpu(lambda request: (), self.probe))
         monkeypatch.setattr(executors, "OnRay", lambda todo, options: InProcess(options))
 
     @property
@@ -184,7 +184,7 @@ def test_gpu_of_this_machine_that_cannot_be_used_is_refused_before_ray_starts(ma
     def never():
         raise AssertionError("Ray is started")
 
-    monkeypatch.setattr(decisions, "here", lambda: OnGpu(refuse, machine.probe))
+    monkeypatch.setattr(decisions, "HERE", OnGpu(refuse, machine.probe))
     monkeypatch.setattr(stacking, "connected", never)
     result = run(*AUTO)
     assert (result.code, machine.measured) == (2, 0)

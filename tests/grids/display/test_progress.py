@@ -11,7 +11,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines, headline, work_done
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.results.runs import failed_run, read_runs
-from fedgrid.tracking.scoring.scores import of_rounds
+from fedgrid.tracking.scoring.scores import score_rounds
 from tests.helpers.small_grid import config, take
 
 TIMING = {"seconds": 2.0, "train_seconds": 1.0, "evaluate_seconds": 0.5}
@@ -23,7 +23,7 @@ def run(tmp_path_factory):
     storage = Storage.of(tmp_path_factory.mktemp("runs"))
     taken = take(storage, seed=1)
     [run] = read_runs([taken], storage)
-    return taken, dict(of_rounds(run.folder)), run
+    return taken, dict(score_rounds(run.folder)), run
 
 
 def show(view, run):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fedgrid.engine.federation.uplink.accountant import epsilon
+from fedgrid.engine.federation.uplink.ledger import epsilon
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run.session import Session

@@ -79,7 +79,7 @@ def run(storage, monkeypatch, time):
 
             view.round = stop_then
         if lose_after is not None:
-            watch._now = lambda: watch._ticked + 2 * TICK_SECONDS
+            watch.now = lambda: watch._ticked + 2 * TICK_SECONDS
             view.round = lambda config, number, scores: number == lose_after and watch.lease.lost.set()
         run_in_process(RUNS, storage, NOWHERE, watch, retries, clock=time.clock)
         return watch, view.calls

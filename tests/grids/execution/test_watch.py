@@ -54,7 +54,7 @@ def watched(tmp_path, clock):
         check_cluster=lambda: watch.checked.append(True),
         now=clock,
     )
-    watch._retention.begin()
+    watch.retention.begin()
     watch.checked = []
     return watch, storage, folder, lease
 
@@ -68,8 +68,8 @@ def test_events_go_to_trackers_and_the_screen(watched):
     run, given = config(seed=1), scores()
     watch.handle(run, RunStarted(3))
     watch.handle(run, RoundDone(4, given, TIMING))
-    assert watch._trackers.calls == [(1, None), (1, None)]
-    assert watch._view.calls == [("start", 1, 3), ("round", 1, 4)]
+    assert watch.trackers.calls == [(1, None), (1, None)]
+    assert watch.view.calls == [("start", 1, 3), ("round", 1, 4)]
     assert watch.tally.running == {run.run_id: (run, 4)}
 
 
@@ -90,7 +90,7 @@ def test_run_that_cannot_use_its_stored_rounds_says_so_once_in_one_line(watched,
 def test_a_run_whose_encoder_comes_first_is_shown_but_not_counted_yet(watched):
     watch, *_ = watched
     watch.handle(config(seed=1), RunPreparing("3 federated rounds"))
-    assert watch._view.calls == [("prepare", 1, "3 federated rounds")]
+    assert watch.view.calls == [("prepare", 1, "3 federated rounds")]
     assert not watch.tally.running
 
 
@@ -99,8 +99,8 @@ def test_finished_run_is_counted_logged_and_shown(watched):
     run = take(storage, seed=1)
     watch.handle(run, RunStarted(0))
     watch.handle(run, RunFinished({}))
-    assert watch._trackers.calls[-1] == (1, "FINISHED")
-    assert watch._view.calls[-1] == ("finish", 1, None)
+    assert watch.trackers.calls[-1] == (1, "FINISHED")
+    assert watch.view.calls[-1] == ("finish", 1, None)
     assert (watch.tally.done, watch.tally.running) == (1, {})
 
 
@@ -125,8 +125,8 @@ def test_failed_run_records_its_cause_and_the_grid_goes_on(watched):
     failure = RunFolder(storage, run).failure()
     assert (failure.cause, failure.attempts) == ("client 3 died again", 2)
     assert [run.cause for run in watch.failures] == ["client 3 died again"]
-    assert watch._trackers.calls[-1] == (1, "FAILED")
-    assert watch._view.calls[-1] == ("finish", 1, "client 3 died again")
+    assert watch.trackers.calls[-1] == (1, "FAILED")
+    assert watch.view.calls[-1] == ("finish", 1, "client 3 died again")
     assert (watch.tally.failed, watch.tally.waiting) == (1, 1)
 
 
@@ -139,7 +139,7 @@ def test_stop_waits_for_the_rounds_under_way(watched):
     assert not watch.all_stopped
     watch.handle(run, RunStopped())
     assert watch.all_stopped
-    assert watch._trackers.calls[-1] == (1, "KILLED")
+    assert watch.trackers.calls[-1] == (1, "KILLED")
     assert watch.tally.waiting == 2
 
 
@@ -174,7 +174,7 @@ def test_one_failed_look_at_the_storage_does_not_end_the_grid(watched, clock, mo
     watch, storage, folder, _ = watched
     time, warnings = Time(), []
     monkeypatch.setattr(
-        watch, "_storage", replace(storage, patience=Patience(60, warnings.append, time.clock))
+        watch, "storage", replace(storage, patience=Patience(60, warnings.append, time.clock))
     )
     for thing, name in ((folder, "stop_asked"), (folder, "write_progress"), (RunFolder, "fail")):
         monkeypatch.setattr(thing, name, failing(2, getattr(thing, name)))
@@ -202,7 +202,7 @@ def failing(times, call):
 def test_storage_that_stays_away_ends_the_grid_in_one_line(watched, clock, monkeypatch):
     watch, storage, folder, _ = watched
     time = Time()
-    monkeypatch.setattr(watch, "_storage", replace(storage, patience=Patience(300, clock=time.clock)))
+    monkeypatch.setattr(watch, "storage", replace(storage, patience=Patience(300, clock=time.clock)))
     monkeypatch.setattr(folder, "stop_asked", failing(10_000, None))
     clock.time += 2
     with pytest.raises(RunError, match="Input/output error; run the same command again to continue"):
@@ -215,7 +215,7 @@ def test_scores_come_with_the_event_where_the_file_is_not_seen_yet(watched):
     run = config(seed=1)
     watch.handle(run, RunStarted(0))
     seen = []
-    watch._view.finish = lambda config, run: seen.append(run)
+    watch.view.finish = lambda config, run: seen.append(run)
     watch.handle(run, RunFinished({"ari": 0.5}))
     assert seen[0].scores == {"ari": 0.5}
 

@@ -10,8 +10,8 @@ from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Context
-from fedgrid.grids.analyses.choose import find_runs, finished_of
-from fedgrid.grids.explain.asked import Asked, distributions, jobs_of
+from fedgrid.grids.analyses.choose import find_runs, split_finished
+from fedgrid.grids.explain.asked import ExplainOptions, distributions, jobs_of
 from tests.helpers.explained import GRID, RUNS, UNFINISHED
 from tests.helpers.small_grid import NOWHERE
 
@@ -25,7 +25,7 @@ def storage(finished):
 
 def refused(storage, runs=RUNS, **asked):
     with pytest.raises(ConfigError) as error:
-        jobs_of(runs, Asked(MEMBERS, **asked), Context(storage, NOWHERE, {}))
+        jobs_of(runs, ExplainOptions(MEMBERS, **asked), Context(storage, NOWHERE, {}))
     return str(error.value)
 
 
@@ -62,16 +62,16 @@ def test_distributions_are_in_their_order_and_a_typing_error_is_named():
 
 
 def test_run_that_is_not_finished_is_left_out_and_named(storage):
-    finished, waiting = finished_of(GRID, (*RUNS, UNFINISHED), storage, "explain")
+    finished, waiting = split_finished(GRID, (*RUNS, UNFINISHED), storage, "explain")
     assert (finished, waiting) == (list(RUNS), [UNFINISHED.name])
     with pytest.raises(ConfigError, match="none of the 1 runs of small is finished, .* nothing to explain"):
-        finished_of(GRID, [UNFINISHED], storage, "explain")
+        split_finished(GRID, [UNFINISHED], storage, "explain")
 
 
 def test_last_round_is_the_same_as_its_number_and_one_that_is_gone_is_answered_with_those_kept(storage):
     context = Context(storage, NOWHERE, {})
-    (last,) = jobs_of(RUNS[:1], Asked(MEMBERS), context)
-    (third,) = jobs_of(RUNS[:1], Asked(MEMBERS, round="3"), context)
+    (last,) = jobs_of(RUNS[:1], ExplainOptions(MEMBERS), context)
+    (third,) = jobs_of(RUNS[:1], ExplainOptions(MEMBERS, round="3"), context)
     assert last.key == third.key
     assert "has no state after round 1; it keeps 2 and 3" in refused(storage, round="1")
     assert "--round first: expected last, or a round" in refused(storage, round="first")
@@ -91,7 +91,7 @@ def test_run_without_a_state_is_refused(storage, tmp_path):
 def test_more_images_or_steps_than_there_are_are_refused_with_the_most(storage):
     most = int(re.search(r"choose 1 to (\d+)$", refused(storage, images=10**6))[1])
     assert f"--images {most + 1}: client" in refused(storage, images=most + 1)
-    jobs_of(RUNS, Asked(MEMBERS, images=most), Context(storage, NOWHERE, {}))
+    jobs_of(RUNS, ExplainOptions(MEMBERS, images=most), Context(storage, NOWHERE, {}))
     assert refused(storage, steps=65).startswith("--steps: 65 steps for an image of 64 pixels")
 
 

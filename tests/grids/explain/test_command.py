@@ -20,9 +20,9 @@ from fedgrid.grids.analyses.analysis import Context
 from fedgrid.grids.analyses.command import How, analyse
 from fedgrid.grids.analyses.execute import run_on_ray
 from fedgrid.grids.analyses.files import JobFiles
-from fedgrid.grids.analyses.report import asked_jobs, described, found_of
+from fedgrid.grids.analyses.report import asked_jobs, describe_runs, find_results
 from fedgrid.grids.explain.analysis import EXPLAIN, styles
-from fedgrid.grids.explain.asked import Asked, jobs_of
+from fedgrid.grids.explain.asked import ExplainOptions, jobs_of
 from fedgrid.grids.following.teller import News, Teller
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
@@ -33,7 +33,7 @@ from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.explained import GRID, RUNS, explanations
 from tests.helpers.small_grid import NOWHERE
 
-ASKED = Asked(("members", "others"), images=2, steps=4)
+ASKED = ExplainOptions(("members", "others"), images=2, steps=4)
 
 
 @pytest.fixture(scope="module")
@@ -141,10 +141,10 @@ def test_dry_run_gives_minutes_not_hours(whole, tmp_path):
 
 def test_report_shows_what_was_asked_for_last(whole, tmp_path, monkeypatch):
     root = copy_of(whole[0], tmp_path)
-    run(root, monkeypatch, Asked(("members",), images=1, steps=4))
+    run(root, monkeypatch, ExplainOptions(("members",), images=1, steps=4))
     storage = Storage(root)
     jobs = asked_jobs(EXPLAIN, GridFolder(storage, GRID), RUNS)
-    found = styles(found_of(EXPLAIN, jobs, described(RUNS, storage), storage)[0])[""]
+    found = styles(find_results(EXPLAIN, jobs, describe_runs(RUNS, storage), storage)[0])[""]
     images = {on: [each.weight for each in found.explained if each.on == on] for on in DISTRIBUTIONS}
     assert (sum(images["members"]), sum(images["server"])) == (1 * 3 * 2, 0)
     assert set(images["others"]) == {2.0}, "asked for before, with two images of each client"
@@ -179,7 +179,7 @@ def test_records_on_ray_are_those_of_one_process(whole, tmp_path, ray_session):
         path.unlink()
     storage = Storage(root)
     # A job of each run: every task of Ray imports torch.
-    context = Context(storage, NOWHERE, described(RUNS, storage))
+    context = Context(storage, NOWHERE, describe_runs(RUNS, storage))
     jobs = [job for job in jobs_of(RUNS, ASKED, context) if job.settings.on == "others"]
     ended = []
     with Lease(storage, GRID) as lease:

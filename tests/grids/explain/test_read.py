@@ -9,7 +9,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.explain.analysis import metrics_of
 from fedgrid.grids.explain.compute.records import CURVES, SCHEMA
 from fedgrid.grids.explain.compute.settings import Explaining
-from fedgrid.grids.explain.read import ReadJob, summarised
+from fedgrid.grids.explain.read import ReadJob, summarise
 from fedgrid.grids.results.runs import describe
 from tests.helpers.small_grid import config
 
@@ -40,7 +40,7 @@ def test_scores_of_a_model_are_means_over_its_images(tmp_path):
         row(0.3, 0.2, place=1, prediction=2),
         row(0.5, cluster=1, client=1),
     ]
-    one, other = summarised([read(rows, tmp_path)]).explained
+    one, other = summarise([read(rows, tmp_path)]).explained
     assert (one.insertion, one.deletion, one.gap) == pytest.approx((0.525, 0.225, 0.3))
     assert (one.excess, one.relative_excess) == pytest.approx(((0.25 + 0.1) / 2, (0.5 + 0.1) / 2))
     assert (one.relative_insertion, one.relative_deletion) == pytest.approx((0.9, 0.35))
@@ -52,7 +52,7 @@ def test_scores_of_a_model_are_means_over_its_images(tmp_path):
 def test_as_published_the_last_short_batch_weighs_like_the_others_and_clusters_are_equal(tmp_path):
     """32 images of 0.5 and one of 1: (0.5 + 1) / 2."""
     rows = [row(0.5, place=place) for place in range(32)] + [row(1.0, place=32)]
-    found = summarised([read(rows, tmp_path, as_published=True)])
+    found = summarise([read(rows, tmp_path, as_published=True)])
     assert [(each.insertion, each.weight) for each in found.explained] == [(0.75, 1)]
     assert set(found.excess) == {("members", "BNC")}
     assert found.excess["members", "BNC"] == {}, "nothing is paired"
@@ -60,7 +60,7 @@ def test_as_published_the_last_short_batch_weighs_like_the_others_and_clusters_a
 
 def test_image_without_scores_leaves_its_model_without_any(tmp_path):
     diverged = {name: None for name in ("insertion", "deletion", *FOUR_POINTS)}
-    found = summarised([read([row(0.5), row(0.5, place=1) | diverged], tmp_path)])
+    found = summarise([read([row(0.5), row(0.5, place=1) | diverged], tmp_path)])
     assert isnan(found.explained[0].insertion)
     assert len(found.excess["members", "BNC"]) == 1
     assert found.bands[0].images == 1
@@ -69,13 +69,13 @@ def test_image_without_scores_leaves_its_model_without_any(tmp_path):
 
 def test_bands_are_means_and_quartiles_of_the_images(tmp_path):
     rows = [row(0.5, place=place, insertion_curve=[0.0, place / 4, 0.0, 1.0]) for place in range(5)]
-    (band,) = summarised([read(rows, tmp_path)]).bands
+    (band,) = summarise([read(rows, tmp_path)]).bands
     assert band.means["insertion"].tolist() == [0, 0.5, 0, 1]
     assert band.quartiles["insertion"][:, 1].tolist() == [0.25, 0.75]
 
 
 def test_run_with_one_cluster_has_no_others_and_the_report_says_so(tmp_path):
-    found = summarised([read([], tmp_path, on="others")], missing=2)
+    found = summarise([read([], tmp_path, on="others")], missing=2)
     assert found.explained == ()
     assert found.lacking == (
         "2 runs and distributions are not explained yet.",
@@ -85,9 +85,9 @@ def test_run_with_one_cluster_has_no_others_and_the_report_says_so(tmp_path):
 
 def test_different_settings_within_a_scenario_are_not_to_be_compared(tmp_path):
     alike = [read([row(0.5)], tmp_path, name) for name in ("fedavg", "ocfl-kmeans")]
-    assert "2 images of each client" in summarised(alike).about
+    assert "2 images of each client" in summarise(alike).about
     other = read([row(0.5)], tmp_path, "ocfl-kmeans", steps=8)
-    assert "do not compare them" in summarised([alike[0], other]).about
+    assert "do not compare them" in summarise([alike[0], other]).about
 
 
 def test_metrics_are_named_by_distribution_score_and_style(tmp_path):
@@ -103,7 +103,7 @@ def test_metrics_are_named_by_distribution_score_and_style(tmp_path):
 def test_maps_are_of_the_first_the_middle_and_the_last_client(tmp_path):
     pictures = {"map": bytes(range(4)), "pixels": bytes(4)}
     rows = [row(0.5, client=client, cluster=client, **pictures) for client in range(3)]
-    found = summarised([read(rows, tmp_path)]).shown
+    found = summarise([read(rows, tmp_path)]).shown
     assert [each.client for each in found] == [0, 1, 2]
     assert found[0].map_HW.tolist() == [[0, 1], [2, 3]]
-    assert summarised([read(rows, tmp_path, as_published=True)]).shown == ()
+    assert summarise([read(rows, tmp_path, as_published=True)]).shown == ()

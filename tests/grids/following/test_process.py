@@ -81,7 +81,7 @@ def test_death_of_the_process_is_a_failure_and_the_next_call_starts_another(monk
         with pytest.raises(TrackerFailed, match="tracker mine: its process died in 'tell'"):
             own.call("tell", News(CONFIG))
         assert len(started) == number
-    own.stop()
+    own.close()
     with pytest.raises(TrackerFailed):
         own.call("tell", News(CONFIG))
     assert len(started) == 2
@@ -138,7 +138,7 @@ def test_thread_that_the_store_keeps_waiting_never_writes_in_this_process(monkey
 
 
 def test_call_and_stop_may_end_the_same_process(monkeypatch):
-    """The thread that calls sees the pipe's end while `stop` waits for the process that it killed."""
+    """The thread that calls sees the pipe's end while `close` waits for the process that it killed."""
 
     class Killed:
         """A process whose end the calling thread notices first."""
@@ -158,4 +158,4 @@ def test_call_and_stop_may_end_the_same_process(monkeypatch):
 
     monkeypatch.setattr(OwnProcess, "_start", start)
     own = OwnProcess(Canned(), "MLflow")
-    own.stop()
+    own.close()

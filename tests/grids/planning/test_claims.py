@@ -2,39 +2,39 @@
 
 import pytest
 
-from fedgrid.grids.planning.claims import of_deletion, of_further_results, of_import, of_launch
+from fedgrid.grids.planning.claims import deletion_claims, import_claims, launch_claims, result_claims
 from tests.helpers.small_grid import config
 
 FIRST, SHARED_PREFIX = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
 """They share cached rounds."""
 OTHER = config(seed=2)
-RUNNING = of_launch([FIRST, OTHER], [FIRST], cached=True)
+RUNNING = launch_claims([FIRST, OTHER], [FIRST], cached=True)
 """Of a driver that trains `FIRST`; `OTHER` is finished."""
 NAMED = f"{FIRST.name} ({FIRST.run_id})"
 ROUNDS = f"cached rounds of {FIRST.scenario}"
 
 BESIDE = {
-    "other runs of the same rounds": (of_launch([SHARED_PREFIX], [SHARED_PREFIX], cached=True), None),
-    "the same run": (of_launch([SHARED_PREFIX, FIRST], [SHARED_PREFIX, FIRST]), f"works on {NAMED}"),
-    "the same run, not among those to do": (of_launch([SHARED_PREFIX, FIRST], [SHARED_PREFIX]), None),
-    "a finished run of both": (of_launch([OTHER], []), None),
-    "other rounds, fresh": (of_launch([config(seed=3)], [config(seed=3)], cached=True, fresh=True), None),
+    "other runs of the same rounds": (launch_claims([SHARED_PREFIX], [SHARED_PREFIX], cached=True), None),
+    "the same run": (launch_claims([SHARED_PREFIX, FIRST], [SHARED_PREFIX, FIRST]), f"works on {NAMED}"),
+    "the same run, not among those to do": (launch_claims([SHARED_PREFIX, FIRST], [SHARED_PREFIX]), None),
+    "a finished run of both": (launch_claims([OTHER], []), None),
+    "other rounds, fresh": (launch_claims([config(seed=3)], [config(seed=3)], cached=True, fresh=True), None),
     "a finished run, fresh": (
-        of_launch([OTHER], [OTHER], fresh=True),
+        launch_claims([OTHER], [OTHER], fresh=True),
         f"needs {OTHER.name} ({OTHER.run_id})",
     ),
     "the same rounds, fresh": (
-        of_launch([SHARED_PREFIX], [SHARED_PREFIX], cached=True, fresh=True),
+        launch_claims([SHARED_PREFIX], [SHARED_PREFIX], cached=True, fresh=True),
         f"needs {ROUNDS}",
     ),
     "the same rounds, fresh without the cache": (
-        of_launch([SHARED_PREFIX], [SHARED_PREFIX], fresh=True),
+        launch_claims([SHARED_PREFIX], [SHARED_PREFIX], fresh=True),
         None,
     ),
-    "deletion of another run": (of_deletion([SHARED_PREFIX]), None),
-    "deletion of a finished run": (of_deletion([OTHER]), f"needs {OTHER.name} ({OTHER.run_id})"),
-    "explanation of a finished run": (of_further_results("explanations", [OTHER]), None),
-    "import of the archive": (of_import("archive-temperature"), None),
+    "deletion of another run": (deletion_claims([SHARED_PREFIX]), None),
+    "deletion of a finished run": (deletion_claims([OTHER]), f"needs {OTHER.name} ({OTHER.run_id})"),
+    "explanation of a finished run": (result_claims("explanations", [OTHER]), None),
+    "import of the archive": (import_claims("archive-temperature"), None),
 }
 
 
@@ -45,9 +45,9 @@ def test_command_beside_a_running_grid(claims, clash):
 
 
 ALONE = {
-    "explanations of one run": of_further_results("explanations", [FIRST]),
-    "import": of_import("archive-temperature"),
-    "deletion of one run": of_deletion([FIRST]),
+    "explanations of one run": result_claims("explanations", [FIRST]),
+    "import": import_claims("archive-temperature"),
+    "deletion of one run": deletion_claims([FIRST]),
 }
 
 

@@ -18,7 +18,7 @@ from fedgrid.grids.planning.estimate import Capacity, DatasetRow, capacities_of,
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.planning.workload import workload_of
 from fedgrid.grids.presets.grid import Grid
-from tests.helpers.command_line import strict_json
+from tests.helpers.command_line import strict_json, unmeasured
 
 TWO_CORES = [Node(2, 0)]
 AUTO = Request()
@@ -43,7 +43,9 @@ def show(tmp_path, tmp_path_factory, capsys, monkeypatch):
     """Return a function that shows a grid on 80 columns and returns the text. Nothing may be written."""
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path_factory.mktemp("cache")))
 
-    def run(runs, nodes=TWO_CORES, request=AUTO, *, as_json=False, with_cache=True):
+    def run(runs, nodes=TWO_CORES, request=AUTO, *, as_json=False, with_cache=True, measured=False):
+        if not measured:
+            monkeypatch.setattr(planning, "calibrate", unmeasured)
         before = sorted(tmp_path.rglob("*"))
         monkeypatch.setattr(planning, "nodes_to_run_on", lambda **_: nodes)
         cache = CacheOptions() if with_cache else None
@@ -78,7 +80,7 @@ def test_dry_run_in_process_shows_no_resources_of_a_cluster(show):
 
 def test_dry_run_of_twelve_runs_on_digits(show):
     """15 rounds each. Both cores are busy with a run of one actor each; there is nothing to download."""
-    text = show(runs_of("."))
+    text = show(runs_of("."), measured=True)
     assert text.splitlines()[0].strip() == "Grid mine"
     assert row(text, "digits").startswith("digits 12 0 180 5, 10 – ")
     assert row(text, "total").startswith("total 12 0 180 – ")

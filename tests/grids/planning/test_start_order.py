@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.grids.planning.start_order import in_order
+from fedgrid.grids.planning.start_order import sort_runs
 
 
 def run(algorithm="fedavg", **values):
@@ -15,7 +15,7 @@ def run(algorithm="fedavg", **values):
 
 def test_order_keeps_the_order_of_data_sets():
     runs = [run(dataset="mnist"), run(dataset="digits", training={"rounds": 999})]
-    assert in_order(runs) == runs
+    assert sort_runs(runs) == runs
 
 
 def test_order_starts_the_longest_runs_first():
@@ -24,14 +24,14 @@ def test_order_starts_the_longest_runs_first():
     middle = run(training={"rounds": 5, "local_epochs": 3})
     long = run(training={"rounds": 10, "local_epochs": 3})
     crowded = run(training={"rounds": 10, "local_epochs": 3}, clients=30)
-    assert in_order([short, middle, long, crowded]) == [crowded, long, middle, short]
+    assert sort_runs([short, middle, long, crowded]) == [crowded, long, middle, short]
 
 
 def test_order_within_a_shared_prefix_starts_the_earliest_divergence_first():
     """OCFL can diverge from FedAvg in round 2, Briggs in its configured round, FedAvg never."""
     first = [run("fedavg", seed=1), run("ocfl-kmeans", seed=1)]
     second = [run("fedavg", seed=0), run("briggs", seed=0)]
-    assert in_order([*first, *second]) == [first[1], first[0], second[1], second[0]]
+    assert sort_runs([*first, *second]) == [first[1], first[0], second[1], second[0]]
 
 
 def test_order_within_a_search_starts_the_most_sensitive_settings_first():
@@ -42,9 +42,9 @@ def test_order_within_a_search_starts_the_most_sensitive_settings_first():
         return run({"name": "sattler", **settings})
 
     ready = [sattler(0.4, 0.2, 2), sattler(0.4, 0.2, 5), sattler(0.1, 0.2, 2), sattler(0.4, 0.9, 2)]
-    assert in_order(ready[::-1]) == ready
+    assert sort_runs(ready[::-1]) == ready
     rounds = [run({"name": "briggs", "round": number}) for number in (3, 8)]
-    assert in_order(rounds[::-1]) == rounds
+    assert sort_runs(rounds[::-1]) == rounds
 
 
 def shared_prefixes(seeds, *algorithms):
@@ -57,7 +57,7 @@ def names(runs):
 
 
 def test_order_one_at_a_time_finishes_a_shared_prefix_before_the_next():
-    assert names(in_order(shared_prefixes(2, "briggs", "fedavg"), 1)) == [
+    assert names(sort_runs(shared_prefixes(2, "briggs", "fedavg"), 1)) == [
         "briggs 0",
         "fedavg 0",
         "briggs 1",
@@ -67,7 +67,7 @@ def test_order_one_at_a_time_finishes_a_shared_prefix_before_the_next():
 
 def test_order_puts_different_shared_prefixes_side_by_side():
     """Two at once: the first two shared prefixes take turns, then the other two."""
-    assert names(in_order(shared_prefixes(4, "briggs", "sattler", "fedavg"), 2)) == [
+    assert names(sort_runs(shared_prefixes(4, "briggs", "sattler", "fedavg"), 2)) == [
         *("sattler 0", "sattler 1", "briggs 0", "briggs 1", "fedavg 0", "fedavg 1"),
         *("sattler 2", "sattler 3", "briggs 2", "briggs 3", "fedavg 2", "fedavg 3"),
     ]
@@ -75,7 +75,7 @@ def test_order_puts_different_shared_prefixes_side_by_side():
 
 def test_order_adds_a_left_over_shared_prefix_to_the_last_group():
     """In a group of its own, its runs would go side by side."""
-    assert names(in_order(shared_prefixes(3, "fedavg", "briggs"), 2)) == [
+    assert names(sort_runs(shared_prefixes(3, "fedavg", "briggs"), 2)) == [
         *("briggs 0", "briggs 1", "briggs 2", "fedavg 0", "fedavg 1", "fedavg 2"),
     ]
 
@@ -83,18 +83,18 @@ def test_order_adds_a_left_over_shared_prefix_to_the_last_group():
 def test_order_skips_shared_prefixes_without_runs_left():
     """As when a grid is resumed: shared prefix 0 has two runs left, shared prefix 1 one."""
     left = [run("briggs", seed=0), run("sattler", seed=0), run("fedavg", seed=1)]
-    assert names(in_order(left, 2)) == ["sattler 0", "fedavg 1", "briggs 0"]
+    assert names(sort_runs(left, 2)) == ["sattler 0", "fedavg 1", "briggs 0"]
 
 
 def test_order_separates_shared_prefixes_of_different_settings():
     fast, slow = ({"learning_rate": rate} for rate in (0.1, 0.01))
     runs = [run(name, training=rate) for name, rate in product(("briggs", "fedavg"), (fast, slow))]
-    assert in_order(runs, 1) == [runs[0], runs[2], runs[1], runs[3]]
-    assert in_order(runs, 2) == [runs[0], runs[1], runs[2], runs[3]]
+    assert sort_runs(runs, 1) == [runs[0], runs[2], runs[1], runs[3]]
+    assert sort_runs(runs, 2) == [runs[0], runs[1], runs[2], runs[3]]
 
 
 def test_order_of_a_single_shared_prefix():
-    assert names(in_order(shared_prefixes(1, "briggs", "fedavg", "sattler"), 4)) == [
+    assert names(sort_runs(shared_prefixes(1, "briggs", "fedavg", "sattler"), 4)) == [
         "sattler 0",
         "briggs 0",
         "fedavg 0",
@@ -105,6 +105,6 @@ def test_order_of_a_single_shared_prefix():
 def test_order_has_every_run_once_and_neighbours_of_different_shared_prefixes(at_once):
     """All shared prefixes have the same number of runs, so no run has to follow one of its own."""
     runs = shared_prefixes(7, "fedavg", "briggs", "sattler")
-    ordered = in_order(runs, at_once)
+    ordered = sort_runs(runs, at_once)
     assert sorted(names(ordered)) == sorted(names(runs))
     assert all(one.shared_prefix != other.shared_prefix for one, other in pairwise(ordered))

@@ -8,7 +8,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.search.tuned import noted, read_tuned
+from fedgrid.grids.search.tuned import add_notes, read_tuned
 from tests.helpers.command_line import fedgrid
 
 NOWHERE = Path("unused")
@@ -52,7 +52,7 @@ def write(root, name, **values):
 def grid(storage, *names, changes=(), **options):
     tuned = read_tuned(names, storage)
     overrides = [one.override for one in tuned]
-    return noted(load_grid("paper", {}, changes, NOWHERE, overrides=overrides, **options), tuned)
+    return add_notes(load_grid("paper", {}, changes, NOWHERE, overrides=overrides, **options), tuned)
 
 
 def settings(grid, algorithm, dataset):

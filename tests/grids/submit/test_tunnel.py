@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.grids.submit import listener, tunnel
+from fedgrid.grids.submit import tunnel
 
 LISTENS = """
 import socket, sys
@@ -37,21 +37,21 @@ def stranger() -> Iterator[tuple[int, int]]:
 
 def test_port_belongs_to_the_group_of_the_process_that_listens(stranger: tuple[int, int]) -> None:
     port, pid = stranger
-    assert listener.is_held_by(port, pid)
-    assert not listener.is_held_by(port, os.getpgid(0))
+    assert tunnel.is_held_by(port, pid)
+    assert not tunnel.is_held_by(port, os.getpgid(0))
 
 
 def test_port_of_all_addresses_counts_where_nothing_else_listens() -> None:
     with socket.create_server(("0.0.0.0", 0)) as server:
         port = server.getsockname()[1]
-        assert listener.is_held_by(port, os.getpgid(0))
-        assert not listener.is_held_by(port, -1)
+        assert tunnel.is_held_by(port, os.getpgid(0))
+        assert not tunnel.is_held_by(port, -1)
 
 
 def test_port_that_nobody_holds_is_not_ours() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        assert not listener.is_held_by(free.getsockname()[1], os.getpgid(0))
+        assert not tunnel.is_held_by(free.getsockname()[1], os.getpgid(0))
 
 
 @pytest.mark.parametrize("ssh", [["sleep", "60"], ["true"]], ids=["ssh still tries", "ssh has ended"])

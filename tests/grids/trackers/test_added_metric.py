@@ -49,7 +49,7 @@ def let_algorithm_return(monkeypatch, **numbers):
 
 def shown(folder: Path) -> list[Mapping[str, Any]]:
     """Return what MLflow gets of each round."""
-    return [metrics(found) for _, found in scores.of_rounds(folder)]
+    return [metrics(found) for _, found in scores.score_rounds(folder)]
 
 
 def test_added_metric_is_in_parquet_in_tracking_and_in_mlflow(tmp_path, monkeypatch):
@@ -72,7 +72,7 @@ def test_added_metric_is_in_the_scores_of_a_round_that_has_just_ended(tmp_path, 
     session = Session(InProcessPool(), tmp_path)
     session.open(config(), Storage.of(tmp_path))
     record = session.next_round()
-    assert metrics(scores.of_round(record.round, record.clients))["other/gini"] == 0.25
+    assert metrics(scores.score_round(record.round, record.clients))["other/gini"] == 0.25
 
 
 def declare(monkeypatch, *numbers):

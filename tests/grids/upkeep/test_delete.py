@@ -8,7 +8,7 @@ from fedgrid.engine.runtime.leases.driver import NONE
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.planning.claims import of_launch
+from fedgrid.grids.planning.claims import launch_claims
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
@@ -64,8 +64,8 @@ def test_nothing_goes_without_an_answer(storage):
 
 CLAIMS = {
     "the grid": ("mine", NONE),
-    "a run of it": ("new", of_launch([FIRST], [FIRST])),
-    "a run of it, finished": ("new", of_launch([FIRST], [])),
+    "a run of it": ("new", launch_claims([FIRST], [FIRST])),
+    "a run of it, finished": ("new", launch_claims([FIRST], [])),
 }
 
 

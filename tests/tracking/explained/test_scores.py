@@ -11,8 +11,8 @@ from fedgrid.tracking.explained.scores import (
     INSERTION,
     SCORES,
     compare_explanations,
-    of_runs,
     published_ranks,
+    run_means,
     verdict,
 )
 from tests.helpers.explanations import explained, theirs
@@ -24,13 +24,13 @@ BY_NAME = {score.name: score for score in SCORES}
 
 
 def test_score_of_a_run_is_the_plain_mean_over_its_clusters():
-    found = of_runs([explained("SCL", 0.75, 0.5), explained("SCL", 0.25, 0.25)], "members", GAP)
+    found = run_means([explained("SCL", 0.75, 0.5), explained("SCL", 0.25, 0.25)], "members", GAP)
     assert found == {"SCL": {("mnist", 15, "overlapping-balanced"): {0: 0.125}}}
 
 
 def test_algorithm_without_a_score_has_no_scenario_and_nan_is_none():
     rows = [explained("BNC", 0.5, 0.5), explained("SCL", nan, 0.5, on="others")]
-    assert of_runs(rows, "others", INSERTION) == {"BNC": {}, "SCL": {}}
+    assert run_means(rows, "others", INSERTION) == {"BNC": {}, "SCL": {}}
 
 
 def test_published_ranks_pass_over_missing_scores():
@@ -58,7 +58,7 @@ def test_low_deletion_is_best_and_as_published_high():
 def test_mean_ranks_are_those_of_the_papers_diagrams(on, score):
     """Figure 8 and Appendix A.5: 42 ranks, two of them NaN."""
     rows = published_explanations(level="all", experiment=EXPERIMENTS[on], metric=score.name)
-    found = published_ranks(of_runs(theirs(), on, score))
+    found = published_ranks(run_means(theirs(), on, score))
     assert len(rows) == 7
     for row in rows:
         if not row["printed_rank"]:

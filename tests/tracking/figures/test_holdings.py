@@ -3,7 +3,8 @@
 import numpy as np
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.figures.maps import HUES, lighter
+from fedgrid.tracking.figures.maps import lighter
+from fedgrid.tracking.figures.style import HUES
 
 TRAIN_KL = np.array([[4, 0], [0, 2], [1, 4]])
 TEST_KL = np.array([[1, 0], [0, 1], [1, 1]])

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from fedgrid.tracking.papers.shared.claim import Check, above, largest, verdict
+from fedgrid.tracking.papers.shared.claim import Check, check_differences, largest, verdict
 from tests.helpers.studies import run_of
 
 
@@ -42,7 +42,7 @@ def test_a_claim_holds_if_it_does_everywhere_and_not_if_it_fails_once():
 def test_differences_are_paired_by_scenario_and_seed():
     one = {("a", 0): 0.5, ("a", 1): 0.6, ("b", 0): 0.9, ("c", 0): 1.0}
     other = {("a", 1): 0.1, ("a", 0): 0.2, ("b", 0): 0.4, ("b", 1): 0.0}
-    found = list(above("x - y", one, other))
+    found = list(check_differences("x - y", one, other))
     assert [each.scenario for each in found] == ["a", "b"]
     assert [each.values for each in found] == [pytest.approx((0.3, 0.5)), pytest.approx((0.5,))]
 
@@ -53,7 +53,7 @@ def test_by_up_to_is_the_largest_mean():
 
 
 def test_an_algorithm_as_published_is_not_the_plain_one():
-    from fedgrid.tracking.papers.shared.claim import named
+    from fedgrid.tracking.papers.shared.claim import has_name
 
-    assert named("SCL")(run_of("SCL"))
-    assert not named("SCL")(run_of("SCL as published"))
+    assert has_name("SCL")(run_of("SCL"))
+    assert not has_name("SCL")(run_of("SCL as published"))

@@ -10,7 +10,7 @@ from fedgrid.tracking import figures
 from fedgrid.tracking.papers.sections import paper_sections
 from fedgrid.tracking.records import Columns
 from fedgrid.tracking.report.contents import report_page
-from fedgrid.tracking.scoring.axes import along, axes_of, of_setting, values_of
+from fedgrid.tracking.scoring.axes import axes_of, runs_along, runs_of_setting, values_of
 from fedgrid.tracking.scoring.measures import FINAL_ARI, PA_LAST
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.tables.axes import over_axis, sweep
@@ -68,7 +68,7 @@ def rows_of(table):
 def test_the_axes_of_a_study_have_two_values_or_more():
     study = two_axes()
     assert axes_of(study) == (EPOCHS, MAJORITY)
-    assert axes_of(of_setting(study, study.settings[0])) == ()
+    assert axes_of(runs_of_setting(study, study.settings[0])) == ()
     assert values_of(thresholds(), THRESHOLD) == ("0.1", "0.5")
 
 
@@ -98,7 +98,7 @@ def test_a_setting_of_an_algorithm_has_one_row_for_all_of_its_values():
     table = over_axis(thresholds(), THRESHOLD)
     assert [row.name for row in table.rows] == ["BCL"]
     assert rows_of(table)["BCL"][:2] == pytest.approx([0.6, 0.4])
-    assert [run.algorithm for run in along(thresholds(), THRESHOLD).runs] == ["BCL", "BCL"]
+    assert [run.algorithm for run in runs_along(thresholds(), THRESHOLD).runs] == ["BCL", "BCL"]
 
 
 def test_a_value_that_an_algorithm_was_not_run_with_is_absent():

@@ -71,7 +71,7 @@ def folder_with(tmp_path, labels_RK, truth_RK, faults_K=None):
 def test_a_run_is_scored_against_the_truth_of_each_round(tmp_path):
     """Client 0 moves in round 2; the partition follows in round 3."""
     before, after = [0, 0, 0, 1, 1, 1], [1, 0, 0, 1, 1, 1]
-    found = scores.of_run(folder_with(tmp_path, [before, before, after], [before, after, after]))
+    found = scores.score_run(folder_with(tmp_path, [before, before, after], [before, after, after]))
     assert found["ari"] == 1
     assert found["exactly_right"]
     assert (found["with_new_group"], found["moved_found"], found["moved"]) == (1, 1, 1)
@@ -82,11 +82,11 @@ def test_honest_clients_are_scored_alone(tmp_path):
     """Attacker 2 sits with group 1; without it the partition is right."""
     labels_K, truth_K = [0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1]
     faults_K = [None, None, "sign_flip", None, None, None]
-    found = scores.of_run(folder_with(tmp_path, [labels_K], [truth_K], faults_K))
+    found = scores.score_run(folder_with(tmp_path, [labels_K], [truth_K], faults_K))
     assert (found["attackers_apart"], found["honest_ari"]) == (0, 1)
 
 
 def test_a_run_without_attackers_and_moves_has_none_of_these_scores(tmp_path):
     labels_K = [0, 0, 0, 1, 1, 1]
-    found = scores.of_run(folder_with(tmp_path, [labels_K] * 2, [labels_K] * 2))
+    found = scores.score_run(folder_with(tmp_path, [labels_K] * 2, [labels_K] * 2))
     assert not {"attackers_apart", "honest_ari", "moved", "with_new_group"} & found.keys()

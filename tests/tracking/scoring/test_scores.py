@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedgrid.record_columns import schemas
 from fedgrid.tracking import records
-from fedgrid.tracking.arrays import computed
+from fedgrid.tracking.arrays import compute_scores
 from fedgrid.tracking.records import Columns
 from fedgrid.tracking.scoring import partitions, scores
 from fedgrid.tracking.scoring.client_scores import CLIENTS, lowest_tenth
@@ -34,7 +34,7 @@ def test_a_partition_that_mixes_groups_is_scored_with_the_arguments_in_the_right
     H(truth), of which only the cluster of four is uncertain. Completeness: 1 - H(cluster | truth) /
     H(cluster) = 1 - (H(1/3) / 2) / H(1/3).
     """
-    result = partitions.of_partition(MIXED, TRUTH)
+    result = partitions.score_partition(MIXED, TRUTH)
     assert result["clusters"] == 2
     assert result["ari"] == pytest.approx(1.2 / 3.7)
     assert result["homogeneity"] == pytest.approx(1 - (4 / 6) * entropy(1 / 4) / log(2))
@@ -43,7 +43,7 @@ def test_a_partition_that_mixes_groups_is_scored_with_the_arguments_in_the_right
 
 def test_one_cluster_is_complete_and_singletons_are_homogeneous():
     """Singletons: H(truth) = ln 2 of H(cluster) = ln 6 is shared, so completeness is ln 2 / ln 6."""
-    one, singletons = partitions.of_partition(ONE, TRUTH), partitions.of_partition(range(6), TRUTH)
+    one, singletons = partitions.score_partition(ONE, TRUTH), partitions.score_partition(range(6), TRUTH)
     assert (one["clusters"], one["ari"], one["homogeneity"], one["completeness"]) == (1, 0.0, 0.0, 1.0)
     assert (singletons["clusters"], singletons["ari"], singletons["homogeneity"]) == (
         6,
@@ -58,7 +58,7 @@ def test_one_cluster_is_complete_and_singletons_are_homogeneous():
     [(MIXED, 2, 0), (ONE, 6, 0), (range(6), 1, 6), ([7, 7, 7, 2, 2, 5], 1, 1), (["A", "B", "B"], 1, 1)],
 )
 def test_the_smallest_cluster_and_the_clients_alone_are_counted(labels_K, smallest, alone):
-    result = partitions.of_partition(labels_K, TRUTH[: len(labels_K)])
+    result = partitions.score_partition(labels_K, TRUTH[: len(labels_K)])
     assert (result["smallest_cluster"], result["clients_alone"]) == (smallest, alone)
 
 
@@ -120,7 +120,7 @@ def test_scores_of_a_run_with_two_rounds(write_run):
 
     Published: means of all four rows; DIST is (|0.5-0.1| + |0.7-0.3| + |0.9-0.4| + |0.6-0.8|) / 4.
     """
-    run = scores.of_run(write_run([[0, 0], [0, 1]], [0, 1], clustered=[2], columns=TWO_ROUNDS))
+    run = scores.score_run(write_run([[0, 0], [0, 1]], [0, 1], clustered=[2], columns=TWO_ROUNDS))
     assert (run["rounds"], run["evaluated_round"]) == (2, 2)
     assert run["clustering_round"] == 2
     assert run["exactly_right"]
@@ -177,7 +177,7 @@ def jain(accuracies):
 
 def of_clients(columns):
     size = len(next(iter(columns.values())))
-    return computed(CLIENTS, Columns((size,), columns))
+    return compute_scores(CLIENTS, Columns((size,), columns))
 
 
 def test_the_learning_gap_in_loss_is_of_the_clusters_models():
@@ -193,7 +193,7 @@ def test_the_learning_gap_in_loss_is_of_the_clusters_models():
 def test_rounds_without_a_test_are_left_out_of_the_means(write_run):
     """Only round 1 of 3 was tested: it is the final one, and the published means are of its two rows."""
     columns = {name: [rows[0], [None, None], [None, None]] for name, rows in TWO_ROUNDS.items()}
-    run = scores.of_run(write_run([[0, 0], [0, 1], [0, 1]], [0, 1], columns=columns))
+    run = scores.score_run(write_run([[0, 0], [0, 1], [0, 1]], [0, 1], columns=columns))
     assert (run["rounds"], run["evaluated_round"]) == (3, 1)
     assert run["personalised_accuracy"] == pytest.approx(0.6)
     assert run["published_pf1"] == pytest.approx(0.25)
@@ -201,7 +201,7 @@ def test_rounds_without_a_test_are_left_out_of_the_means(write_run):
 
 
 def test_a_run_that_was_never_tested_has_no_client_scores(write_run):
-    run = scores.of_run(write_run([[0, 0]], [0, 1]))
+    run = scores.score_run(write_run([[0, 0]], [0, 1]))
     assert run["evaluated_round"] is None
     assert run["personalised_accuracy"] is None
     assert run["published_learning_gap"] is None
@@ -210,10 +210,10 @@ def test_a_run_that_was_never_tested_has_no_client_scores(write_run):
 def test_a_round_is_scored_the_same_from_its_rows_as_from_the_files(write_run):
     """The mean training loss of round 2 is 1/2; 200 bytes down is what `write_run` notes for round 2."""
     folder = write_run([[0, 0], [0, 1]], [0, 1], temperature_R=[0.4, 0.45], clustered=[2], columns=TWO_ROUNDS)
-    from_files = dict(scores.of_rounds(folder))
+    from_files = dict(scores.score_rounds(folder))
     round_row = pq.read_table(folder / "rounds.parquet").to_pylist()[1]
     client_rows = pq.read_table(folder / "clients.parquet").to_pylist()[2:]
-    from_rows = scores.of_round(round_row, client_rows)
+    from_rows = scores.score_round(round_row, client_rows)
     assert from_rows == from_files[2]
     assert (
         from_rows.items()
@@ -234,26 +234,26 @@ def test_a_round_is_scored_the_same_from_its_rows_as_from_the_files(write_run):
 
 def test_rounds_to_skip_are_not_scored(write_run):
     folder = write_run([[0, 0], [0, 1], [0, 1]], [0, 1])
-    assert [number for number, _ in scores.of_rounds(folder, skip={1, 3})] == [2]
+    assert [number for number, _ in scores.score_rounds(folder, skip={1, 3})] == [2]
 
 
 def test_a_round_that_reached_only_one_file_is_left_out(write_run):
     folder = write_run([[0, 0], [0, 1]], [0, 1])
     clients = pq.read_table(folder / "clients.parquet")
     pq.write_table(clients.slice(0, 2), folder / "clients.parquet")
-    assert scores.of_run(folder)["rounds"] == 1
+    assert scores.score_run(folder)["rounds"] == 1
 
 
 def test_missing_or_damaged_records_are_an_error_that_names_the_file(tmp_path: Path, write_run):
     with pytest.raises(records.RecordsError, match="no rounds.parquet in"):
-        scores.of_run(tmp_path)
+        scores.score_run(tmp_path)
     folder = write_run([[0, 0]], [0, 1])
     pq.write_table(pq.read_table(folder / "clients.parquet").slice(0, 0), folder / "clients.parquet")
     with pytest.raises(records.RecordsError, match="has no finished round yet"):
-        scores.of_run(folder)
+        scores.score_run(folder)
     (folder / "rounds.parquet").write_bytes(b"not parquet")
     with pytest.raises(records.RecordsError, match="cannot read .*rounds.parquet"):
-        scores.of_run(folder)
+        scores.score_run(folder)
 
 
 def test_every_column_that_is_read_is_declared():
@@ -285,9 +285,9 @@ def test_the_mean_over_those_asked_leaves_out_clients_that_were_only_tested(writ
 
 def test_the_global_model_is_scored_only_where_it_was_tested(write_run):
     columns = {"global_server_accuracy": [[0.6, 0.6]], "global_own_accuracy": [[0.2, 0.4]]}
-    run = scores.of_run(write_run([[0, 1]], [0, 1], columns=columns))
+    run = scores.score_run(write_run([[0, 1]], [0, 1], columns=columns))
     assert (run["global_accuracy"], run["global_own_accuracy"]) == pytest.approx((0.6, 0.3))
-    assert scores.of_run(write_run([[0, 1]], [0, 1]))["global_accuracy"] is None
+    assert scores.score_run(write_run([[0, 1]], [0, 1]))["global_accuracy"] is None
 
 
 def test_seconds_add_up_and_are_unknown_without_timings(write_run):
@@ -300,7 +300,7 @@ def test_seconds_add_up_and_are_unknown_without_timings(write_run):
 def test_a_list_in_the_row_of_a_round_is_no_number():
     """IFCA records how many clients chose each model."""
     row = {"round": 1, "clusters": 2, "counts": [3, 1], "silhouette": None}
-    found = records.of_rows(row, [{"client": 0, "cluster": 0, "true_cluster": 0, "part": "trained"}])
+    found = records.records_of_rows(row, [{"client": 0, "cluster": 0, "true_cluster": 0, "part": "trained"}])
     assert set(found.rounds) == {"clusters", "silhouette"}
 
 

@@ -5,9 +5,14 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from fedgrid.tracking.arrays import computed
+from fedgrid.tracking.arrays import compute_scores
 from fedgrid.tracking.scoring.client_scores import PUBLISHED_CLIENTS
-from fedgrid.tracking.scoring.partitions import clustering, of_partition, of_partitions, published_clustering
+from fedgrid.tracking.scoring.partitions import (
+    clustering,
+    published_clustering,
+    score_partition,
+    score_partitions,
+)
 from tests.helpers.reference import (
     ARCHIVE,
     FOLDERS,
@@ -46,7 +51,7 @@ def test_a_published_row_is_reproduced_to_its_four_digits(row):
     labels_RK = labels_of(row)
     truth_K = np.repeat([0, 1, 2], SIZES[row["balance"], num_clients])
     tables = published_clustering(labels_RK, truth_K, row["algorithm"])
-    parts = of_partitions(labels_RK, truth_K)
+    parts = score_partitions(labels_RK, truth_K)
     final = parts[-1]
     mean_50 = {name: float(np.mean([part[name] for part in parts[:50]])) for name in final}
     assert {
@@ -70,7 +75,7 @@ def test_of_all_published_runs_only_those_of_briggs_on_a_resnet_end_with_every_c
     alone = {}
     for row in published():
         labels_K = labels_of(row)[-1]
-        alone[run_of(row)] = of_partition(labels_K, np.zeros(len(labels_K)))["clients_alone"]
+        alone[run_of(row)] = score_partition(labels_K, np.zeros(len(labels_K)))["clients_alone"]
     all_alone = {run for run, count in alone.items() if count == int(run[3])}
     assert all_alone == {run for run in alone if (run[0], run[4]) == ("CIFAR10", "BCL")}
     assert len(all_alone) == 8
@@ -137,5 +142,5 @@ def test_personalisation_of_a_whole_run_is_what_its_csv_files_say(algorithm):
         "local_server_accuracy": table_RK(server, "accuracy"),
         "local_server_f1_union": table_RK(server, "f1score"),
     }
-    ours = computed(PUBLISHED_CLIENTS, {name: values.ravel() for name, values in columns.items()})
+    ours = compute_scores(PUBLISHED_CLIENTS, {name: values.ravel() for name, values in columns.items()})
     assert ours == pytest.approx(expected, rel=1e-12)

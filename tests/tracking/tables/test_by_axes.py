@@ -10,7 +10,7 @@ from scipy.stats import ttest_rel
 from fedgrid.tracking.scoring.paired_tests import by_seed, seeds_test
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.by_axes import by_axes
-from fedgrid.tracking.tables.formats import heading_of, to_csv, to_latex, to_markdown
+from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 from tests.helpers.studies import ONE, result_of, run_of, study_of
 
 BNC = (0.50, 0.52, 0.51)
@@ -49,7 +49,7 @@ def with_epochs(given: Study) -> Study:
 
 def values(table):
     return {
-        (row.section, row.name, heading_of(column)): cell.value
+        (row.section, row.name, column.heading): cell.value
         for row in table.rows
         for column, cell in zip(table.columns, row.cells, strict=True)
     }
@@ -114,7 +114,7 @@ def test_further_axis_by_its_last_word_stands_in_the_order_of_its_numbers():
 
 def test_several_scores_are_columns_below_each_scenario():
     table = by_axes(study(), ["personalised_accuracy", "clusters"], columns=["split"])
-    assert [heading_of(column) for column in table.columns[:2]] == [
+    assert [column.heading for column in table.columns[:2]] == [
         "nonoverlapping balanced: personalised accuracy",
         "nonoverlapping balanced: clusters",
     ]

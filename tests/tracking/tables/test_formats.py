@@ -19,7 +19,7 @@ from fedgrid.tracking.tables.table import (
     bold_columns,
     embolden,
     fixed,
-    lettered,
+    letter_notes,
     number,
     share,
 )
@@ -111,7 +111,7 @@ def table() -> Table:
 
 
 def test_notes_are_lettered_in_the_order_of_their_first_mention():
-    named = lettered(table())
+    named = letter_notes(table())
     assert named.notes == {FAR: "Far.", "a": "Because 1 < 2.", "b": "More."}
     assert named.columns[0].notes == named.rows[2].notes == ("a",)
     assert named.rows[1].cells[1].notes == (FAR, "b")
@@ -131,7 +131,7 @@ def test_csv_has_full_digits_seeds_and_references_where_there_are_any():
 
 
 def test_markdown():
-    assert to_markdown(lettered(table())) == (
+    assert to_markdown(letter_notes(table())) == (
         "**Title.** A caption.\n"
         "\n"
         "| algorithm     | balanced: RAND<sup>a</sup> |               balanced: AMI |  who |\n"
@@ -149,7 +149,7 @@ def test_markdown():
 
 
 def test_latex_has_groups_sections_notes_and_nothing_unescaped():
-    latex = to_latex(lettered(table()))
+    latex = to_latex(letter_notes(table()))
     assert r" & \multicolumn{2}{c}{balanced} & \multicolumn{1}{c}{} \\" in latex
     assert r"\cmidrule(lr){2-3}" in latex
     assert r"algorithm & RAND\textsuperscript{a} & AMI & who \\" in latex
@@ -162,7 +162,7 @@ def test_latex_has_groups_sections_notes_and_nothing_unescaped():
 
 
 def test_latex_opens_and_closes_what_it_uses_and_every_row_has_all_columns():
-    latex = to_latex(lettered(table()))
+    latex = to_latex(letter_notes(table()))
     opened, closed = (re.findall(rf"\\{word}{{(\w+)}}", latex) for word in ("begin", "end"))
     assert opened == closed[::-1] == ["table", "tabular"]
     assert re.sub(r"\\[{}]", "", latex).count("{") == re.sub(r"\\[{}]", "", latex).count("}")

@@ -12,7 +12,7 @@ import pytest
 from fedgrid.tracking.papers.ocfl.tables import against_published
 from fedgrid.tracking.scoring.measures import FINAL_ARI
 from fedgrid.tracking.scoring.run import load_result
-from fedgrid.tracking.scoring.scores import of_run
+from fedgrid.tracking.scoring.scores import score_run
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.clustering import exactly_right, published_clustering, published_rounds
@@ -36,7 +36,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
         numbers_RK = np.unique(labels_RK, return_inverse=True)[1].reshape(labels_RK.shape)
         truth_K = np.repeat([0, 1, 2], SIZES[balance, clients])
         write_records(run.folder, numbers_RK.tolist(), truth_K.tolist())
-        found.append(load_result(run, of_run(run.folder, run.published)))
+        found.append(load_result(run, score_run(run.folder, run.published)))
     return Study("archive", tuple(found))
 
 

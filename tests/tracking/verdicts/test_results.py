@@ -17,7 +17,7 @@ from fedgrid.tracking.verdicts.field import (
     by_family,
     families_of,
     field_of,
-    grouped,
+    group_by_method,
 )
 from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, WELL, front
 from fedgrid.tracking.verdicts.page import results, section_text
@@ -86,7 +86,7 @@ def test_question_that_no_two_methods_share_has_no_field():
 
 def test_family_has_regret_gain_and_the_seeds_below_bnc():
     served = [each for each in arena() if each.protocol == "served"]
-    found = by_family(grouped(served))
+    found = by_family(group_by_method(served))
     good, bad = (found[method]["rotated"] for method in ("good", "bad"))
     assert (good.regret, good.gain) == (pytest.approx(0.05), pytest.approx(0.1))
     assert (good.below_bnc, good.right, good.seeds) == (0, 10, 10)
@@ -94,7 +94,7 @@ def test_family_has_regret_gain_and_the_seeds_below_bnc():
     # Without groups one cluster is right.
     assert found["good"]["iid"].right == 0
     assert found["fedavg"]["iid"].right == 10
-    assert isnan(by_family({"good": grouped(served)["good"]})["good"]["iid"].regret)
+    assert isnan(by_family({"good": group_by_method(served)["good"]})["good"]["iid"].regret)
 
 
 def test_families_with_groups_come_first():

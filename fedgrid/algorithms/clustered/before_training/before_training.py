@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.averaging.shared_layers import SharedLayers, SharedLayersSettings
-from fedgrid.algorithms.clustered.before_training.private import MessageNoise
-from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, Traits, split
+from fedgrid.algorithms.clustered.before_training.class_means import MessageNoise, vector_of
+from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, Step, Traits, split
 from fedgrid.algorithms.contract.orders import Order, Payload, Presence
 from fedgrid.algorithms.contract.section import FirstRound, PositiveInt
-from fedgrid.algorithms.updates.source import Layout
+from fedgrid.algorithms.updates.source import Layout, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
 CENTROIDS, MEMBERS = "cluster_centroids", "cluster_members"
@@ -59,21 +59,15 @@ class BeforeTraining(SharedLayers):
         return replace(super().traits, columns=frozenset({"message"}))
 
     @abstractmethod
-    def vector(self, payload: Payload) -> NDArray[np.float64]:
-        """Return a message as a vector, shape (D,)."""
-
-    @abstractmethod
-    def groups(self, vectors_ND: NDArray[np.float64], rng: np.random.Generator) -> Labels:
+    def groups(self, vectors_ND: NDArray[np.float64], rng: Rng) -> Labels:
         """Return the cluster of each of N clients, shape (N,)."""
 
-    def meet(
-        self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: np.random.Generator
-    ) -> State:
+    def meet(self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: Rng) -> State:
         """Form clusters of the first clients, or give later ones their places."""
         clients = sorted(messages)
-        vectors_ND = np.array([self.vector(messages[client]) for client in clients])
+        vectors_ND = np.array([vector_of(messages[client]) for client in clients])
         if CENTROIDS in state.arrays:
-            return self._joined(state, clients, vectors_ND)
+            return self._join(state, clients, vectors_ND)
         labels_N = self.groups(vectors_ND, rng)
         ids = np.array(clients)
         state = split(state, 0, [ids[labels_N == label].tolist() for label in np.unique(labels_N)])
@@ -82,9 +76,9 @@ class BeforeTraining(SharedLayers):
             [vectors_ND[own_N == label].mean(axis=0) for label in range(len(state.models))]
         )
         members_C = np.bincount(own_N, minlength=len(state.models))
-        return _met(state, state.labels_K, centroids_CD, members_C)
+        return _after(state, state.labels_K, centroids_CD, members_C)
 
-    def _joined(self, state: State, clients: Sequence[int], vectors_ND: NDArray[np.float64]) -> State:
+    def _join(self, state: State, clients: Sequence[int], vectors_ND: NDArray[np.float64]) -> State:
         centroids_CD = state.arrays[CENTROIDS].copy()
         members_C, labels_K = state.arrays[MEMBERS].copy(), state.labels_K.copy()
         distances = []
@@ -96,19 +90,17 @@ class BeforeTraining(SharedLayers):
             if self.settings.update_centroids:
                 members_C[nearest] += 1
                 centroids_CD[nearest] += (vector_D - centroids_CD[nearest]) / members_C[nearest]
-        return _met(state, labels_K, centroids_CD, members_C, np.array(clients), np.array(distances))
+        return _after(state, labels_K, centroids_CD, members_C, np.array(clients), np.array(distances))
 
     def meets_again(self, round_index: int) -> bool:
         """Return whether `recluster_every` rounds have passed since the last time."""
         every = self.settings.recluster_every
         return every is not None and round_index > 0 and round_index % every == 0
 
-    def meet_again(
-        self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: np.random.Generator
-    ) -> State:
+    def meet_again(self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: Rng) -> State:
         """Move every client to the nearest centroid; with `update_centroids` these are means again then."""
         clients = sorted(messages)
-        vectors_ND = np.array([self.vector(messages[client]) for client in clients])
+        vectors_ND = np.array([vector_of(messages[client]) for client in clients])
         centroids_CD = state.arrays[CENTROIDS]
         distances_NC = np.linalg.norm(vectors_ND[:, None] - centroids_CD[None], axis=2)
         nearest_N = distances_NC.argmin(axis=1)
@@ -121,17 +113,15 @@ class BeforeTraining(SharedLayers):
                 centroids_CD[cluster] = vectors_ND[nearest_N == cluster].mean(axis=0)
         members_C = np.bincount(nearest_N, minlength=len(centroids_CD))
         newcomers = np.array(clients)[has_moved_N], distances_NC.min(axis=1)[has_moved_N]
-        return _met(state, labels_K, centroids_CD, members_C, *newcomers)
+        return _after(state, labels_K, centroids_CD, members_C, *newcomers)
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
-    ) -> Sequence[Order]:
+    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client its cluster's model."""
         if self.settings.sample == "cluster":
             present = Presence(present.joined, self._of_each(state, present, rng), present.participation)
         return super().orders(state, round_index, present, rng)
 
-    def _of_each(self, state: State, present: Presence, rng: np.random.Generator) -> tuple[int, ...]:
+    def _of_each(self, state: State, present: Presence, rng: Rng) -> tuple[int, ...]:
         """Return a share of the members of each cluster that have joined, at least one, ascending."""
         sampled: list[int] = []
         for cluster in range(len(state.models)):
@@ -140,9 +130,7 @@ class BeforeTraining(SharedLayers):
             sampled += rng.choice(members, size, replace=False).tolist() if members else []
         return tuple(sorted(sampled))
 
-    def recluster(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Report what was decided when clients were met: in round 1, again, and of newcomers."""
         placed = {
             int(client): f"distance {distance:.2f} to the nearest centroid"
@@ -154,7 +142,7 @@ class BeforeTraining(SharedLayers):
         return state, Diagnostics(clustered=is_met and CENTROIDS in state.arrays, placed=placed)
 
 
-def _met(
+def _after(
     state: State,
     labels_K: Labels,
     centroids_CD: NDArray[np.float64],

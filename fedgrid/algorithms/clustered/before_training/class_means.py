@@ -1,4 +1,4 @@
-"""A client's message about its data: the mean code of each class, quantised.
+"""A client's message about its data: the mean code of each class, quantised and under noise.
 
 Source: Prigent et al. 2024, section III, Algorithm 1 and equation 1. Deviation: a missing class is filled in
 after the vector is scaled to 0..1, so that its bits are fair coins whatever the scale of the codes. A bit
@@ -8,18 +8,70 @@ paper composes no such budget.
 Shapes: N images, L classes, Z entries of a code, D = L Z of the vector.
 """
 
-from math import inf
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from math import inf, log
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field, model_validator
 
-from fedgrid.algorithms.clustered.before_training.private import PrivateMessage, of_bits
-from fedgrid.algorithms.contract.orders import Payload
+from fedgrid.algorithms.contract.orders import Message, Payload
+from fedgrid.algorithms.contract.section import Section
+from fedgrid.algorithms.updates.source import Rng
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+class MessageNoise(Section):
+    """A bound on what a client says, and noise on it."""
+
+    clip: Annotated[float, Field(gt=0)] | None = None
+    """The largest Euclidean norm of what a client says before it is quantised; None: any."""
+    noise: Annotated[float, Field(ge=0)] = 0.0
+    """Standard deviation of the Gaussian noise on each of its entries, in units of `clip`; 0: none."""
+
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("clip", "noise")
+
+    @model_validator(mode="after")
+    def _noise_has_a_clip(self) -> Self:
+        if self.noise and self.clip is None:
+            raise ValueError("noise without clip: its size is a multiple of the clip; set clip too, as in 10")
+        return self
+
+    def covered(self, vector_D: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
+        """Return a vector of at most the norm `clip`, with noise."""
+        if self.clip is None:
+            return vector_D
+        norm = float(np.linalg.norm(vector_D))
+        clipped_D = vector_D * min(1.0, self.clip / norm) if norm else vector_D
+        return clipped_D + self.noise * self.clip * rng.standard_normal(np.shape(vector_D))
+
+
+class PrivateMessage(Message, MessageNoise):
+    """A message that noise can cover."""
+
+    @property
+    def draws_anew(self) -> bool:
+        """Whether each time has noise of its own; flips alone are the same ones every time."""
+        return self.noise > 0
+
+    def squared_distance(self, payload: Payload, scale: float, *, again: bool) -> float:
+        """Return that of the noise; `scale` clips are what one client can change."""
+        return (scale / self.noise) ** 2 if self.noise else inf
+
+
+def bits_distance(count: int, flip: float) -> float:
+    """Return the squared distance of this many bits, each flipped with a probability in [0, 0.5].
+
+    Distances are in standard deviations of Gaussian noise, which is what the accountant of privacy adds up. A
+    bit flipped with probability p costs as much as a Gaussian of squared distance 2 (1 - 2p) ln((1 - p) / p):
+    twice the Kullback-Leibler divergence of the two coins, and their Renyi divergence of order a is never
+    above a times the latter (Bun and Steinke, Concentrated Differential Privacy, TCC 2016, arXiv:1605.02065,
+    for what such a bound means; that it holds for coins is checked in the tests). Bits add up.
+    """
+    return count * 2 * (1 - 2 * flip) * log((1 - flip) / flip) if flip else inf
+
 
 Bits = NDArray[np.uint8]
 """0 or 1."""
@@ -27,7 +79,7 @@ Bits = NDArray[np.uint8]
 
 def _is_flip(given: "float | tuple[float, ...]") -> "float | tuple[float, ...]":
     budgets = given if isinstance(given, tuple) else (given,)
-    if not budgets or not all(0 <= each <= 0.5 for each in budgets):
+    if not budgets or not all(0 <= budget <= 0.5 for budget in budgets):
         raise ValueError(f"{given} given; expected a probability from 0 to 0.5, or a list of them (budgets)")
     return given
 
@@ -47,21 +99,19 @@ class ClassMeans(PrivateMessage):
     quantise: bool = True
     """False: the means themselves are sent, as float32, without flips."""
 
-    def describe(
-        self, images: "Tensor", labels: "Tensor", num_classes: int, rng: np.random.Generator
-    ) -> Payload:
+    def describe(self, images: "Tensor", labels: "Tensor", num_classes: int, rng: Rng) -> Payload:
         """Return the packed bits, or the vector, of a client's codes, shape (N, Z)."""
         filling, tossing, flipping, budget, noise = rng.spawn(5)
         means_LZ = class_means(images, labels, num_classes)
         if self.clip is not None:  # Of all classes: which ones a client has is covered too.
             complete_LZ = _in_range(means_LZ, filling)
             means_LZ = self.covered(complete_LZ.ravel(), noise).reshape(means_LZ.shape)
-        filled_LZ = self._filled(means_LZ, filling)
+        filled_LZ = self._fill(means_LZ, filling)
         if not self.quantise:
             return {VECTOR: filled_LZ.ravel().astype(np.float32)}
-        bits_D = rounded(filled_LZ.ravel(), tossing)
+        bits_D = round_to_bits(filled_LZ.ravel(), tossing)
         flip = float(budget.choice(self.flip)) if isinstance(self.flip, tuple) else self.flip
-        return {BITS: np.packbits(flipped(bits_D, flip, flipping))}
+        return {BITS: np.packbits(flip_bits(bits_D, flip, flipping))}
 
     def squared_distance(self, payload: Payload, scale: float, *, again: bool) -> float:
         """Return that of the noise or, of bits, of their flips if it is less: a bound on either is one.
@@ -72,19 +122,19 @@ class ClassMeans(PrivateMessage):
         if BITS not in payload or (again and not self.draws_anew):
             return of_noise
         least = min(self.flip) if isinstance(self.flip, tuple) else self.flip
-        return min(of_noise, of_bits(8 * payload[BITS].nbytes, least))
+        return min(of_noise, bits_distance(8 * payload[BITS].nbytes, least))
 
-    def _filled(self, means_LZ: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    def _fill(self, means_LZ: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
         """Return the means, scaled to 0..1 if they are quantised, uniform noise for missing classes."""
         if not self.quantise:
             return _in_range(means_LZ, rng)
         noise_LZ = rng.random(means_LZ.shape)
         there_L = np.isfinite(means_LZ[:, 0])
         if self.normalise == "vector":
-            noise_LZ[there_L] = scaled(means_LZ[there_L])
+            noise_LZ[there_L] = scale_vector(means_LZ[there_L])
         else:
             for label in np.flatnonzero(there_L):
-                noise_LZ[label] = scaled(means_LZ[label])
+                noise_LZ[label] = scale_vector(means_LZ[label])
         return noise_LZ
 
 
@@ -97,7 +147,7 @@ def class_means(codes: "Tensor", labels: "Tensor", num_classes: int) -> NDArray[
     return means_LZ
 
 
-def _in_range(means_LZ: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+def _in_range(means_LZ: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
     """Return the means, uniform noise between the least and greatest entry for missing classes."""
     noise_LZ = rng.random(means_LZ.shape)
     there_L = np.isfinite(means_LZ[:, 0])
@@ -112,14 +162,14 @@ def vector_of(payload: Payload) -> NDArray[Any]:
     return payload[VECTOR].astype(np.float64)
 
 
-def scaled(vector_D: NDArray[Any]) -> NDArray[np.float64]:
+def scale_vector(vector_D: NDArray[Any]) -> NDArray[np.float64]:
     """Return a vector brought to 0..1 by its least and greatest entry; one without a range is all 0.5."""
     vector_D = np.asarray(vector_D, np.float64)
     least, range_ = vector_D.min(initial=inf), np.ptp(vector_D) if vector_D.size else 0.0
     return (vector_D - least) / range_ if range_ > 0 else np.full(vector_D.shape, 0.5)
 
 
-def rounded(vector_D: NDArray[Any], rng: np.random.Generator) -> Bits:
+def round_to_bits(vector_D: NDArray[Any], rng: Rng) -> Bits:
     """Return entries of 0..1 rounded to bits; one of exactly 0.5 is a coin toss.
 
     A draw is made for each entry, whatever it is, so that the draws that follow do not depend on the data.
@@ -128,6 +178,6 @@ def rounded(vector_D: NDArray[Any], rng: np.random.Generator) -> Bits:
     return np.where(np.equal(vector_D, 0.5), coins_D, np.greater(vector_D, 0.5)).astype(np.uint8)
 
 
-def flipped(bits_D: Bits, flip: float, rng: np.random.Generator) -> Bits:
+def flip_bits(bits_D: Bits, flip: float, rng: Rng) -> Bits:
     """Return the bits, each flipped with probability `flip` in [0, 0.5], independently."""
     return bits_D ^ (rng.random(bits_D.shape) < flip).astype(np.uint8)

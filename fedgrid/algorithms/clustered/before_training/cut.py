@@ -35,8 +35,6 @@ class Cut:
 
     labels_N: Labels
     """From 0."""
-    threshold: float
-    """Clusters are merged below this height; infinite for one cluster."""
     index: float
     """Calinski-Harabasz; NaN for one cluster and for N."""
 
@@ -70,11 +68,11 @@ class Tree:
 
         num_merges = int(np.searchsorted(self.heights, threshold, side="left"))
         if num_merges == len(self.heights):
-            return Cut(np.zeros(self._num, np.int64), np.inf, np.nan)
+            return Cut(np.zeros(self._num, np.int64), np.nan)
         # scipy merges up to and including a height.
         limit = np.nextafter(threshold, -np.inf)
         labels = hierarchy.fcluster(self._merges, limit, criterion="distance")
-        return Cut(np.asarray(labels, np.int64) - 1, threshold, self.index_after(num_merges))
+        return Cut(np.asarray(labels, np.int64) - 1, self.index_after(num_merges))
 
     def into(self, count: int) -> Labels:
         """Return this many clusters, shape (N,): fewer if fewer vectors differ, or merges tie."""
@@ -137,11 +135,8 @@ class Tree:
     def bayesian(self, guards: Guards, seed: int, *, reversed_sign: bool = False) -> Cut:
         """Return the cut with the greatest index of the thresholds that Optuna's Gaussian process tries.
 
-        Args:
-            guards: other cuts have the release's penalty.
-            seed: of the optimisation.
-            reversed_sign: score by the negative index, within the release's bounds; else thresholds are
-                between 0 and the last merge.
+        Cuts that `guards` do not accept have the release's penalty. With `reversed_sign` the score is the
+        negative index, within the release's bounds; else thresholds are between 0 and the last merge.
         """
         tried: dict[float, Cut] = {}
 
@@ -157,14 +152,13 @@ class Tree:
         if self._num < 3:
             return self.below(np.inf)
         bounds = PUBLISHED_BOUNDS if reversed_sign else (0.0, float(self.heights[-1]))
-        found = _optimised(score, bounds, seed)
-        if score(found) == PENALTY and not reversed_sign:
+        best = _optimise(score, bounds, seed)
+        if score(best) == PENALTY and not reversed_sign:
             return self.below(np.inf)
-        return tried[found]
+        return tried[best]
 
 
-def _optimised(score: Callable[[float], float], bounds: tuple[float, float], seed: int) -> float:
-    """Return the threshold with the best score of those that are tried."""
+def _optimise(score: Callable[[float], float], bounds: tuple[float, float], seed: int) -> float:
     # Imported here because it takes a second that no other algorithm needs.
     import warnings
 

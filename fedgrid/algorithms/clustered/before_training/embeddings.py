@@ -20,12 +20,13 @@ from fedgrid.algorithms.clustered.before_training.before_training import (
     BeforeTraining,
     BeforeTrainingSettings,
 )
-from fedgrid.algorithms.clustered.before_training.class_means import ClassMeans, Flip, vector_of
+from fedgrid.algorithms.clustered.before_training.class_means import ClassMeans, Flip
 from fedgrid.algorithms.clustered.before_training.cut import Guards, Tree
 from fedgrid.algorithms.contract.base import Conditions, Labels
 from fedgrid.algorithms.contract.encoder import EncoderSettings
-from fedgrid.algorithms.contract.orders import Message, Payload
+from fedgrid.algorithms.contract.orders import Message
 from fedgrid.algorithms.contract.section import PositiveInt
+from fedgrid.algorithms.updates.source import Rng
 
 BIBTEX = r"""@inproceedings{prigent2024efficient,
   author = {Prigent, C{\'e}dric and Chelli, Melvin and Costan, Alexandru and Cudennec, Lo{\"i}c and
@@ -115,21 +116,10 @@ class Embeddings(BeforeTraining):
 
     def message(self) -> Message:
         """Return what clients say: bits of the mean codes of their classes."""
-        settings = self.settings
-        return ClassMeans(
-            encoder=settings.encoder,
-            flip=settings.flip,
-            normalise=settings.normalise,
-            quantise=settings.quantise,
-            clip=settings.clip,
-            noise=settings.noise,
-        )
+        names = ("encoder", "flip", "normalise", "quantise", "clip", "noise")
+        return ClassMeans(**{name: getattr(self.settings, name) for name in names})
 
-    def vector(self, payload: Payload) -> NDArray[np.float64]:
-        """Return the bits of a message as numbers, shape (D,)."""
-        return vector_of(payload)
-
-    def groups(self, vectors_ND: NDArray[np.float64], rng: np.random.Generator) -> Labels:
+    def groups(self, vectors_ND: NDArray[np.float64], rng: Rng) -> Labels:
         """Return the clusters of the tree's best cut."""
         tree, threshold = Tree(vectors_ND), self.settings.threshold
         if self.settings.num_clusters is not None:

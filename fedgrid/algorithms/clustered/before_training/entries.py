@@ -1,8 +1,6 @@
 """Clustering before training in the registry."""
 
 from fedgrid.algorithms.clustered.before_training import embeddings, ladd
-from fedgrid.algorithms.clustered.before_training.embeddings import Embeddings, EmbeddingsSettings
-from fedgrid.algorithms.clustered.before_training.ladd import Ladd, LaddSettings
 from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 
@@ -16,8 +14,8 @@ ENTRIES = (
         "Embeddings",
         "clusters before round 1, by flipped bits of mean codes of each class",
         SOURCE,
-        Embeddings,
-        EmbeddingsSettings(),
+        embeddings.Embeddings,
+        embeddings.EmbeddingsSettings(),
         bibtex=embeddings.BIBTEX,
         search=CUTS,
         arena={"encoder": {"name": "convolutional", "public": "reference", "epochs": 50}},
@@ -27,8 +25,8 @@ ENTRIES = (
         "LADD",
         "clusters before round 1, by the low frequencies of each class's images",
         "Shenaj et al. 2023",
-        Ladd,
-        LaddSettings(),
+        ladd.Ladd,
+        ladd.LaddSettings(),
         bibtex=ladd.BIBTEX,
         search={"share": {"low": 0.05, "high": 0.45}, "per_class": [True, False]},
         arena={"share": 0.25},
@@ -38,8 +36,8 @@ ENTRIES = (
         "Embeddings as published",
         "as its release: the worst cut that it accepts, two layers shared",
         SOURCE,
-        Embeddings,
-        EmbeddingsSettings(
+        embeddings.Embeddings,
+        embeddings.EmbeddingsSettings(
             encoder=EncoderSettings(federated=10, batch_statistics=True),
             threshold="bayesian-reversed",
             least_clusters=3,

@@ -21,11 +21,11 @@ from fedgrid.algorithms.clustered.before_training.before_training import (
     BeforeTraining,
     BeforeTrainingSettings,
 )
-from fedgrid.algorithms.clustered.before_training.class_means import VECTOR, class_means
-from fedgrid.algorithms.clustered.before_training.private import PrivateMessage
+from fedgrid.algorithms.clustered.before_training.class_means import VECTOR, PrivateMessage, class_means
 from fedgrid.algorithms.contract.base import Conditions, Labels
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.section import PositiveInt
+from fedgrid.algorithms.updates.source import Rng
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,9 +52,7 @@ class Styles(PrivateMessage):
     share: Share = 0.1
     per_class: bool = True
 
-    def describe(
-        self, images: "Tensor", labels: "Tensor", num_classes: int, rng: np.random.Generator
-    ) -> Payload:
+    def describe(self, images: "Tensor", labels: "Tensor", num_classes: int, rng: Rng) -> Payload:
         """Return the mean styles of a client's images, float32, shape (L W,) or (W,)."""
         styles, [noise] = style(images, self.share), rng.spawn(1)
         if self.per_class:
@@ -125,16 +123,10 @@ class Ladd(BeforeTraining):
 
     def message(self) -> Message:
         """Return what clients say: mean styles."""
-        settings = self.settings
-        return Styles(
-            share=settings.share, per_class=settings.per_class, clip=settings.clip, noise=settings.noise
-        )
+        names = ("share", "per_class", "clip", "noise")
+        return Styles(**{name: getattr(self.settings, name) for name in names})
 
-    def vector(self, payload: Payload) -> NDArray[np.float64]:
-        """Return the styles, shape (D,)."""
-        return payload[VECTOR].astype(np.float64)
-
-    def groups(self, vectors_ND: NDArray[np.float64], rng: np.random.Generator) -> Labels:
+    def groups(self, vectors_ND: NDArray[np.float64], rng: Rng) -> Labels:
         """Return the clusters of k-means."""
         seed, num_vectors = int(rng.integers(2**31)), len(vectors_ND)
         if self.settings.num_clusters is not None:

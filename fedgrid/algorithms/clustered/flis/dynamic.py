@@ -14,14 +14,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedgrid.algorithms.averaging.aggregators import AnyAggregator
 from fedgrid.algorithms.averaging.fedopt import FineTuningSteps
 from fedgrid.algorithms.clustered.flis.inference import (
     CLASSES,
     NEEDS_REFERENCES,
     UNKNOWN,
     Classes,
-    Inference,
     LabelKind,
     SimilarityKind,
     Threshold,
@@ -32,7 +30,7 @@ from fedgrid.algorithms.clustered.flis.inference import (
     latest_classes,
     neighbourhoods,
 )
-from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
+from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator, AnyAggregator
 from fedgrid.algorithms.contract.base import (
     Algorithm,
     Conditions,
@@ -41,13 +39,14 @@ from fedgrid.algorithms.contract.base import (
     Labels,
     Settings,
     State,
+    Step,
     Traits,
 )
 from fedgrid.algorithms.contract.local_method import AnyLocalMethod, refusal
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Presence, Served
 from fedgrid.algorithms.updates.products import mean_of
-from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
+from fedgrid.algorithms.updates.source import Layout, Matrix, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 NOBODYS = -1
@@ -124,31 +123,29 @@ class FlisDc(Algorithm):
             return NEEDS_REFERENCES
         return refusal(self.settings.local)
 
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return the state of one model for all."""
         zeros_K = np.zeros(num_clients, np.int64)
         return State((fresh(0),), zeros_K, {"model_K": zeros_K})
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
-    ) -> Sequence[Order]:
+    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client all cluster models of the round before; infer on the replies."""
         on, by = self.settings.choose_on, self.settings.choose_by
         candidates = tuple(range(len(state.models)))
         rule = PLAIN if self.settings.local is None else self.settings.local.rule()
         return [Order(client, candidates, on, by, infer=True, rule=rule) for client in present.sampled]
 
-    def step(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Build a cluster around each participant, and average the participants' models within it."""
-        found = self._infer(updates)
-        joined_NN = neighbourhoods(found.similarities_NN, self._threshold())
+        similarities_NN, classes_NM = self._infer(updates)
+        always = self.settings.always_joined
+        threshold = self.settings.beta if always is None else min(self.settings.beta, always)
+        joined_NN = neighbourhoods(similarities_NN, threshold)
         groups, owner_N = distinct(joined_NN, updates.clients)
         participants = list(updates.clients)
         model_K = np.full(len(state.labels_K), NOBODYS, np.int64)
         model_K[participants] = owner_N
-        classes_KM = latest_classes(state, participants, found.classes_NM)
+        classes_KM = latest_classes(state, participants, classes_NM)
         labels_K = labels_of_all(classes_KM, participants, components(joined_NN))
         models = cluster_models(state.models, updates, groups, self.settings.aggregate)
         members = {client: tuple(groups[owner]) for client, owner in zip(participants, owner_N, strict=True)}
@@ -167,15 +164,11 @@ class FlisDc(Algorithm):
 
     def distances(self, updates: Updates) -> Matrix:
         """Return 1 - similarity, 0 of a model to itself whatever the printed formula says."""
-        distances_NN = 1 - self._infer(updates).similarities_NN
+        distances_NN = 1 - self._infer(updates)[0]
         np.fill_diagonal(distances_NN, 0.0)
         return distances_NN
 
-    def _threshold(self) -> float:
-        always = self.settings.always_joined
-        return self.settings.beta if always is None else min(self.settings.beta, always)
-
-    def _infer(self, updates: Updates) -> Inference:
+    def _infer(self, updates: Updates) -> tuple[Matrix, Classes]:
         return infer(updates, self.settings.labels, self.settings.similarity)
 
 
@@ -216,7 +209,7 @@ def labels_of_all(classes_KM: Classes, participants: Sequence[int], labels_N: La
     if it has never taken part, with the largest component; ties go to the first.
     """
     labels_K = np.full(len(classes_KM), np.bincount(labels_N).argmax(), np.int64)
-    known = np.flatnonzero(classes_KM[:, 0] != UNKNOWN)
-    labels_K[known] = labels_N[agreements(classes_KM[known], classes_KM[participants]).argmax(axis=1)]
+    seen = np.flatnonzero(classes_KM[:, 0] != UNKNOWN)
+    labels_K[seen] = labels_N[agreements(classes_KM[seen], classes_KM[participants]).argmax(axis=1)]
     labels_K[participants] = labels_N
     return labels_K

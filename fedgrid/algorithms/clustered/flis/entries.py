@@ -1,7 +1,6 @@
 """FLIS in the registry."""
 
-from fedgrid.algorithms.clustered.flis.dynamic import FlisDc, FlisDcSettings
-from fedgrid.algorithms.clustered.flis.hierarchical import FlisHc, FlisHcSettings
+from fedgrid.algorithms.clustered.flis import dynamic, hierarchical
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 
 BIBTEX = r"""@misc{morafah2022flis,
@@ -20,8 +19,8 @@ ENTRIES = (
         "FLIS-DC",
         "overlapping clusters in each round, of models that predict alike; clients choose one",
         SOURCE,
-        FlisDc,
-        FlisDcSettings(),
+        dynamic.FlisDc,
+        dynamic.FlisDcSettings(),
         bibtex=BIBTEX,
         search={"beta": {"low": 0.1, "high": 0.9}, "labels": ["hard", "soft"]},
         arena={"beta": 0.3},
@@ -31,8 +30,8 @@ ENTRIES = (
         "FLIS-HC",
         "clusters once, in round 1, by the predictions of all clients' models",
         SOURCE,
-        FlisHc,
-        FlisHcSettings(),
+        hierarchical.FlisHc,
+        hierarchical.FlisHcSettings(),
         bibtex=BIBTEX,
         search={"threshold": {"low": 0.1, "high": 0.9}, "labels": ["hard", "soft"]},
         arena={},
@@ -42,8 +41,10 @@ ENTRIES = (
         "FLIS-DC as published",
         "clients choose by accuracy on their test images; models that agree on 96 % are joined",
         SOURCE,
-        FlisDc,
-        FlisDcSettings(always_joined=0.96, choose_on="test", choose_by="accuracy", similarity_over="state"),
+        dynamic.FlisDc,
+        dynamic.FlisDcSettings(
+            always_joined=0.96, choose_on="test", choose_by="accuracy", similarity_over="state"
+        ),
         bibtex=BIBTEX,
         search={"beta": {"low": 0.1, "high": 0.9}, "labels": ["hard", "soft"]},
     ),
@@ -52,8 +53,8 @@ ENTRIES = (
         "FLIS-HC as published",
         "no clusters: means over all clients that agree on 96 %, whether they have taken part or not",
         SOURCE,
-        FlisHc,
-        FlisHcSettings(variant="neighbours", similarity_over="state"),
+        hierarchical.FlisHc,
+        hierarchical.FlisHcSettings(variant="neighbours", similarity_over="state"),
         bibtex=BIBTEX,
         search={"threshold": {"low": 0.1, "high": 0.9}, "labels": ["hard", "soft"]},
     ),

@@ -34,10 +34,10 @@ from fedgrid.algorithms.clustered.flis.inference import (
     latest_classes,
 )
 from fedgrid.algorithms.clustering.clusterers import agglomerate, labels_to_groups
-from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, Traits
+from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, Step, Traits
 from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
-from fedgrid.algorithms.updates.source import Layout, Matrix
+from fedgrid.algorithms.updates.source import Layout, Matrix, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
 WARD_CLUSTERS = 5
@@ -102,15 +102,13 @@ class FlisHc(FedOpt):
         averages_models = self.settings.variant == "neighbours"
         return refusal(self.settings.local, averages_models=averages_models) or super().problem(conditions)
 
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return FedOpt's state; without the optimizer's moments where there are no clusters."""
         if self.settings.variant == "neighbours":
             return State((fresh(0),), np.zeros(num_clients, np.int64))
         return super().init(layout, num_clients, fresh, rng)
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
-    ) -> Sequence[Order]:
+    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Ask all clients until there are clusters, then those sampled; infer on what waiting ones send."""
         start_K = lists.starts(state)
         waiting = set(_waiting(state).tolist())
@@ -126,9 +124,7 @@ class FlisHc(FedOpt):
             return Served(state.models, lists.starts(state), self.fine_tuning(state))
         return super().served(state)
 
-    def step(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Form the clusters, or place those that have waited; then average within each cluster."""
         if self.settings.variant == "neighbours":
             return lists.step(
@@ -160,13 +156,13 @@ class FlisHc(FedOpt):
 
     def _form(self, state: State, updates: Updates) -> State:
         """Return the state with the clusters of the clients that have sent an update; the others wait."""
-        found = infer(updates, self.settings.labels, self.settings.similarity)
-        groups = labels_to_groups(self.cut(found.similarities_NN), 1 - found.similarities_NN, "residual")
+        similarities_NN, classes_NM = infer(updates, self.settings.labels, self.settings.similarity)
+        groups = labels_to_groups(self.cut(similarities_NN), 1 - similarities_NN, "residual")
         labels_K = np.full(len(state.labels_K), len(groups), np.int64)
         for label, group in enumerate(groups):
             labels_K[[updates.clients[place] for place in group]] = label
         rows = [0] * (len(groups) + bool((labels_K == len(groups)).any()))
-        classes_KM = latest_classes(state, updates.clients, found.classes_NM)
+        classes_KM = latest_classes(state, updates.clients, classes_NM)
         return state.with_rows(rows, labels_K).keep(**{CLASSES: classes_KM})
 
     def _place(self, state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
@@ -174,17 +170,17 @@ class FlisHc(FedOpt):
         late = updates.select(_waiting(state))
         if not late.clients:
             return state, updates, {}
-        found = infer(late, self.settings.labels, self.settings.similarity)
+        _, classes_NM = infer(late, self.settings.labels, self.settings.similarity)
         labels_K, reasons = state.labels_K.copy(), {}
         members = [np.array(state.members(label)) for label in range(len(state.models) - 1)]
-        for client, classes_M in zip(late.clients, found.classes_NM, strict=True):
+        for client, classes_M in zip(late.clients, classes_NM, strict=True):
             means = [
                 float(agreements(classes_M[None], state.arrays[CLASSES][group]).mean()) for group in members
             ]
             labels_K[client] = int(np.argmax(means))
             text = ", ".join(f"{label}: {mean:.3f}" for label, mean in enumerate(means))
             reasons[client] = f"mean agreement {text}"
-        classes_KM = latest_classes(state, late.clients, found.classes_NM)
+        classes_KM = latest_classes(state, late.clients, classes_NM)
         state = replace(state, labels_K=labels_K).keep(**{CLASSES: classes_KM})
         if not len(_waiting(state)):
             state = state.with_rows(range(len(state.models) - 1), labels_K)

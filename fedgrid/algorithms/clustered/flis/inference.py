@@ -10,7 +10,6 @@ Shapes: N models, M reference images, L classes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -37,26 +36,18 @@ NEEDS_REFERENCES = (
 )
 
 
-@dataclass(frozen=True)
-class Inference:
-    """What a server sees in the predictions of N models."""
-
-    similarities_NN: Matrix
-    classes_NM: Classes
-    """The predicted classes."""
-
-
-def infer(updates: Updates, labels: LabelKind, similarity: SimilarityKind) -> Inference:
-    """Return what the predictions of a round say, in the order of `updates.clients`."""
+def infer(updates: Updates, labels: LabelKind, similarity: SimilarityKind) -> tuple[Matrix, Classes]:
+    """Return similarities and predicted classes of a round's models, in the order of `updates.clients`."""
 
     def compute(predictions_NML: list[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        classes_NM = [predictions_ML.argmax(axis=1) for predictions_ML in predictions_NML]
         return {
             "similarities_NN": similarities(predictions_NML, labels, similarity),
-            "classes_NM": np.stack([each.argmax(axis=1) for each in predictions_NML]).astype(np.int16),
+            "classes_NM": np.stack(classes_NM).astype(np.int16),
         }
 
-    known = updates.derived(PREDICTIONS, f"{labels}-{similarity}", compute)
-    return Inference(known["similarities_NN"], known["classes_NM"])
+    arrays = updates.derived(PREDICTIONS, f"{labels}-{similarity}", compute)
+    return arrays["similarities_NN"], arrays["classes_NM"]
 
 
 def similarities(
@@ -64,12 +55,12 @@ def similarities(
 ) -> Matrix:
     """Return the similarities of models by their class probabilities, float64, shape (N, N), in [0, 1].
 
-    Args:
-        predictions_NML: for each model, shape (M, L).
-        labels: whether B has the predicted classes, one-hot, or the probabilities.
-        similarity: which of the two formulas.
+    `predictions_NML` has those of each model, shape (M, L); of `hard` labels B has the predicted classes,
+    one-hot.
     """
-    rows = [one_hot(each) if labels == "hard" else each for each in predictions_NML]
+    rows = [
+        one_hot(predictions_ML) if labels == "hard" else predictions_ML for predictions_ML in predictions_NML
+    ]
     flat = np.stack([np.asarray(row, np.float64).ravel() for row in rows])
     squares_N = np.einsum("nd,nd->n", flat, flat)
     products_NN = np.sqrt(flat**2 @ (flat**2).T) if similarity == "printed" else flat @ flat.T

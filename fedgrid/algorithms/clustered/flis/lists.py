@@ -27,7 +27,7 @@ from fedgrid.algorithms.clustered.flis.inference import (
     neighbourhoods,
 )
 from fedgrid.algorithms.contract.aggregator import Aggregator
-from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
+from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, Step
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.algorithms.updates.updates import Updates
 
@@ -40,9 +40,7 @@ def starts(state: State) -> Labels:
     return state.arrays.get(STARTS, state.labels_K)
 
 
-def step(
-    state: State, updates: Updates, aggregate: Aggregator, warnings: tuple[str, ...]
-) -> tuple[State, Diagnostics]:
+def step(state: State, updates: Updates, aggregate: Aggregator, warnings: tuple[str, ...]) -> Step:
     """Note the latest models, find neighbours of clients seen for the first time, and average.
 
     Memory: `client_model_<id>` (float32, shape (P,)) of each client that has taken part, and `weights_K`
@@ -54,22 +52,22 @@ def step(
     if is_first:
         state = state.keep(**{INITIAL: state.models[0]})
     if new:
-        found = infer(updates.select(new), "hard", "agreement")
-        state = state.keep(**{CLASSES: latest_classes(state, new, found.classes_NM)})
+        _, classes_NM = infer(updates.select(new), "hard", "agreement")
+        state = state.keep(**{CLASSES: latest_classes(state, new, classes_NM)})
     state = _refresh(state, updates, updates.sampled if is_first else updates.clients)
-    known = np.flatnonzero(state.arrays[CLASSES][:, 0] != UNKNOWN).tolist()
-    classes_NM = state.arrays[CLASSES][known]
+    seen = np.flatnonzero(state.arrays[CLASSES][:, 0] != UNKNOWN).tolist()
+    classes_NM = state.arrays[CLASSES][seen]
     joined_NN = neighbourhoods(agreements(classes_NM, classes_NM), AGREEMENT)
-    groups, owner_N = distinct(joined_NN, known)
+    groups, owner_N = distinct(joined_NN, seen)
     labels_N = components(joined_NN)
     labels_K = np.full(len(state.labels_K), np.bincount(labels_N).argmax(), np.int64)
-    labels_K[known] = labels_N
+    labels_K[seen] = labels_N
     start_K = np.full(len(labels_K), len(groups), np.int64)
-    start_K[known] = owner_N
+    start_K[seen] = owner_N
     models = [_aggregate(state, group, aggregate) for group in groups]
-    if len(known) < len(labels_K):
+    if len(seen) < len(labels_K):
         models.append(state.arrays[INITIAL])
-    members = {client: tuple(groups[owner]) for client, owner in zip(known, owner_N, strict=True)}
+    members = {client: tuple(groups[owner]) for client, owner in zip(seen, owner_N, strict=True)}
     state = replace(state, models=tuple(models), labels_K=labels_K).keep(**{STARTS: start_K})
     return state, Diagnostics(clustered=bool(new), members=members, warnings=warnings)
 
@@ -89,7 +87,6 @@ def _refresh(state: State, updates: Updates, clients: Sequence[int] | frozenset[
 
 
 def _aggregate(state: State, group: Sequence[int], aggregate: Aggregator) -> Vector:
-    """Return the aggregate of the latest models of a group of clients, float32, shape (P,)."""
     weights_K = state.arrays.get("weights_K", np.ones(len(state.labels_K)))
     trained = [client for client in group if _name(client) in state.arrays]
     untrained = float(sum(weights_K[client] for client in group if client not in trained))

@@ -11,12 +11,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt, model_validator
 
-from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving, split_positions
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving, split_positions
 from fedgrid.algorithms.clustering.clusterers import agglomerate, labels_to_groups
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
-from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
+from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, Step
 from fedgrid.algorithms.contract.section import FirstRound
-from fedgrid.algorithms.updates.source import Matrix
+from fedgrid.algorithms.updates.source import Matrix, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@inproceedings{briggs2020federated,
@@ -85,19 +85,17 @@ class Briggs(FedOpt):
         """The round of the clustering is a setting."""
         return (3.0, self.settings.round)
 
-    def recluster(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Split the federation's only cluster, if this is the round.
 
         Clients without an update, or with a zero one, join the largest cluster. With fewer than two
         others there is no clustering, now or later.
         """
         if self.settings.pool_rounds and round_index < self.settings.round:
-            state = pool(state, moving(updates), standardise=self.settings.standardise)
+            state = pool(state, select_moving(updates), standardise=self.settings.standardise)
         if round_index + 1 != self.settings.round:
             return state, Diagnostics()
-        part = moving(updates)
+        part = select_moving(updates)
         if len(part.clients) < 2:
             warning = "fewer than two clients have an update in the clustering round: no clusters"
             return state, Diagnostics(warnings=(warning,))

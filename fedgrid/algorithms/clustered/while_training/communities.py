@@ -16,15 +16,30 @@ import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, idle_settings
-from fedgrid.algorithms.clustering.graph import Groups, Library, communities, similarities
+from fedgrid.algorithms.clustering.graph import (
+    Groups,
+    Library,
+    communities,
+    similarities,
+    symmetric_trusted_distances,
+    trusted_distances,
+)
 from fedgrid.algorithms.clustering.measures import silhouette
-from fedgrid.algorithms.clustering.trusted import symmetric_trusted_distances, trusted_distances
-from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, Traits, split
+from fedgrid.algorithms.contract.base import (
+    Conditions,
+    Diagnostics,
+    Fresh,
+    Labels,
+    State,
+    Step,
+    Traits,
+    split,
+)
 from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.section import FirstRound
 from fedgrid.algorithms.updates.products import shares_of
-from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
+from fedgrid.algorithms.updates.source import Layout, Matrix, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""% Title and venue are not known to fedgrid: complete them.
@@ -100,7 +115,7 @@ class Communities(FedOpt):
     settings: CommunitiesSettings
     library: ClassVar[Library]
 
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return the state of one model for all, no client seen yet."""
         last_seen_K = np.full(num_clients, NEVER, np.int64)
         if self.settings.late is not None:
@@ -123,9 +138,7 @@ class Communities(FedOpt):
         averages_models = self.settings.late is None
         return refusal(self.settings.local, averages_models=averages_models) or super().problem(conditions)
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
-    ) -> Sequence[Order]:
+    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client its start model, which need not be its community's."""
         start_K = _start_K(state)
         rule = self.local.rule()
@@ -136,9 +149,7 @@ class Communities(FedOpt):
         num_communities = int(state.labels_K.max()) + 1
         return _mixture(state.models[:num_communities], np.full(num_communities, 1 / num_communities))
 
-    def step(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Find the communities of the latest models, average them, choose the next starts."""
         if self.settings.late is not None:
             return super().step(state, round_index, updates, rng)
@@ -148,9 +159,7 @@ class Communities(FedOpt):
         diagnostics = Diagnostics(clustered=True, silhouette=score, warnings=warnings)
         return self._attribute(state, groups, updates.layout), diagnostics
 
-    def recluster(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Split the federation's only cluster, if this is the round of `late`."""
         rounds_left = (self.settings.late or 0) - 1 - round_index
         if rounds_left < 0:
@@ -166,7 +175,7 @@ class Communities(FedOpt):
         )
 
     def _communities(
-        self, state: State, round_index: int, layout: Layout, rng: np.random.Generator
+        self, state: State, round_index: int, layout: Layout, rng: Rng
     ) -> tuple[Groups, float | None]:
         """Return the communities, by client ids, of the models that are not too old, and their silhouette."""
         last_seen_K = state.arrays["last_seen_K"]
@@ -266,7 +275,6 @@ def _mixture(models: Sequence[Vector], weights_C: Matrix) -> Vector:
 
 
 def _refresh(state: State, round_index: int, updates: Updates) -> State:
-    """Return the state that knows the models of the clients that took part."""
     last_seen_K, start_K = state.arrays["last_seen_K"].copy(), _start_K(state)
     models = {}
     for client, update_P in zip(updates.clients, updates.vectors(), strict=True):

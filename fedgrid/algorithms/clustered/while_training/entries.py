@@ -4,22 +4,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from fedgrid.algorithms.clustered.while_training import briggs, communities, ifca, ocfl, sattler
-from fedgrid.algorithms.clustered.while_training.briggs import (
-    Briggs,
-    BriggsAsPublished,
-    BriggsAsPublishedSettings,
-    BriggsSettings,
-)
-from fedgrid.algorithms.clustered.while_training.communities import CommunitiesSettings, Leiden, Louvain
-from fedgrid.algorithms.clustered.while_training.evident_groups import EvidentGroups, EvidentGroupsSettings
-from fedgrid.algorithms.clustered.while_training.ifca import Ifca, IfcaSettings
-from fedgrid.algorithms.clustered.while_training.ocfl import Ocfl, OcflSettings
-from fedgrid.algorithms.clustered.while_training.sattler import (
-    Sattler,
-    SattlerAsPublished,
-    SattlerAsPublishedSettings,
-    SattlerSettings,
+from fedgrid.algorithms.clustered.while_training import (
+    briggs,
+    communities,
+    evident_groups,
+    ifca,
+    ocfl,
+    sattler,
 )
 from fedgrid.algorithms.clustering.clusterers import (
     HDBSCAN,
@@ -65,15 +56,11 @@ def _briggs(linkages: SearchSpace, rounds: int) -> SearchSpace:
     }
 
 
-def _evident_groups(rounds: int) -> SearchSpace:
-    return {"evidence": {"low": 4.0, "high": 16.0}, "window": {"low": 2, "high": max(3, rounds * 6 // 10)}}
-
-
 def _ocfl(
     name: str,
     title: str,
     summary: str,
-    settings: OcflSettings,
+    settings: ocfl.OcflSettings,
     of_clusterer: SearchSpace,
     arena: Mapping[str, Any] | None = None,
 ) -> AlgorithmEntry:
@@ -83,7 +70,7 @@ def _ocfl(
         title,
         summary,
         OCFL_SOURCE,
-        Ocfl,
+        ocfl.Ocfl,
         settings,
         search=lambda rounds: {"window": {"low": 1, "high": max(2, rounds // 5)}, **of_clusterer},
         bibtex=ocfl.BIBTEX,
@@ -91,8 +78,8 @@ def _ocfl(
     )
 
 
-def _ocfl_as_published(clusterer: Clusterer) -> OcflSettings:
-    return OcflSettings(
+def _ocfl_as_published(clusterer: Clusterer) -> ocfl.OcflSettings:
+    return ocfl.OcflSettings(
         clusterer=clusterer, noise="residual", unclustered_consumes_shot=True, similarity_over="state"
     )
 
@@ -103,8 +90,8 @@ ENTRIES = (
         "SCL",
         "splits a cluster when its mean update vanishes but its members' updates do not",
         SATTLER_SOURCE,
-        Sattler,
-        SattlerSettings(),
+        sattler.Sattler,
+        sattler.SattlerSettings(),
         bibtex=sattler.BIBTEX,
         search=partial(_sattler, SHARES),
         arena={},
@@ -114,8 +101,8 @@ ENTRIES = (
         "BCL",
         "agglomerative clustering, once, in a fixed round",
         BRIGGS_SOURCE,
-        Briggs,
-        BriggsSettings(),
+        briggs.Briggs,
+        briggs.BriggsSettings(),
         bibtex=briggs.BIBTEX,
         search=partial(_briggs, {"linkage": ["average", "complete", "single"]}),
         arena={"round": 6, "threshold": 0.4},
@@ -124,7 +111,7 @@ ENTRIES = (
         "ocfl-kmeans",
         "OCFL-KM",
         "clusters once, at the temperature's rise: k-means",
-        OcflSettings(clusterer=KMeans()),
+        ocfl.OcflSettings(clusterer=KMeans()),
         {},
         arena={},
     ),
@@ -132,7 +119,7 @@ ENTRIES = (
         "ocfl-affinity",
         "OCFL-AFF",
         "clusters once, at the temperature's rise: affinity propagation",
-        OcflSettings(clusterer=AffinityPropagation()),
+        ocfl.OcflSettings(clusterer=AffinityPropagation()),
         {"clusterer.damping": {"low": 0.5, "high": 0.95}},
         arena={},
     ),
@@ -140,7 +127,7 @@ ENTRIES = (
         "ocfl-meanshift",
         "OCFL-MS",
         "clusters once, at the temperature's rise: mean-shift",
-        OcflSettings(clusterer=MeanShift()),
+        ocfl.OcflSettings(clusterer=MeanShift()),
         {},
         arena={},
     ),
@@ -148,7 +135,7 @@ ENTRIES = (
         "ocfl-hdbscan",
         "OCFL-HDB",
         "clusters once, at the temperature's rise: HDBSCAN",
-        OcflSettings(clusterer=HDBSCAN()),
+        ocfl.OcflSettings(clusterer=HDBSCAN()),
         MIN_SHARE,
         arena={},
     ),
@@ -157,9 +144,12 @@ ENTRIES = (
         "Evident groups",
         "clusters once a test says that there are groups; clients fine-tune what they are served",
         "docs/our-algorithm.md",
-        EvidentGroups,
-        EvidentGroupsSettings(fine_tune=45),
-        search=_evident_groups,
+        evident_groups.EvidentGroups,
+        evident_groups.EvidentGroupsSettings(fine_tune=45),
+        search=lambda rounds: {
+            "evidence": {"low": 4.0, "high": 16.0},
+            "window": {"low": 2, "high": max(3, rounds * 6 // 10)},
+        },
         arena={},
     ),
     AlgorithmEntry(
@@ -167,8 +157,8 @@ ENTRIES = (
         "Louvain",
         "communities of models each round: Louvain; a higher resolution gives more of them",
         COMMUNITIES_SOURCE,
-        Louvain,
-        CommunitiesSettings(),
+        communities.Louvain,
+        communities.CommunitiesSettings(),
         bibtex=communities.BIBTEX,
         search=COMMUNITIES,
         arena={},
@@ -178,8 +168,8 @@ ENTRIES = (
         "Leiden",
         "communities of models each round: Leiden; a higher resolution gives more of them",
         COMMUNITIES_SOURCE,
-        Leiden,
-        CommunitiesSettings(),
+        communities.Leiden,
+        communities.CommunitiesSettings(),
         bibtex=communities.BIBTEX,
         search=COMMUNITIES,
         arena={},
@@ -189,8 +179,8 @@ ENTRIES = (
         "IFCA",
         "num_clusters models; each client trains the one that fits its data best, each round",
         "Ghosh et al. 2020, arXiv:2006.04088",
-        Ifca,
-        IfcaSettings(),
+        ifca.Ifca,
+        ifca.IfcaSettings(),
         bibtex=ifca.BIBTEX,
         search={"start": ["fresh", "deal", "rejection"]},
         arena={"num_clusters": 3},
@@ -200,8 +190,8 @@ ENTRIES = (
         "SCL as published",
         "complete linkage, norms over the whole state, first split in round 22",
         SATTLER_SOURCE,
-        SattlerAsPublished,
-        SattlerAsPublishedSettings(),
+        sattler.SattlerAsPublished,
+        sattler.SattlerAsPublishedSettings(),
         bibtex=sattler.BIBTEX,
         search=partial(_sattler, EPSILONS),
     ),
@@ -210,8 +200,8 @@ ENTRIES = (
         "BCL as published",
         "similarities in place of distances: merges dissimilar clients",
         BRIGGS_SOURCE,
-        BriggsAsPublished,
-        BriggsAsPublishedSettings(),
+        briggs.BriggsAsPublished,
+        briggs.BriggsAsPublishedSettings(),
         bibtex=briggs.BIBTEX,
         search=partial(_briggs, {}),
     ),

@@ -25,14 +25,14 @@ import numpy as np
 from pydantic import Field, NonNegativeInt
 from threadpoolctl import threadpool_limits
 
-from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving
 from fedgrid.algorithms.clustering import ward
 from fedgrid.algorithms.clustering.graph import Groups
 from fedgrid.algorithms.clustering.latecomers import split_among
-from fedgrid.algorithms.clustering.measures import silhouette
-from fedgrid.algorithms.clustering.pooled import MET, add, have_met, known, pooled
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State
-from fedgrid.algorithms.updates.source import Layout
+from fedgrid.algorithms.clustering.measures import labels_of, silhouette
+from fedgrid.algorithms.clustering.pooled import MET, add, clients_seen, have_met, mean_over_rounds
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, Step
+from fedgrid.algorithms.updates.source import Layout, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
 KINDS = ("as_they_are", "standardised")
@@ -56,7 +56,7 @@ class EvidentGroupsSettings(FedOptSettings):
 
 
 @dataclass(frozen=True)
-class Found:
+class ShownGroups:
     """The groups that one kind of distances shows in a round."""
 
     groups: Groups
@@ -90,52 +90,52 @@ class EvidentGroups(FedOpt):
         """Round 2 at the earliest: two rounds must agree."""
         return (2.0, 0.0)
 
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return the state of one cluster, no groups found yet."""
         state = super().init(layout, num_clients, fresh, rng)
         nobody_K = {_found_in(kind): np.full(num_clients, -1, np.int64) for kind in KINDS}
         return state.keep(**{ASKED: np.zeros((), np.int64)}, **nobody_K)
 
-    def recluster(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Split the federation's only cluster if the groups have held for a round and are evident.
 
         While clients are still to come it also waits for a round in which each cluster sends an update, by
         which latecomers are compared with it.
         """
-        part = moving(updates)
+        part = select_moving(updates)
         if ASKED not in state.arrays or not part.clients:
             return state, Diagnostics()
         distances = (part.cosine_distances_KK, part.standardised_distances_KK)
         state = add(state, part.clients, dict(zip(map(_pooled_in, KINDS), distances, strict=True)))
-        clients = known(state)
+        clients = clients_seen(state)
         if not have_met(state, clients):
             return state, Diagnostics()
         with threadpool_limits(limits=1):
-            found = [self._look(state, kind, clients, rng) for kind in KINDS]
-        best = max(found, key=lambda each: each.score)
-        evident = best.score > self.settings.evidence and _can_place_latecomers(state, best.groups, part)
-        state = _split(state, best.groups, updates) if evident else self._asked(state, found)
+            shown = [self._look(state, kind, clients, rng) for kind in KINDS]
+        best = max(shown, key=lambda groups: groups.score)
+        evident = best.score > self.settings.evidence and (
+            sum(map(len, best.groups)) == len(state.labels_K)
+            or all(set(group) & set(part.clients) for group in best.groups)
+        )
+        state = _split(state, best.groups, updates) if evident else self._asked(state, shown)
         return state, Diagnostics(clustered=evident, silhouette=best.silhouette)
 
-    def _look(self, state: State, kind: str, clients: Sequence[int], rng: np.random.Generator) -> Found:
-        """Return the groups that the distances of this kind show."""
-        squares_MM = pooled(state, clients, _pooled_in(kind))
+    def _look(self, state: State, kind: str, clients: Sequence[int], rng: Rng) -> ShownGroups:
+        squares_MM = mean_over_rounds(state, clients, _pooled_in(kind))
         positions = ward.groups_of(squares_MM, self.settings.restarts, rng)
         groups = [[clients[place] for place in group] for group in positions]
-        held = np.array_equal(_labels(groups, len(state.labels_K)), state.arrays[_found_in(kind)])
+        held = np.array_equal(labels_of(groups, len(state.labels_K)), state.arrays[_found_in(kind)])
         score = ward.score(squares_MM, positions, rng) if held else None
-        return Found(groups, score or 0.0, silhouette(squares_MM, positions))
+        return ShownGroups(groups, score or 0.0, silhouette(squares_MM, positions))
 
-    def _asked(self, state: State, found: Sequence[Found]) -> State:
+    def _asked(self, state: State, shown: Sequence[ShownGroups]) -> State:
         """Return the state after a round without evidence; it remembers nothing once the window is over."""
         asked = state.arrays[ASKED] + 1
         if asked >= self.settings.window:
             return _forget(state)
         labels_K = {
-            _found_in(kind): _labels(each.groups, len(state.labels_K))
-            for kind, each in zip(KINDS, found, strict=True)
+            _found_in(kind): labels_of(groups.groups, len(state.labels_K))
+            for kind, groups in zip(KINDS, shown, strict=True)
         }
         return state.keep(**{ASKED: np.asarray(asked)}, **labels_K)
 
@@ -146,19 +146,6 @@ def _pooled_in(kind: str) -> str:
 
 def _found_in(kind: str) -> str:
     return f"found_{kind}_K"
-
-
-def _labels(groups: Groups, num_clients: int) -> Labels:
-    """Return each client's group, numbered by their first members; -1 for clients in none."""
-    labels_K = np.full(num_clients, -1, np.int64)
-    for number, group in enumerate(groups):
-        labels_K[group] = number
-    return labels_K
-
-
-def _can_place_latecomers(state: State, groups: Groups, part: Updates) -> bool:
-    everyone_is_here = sum(map(len, groups)) == len(state.labels_K)
-    return everyone_is_here or all(set(group) & set(part.clients) for group in groups)
 
 
 def _split(state: State, groups: Groups, updates: Updates) -> State:

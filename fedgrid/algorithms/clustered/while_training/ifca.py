@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedgrid.algorithms.averaging.shared_layers import SharedLayers, SharedLayersSettings, share
-from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, State, Traits
+from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, State, Step, Traits
 from fedgrid.algorithms.contract.local_method import one_model_each
 from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY, ChooseOn, Order, Presence, Served, Traffic
 from fedgrid.algorithms.contract.section import PositiveInt
-from fedgrid.algorithms.updates.source import Layout, Vector
+from fedgrid.algorithms.updates.source import Layout, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@inproceedings{ghosh2020efficient,
@@ -96,7 +96,7 @@ class Ifca(SharedLayers):
             return "choose_on reference needs images that the server has: set split.reference_images"
         return one_model_each(self.settings.local) or super().problem(conditions)
 
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return the state of C independent models that no client has chosen yet."""
         state = super().init(layout, num_clients, fresh, rng)
         count = self.settings.num_clusters
@@ -109,9 +109,7 @@ class Ifca(SharedLayers):
             redraws=np.array([redraws]),
         )
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
-    ) -> Sequence[Order]:
+    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client all models, in an order of its own: ties go to the first."""
         count, rule = len(state.models), self.local.rule()
         if self.settings.start == "deal" and round_index == 0:
@@ -132,9 +130,7 @@ class Ifca(SharedLayers):
         traffic = super().traffic(order, layout)
         return replace(traffic, down=traffic.down - repeated)
 
-    def step(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Note which client chose which model and average; or draw other models, if too few chose one."""
         chosen = [updates.chosen[client] for client in updates.clients]
         counts = np.bincount(chosen, minlength=len(state.models))
@@ -142,15 +138,13 @@ class Ifca(SharedLayers):
         if not left:
             return super().step(state, round_index, updates, rng)
         if counts.min() < self.settings.least_share * counts.sum():
-            warning = f"models chosen by {_listed(counts)} clients: drawn again, {left - 1} redraws left"
-            state = replace(state, models=self._redrawn(state, updates.layout, rng))
+            warning = f"models chosen by {_join(counts)} clients: drawn again, {left - 1} redraws left"
+            state = replace(state, models=self._redraw(state, updates.layout, rng))
             state = state.keep(redraws=np.array([left - 1]))
             return state, Diagnostics(counts=tuple(counts.tolist()), warnings=(warning,))
         return super().step(state.keep(redraws=np.array([0])), round_index, updates, rng)
 
-    def recluster(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Return the state in which each client is in the cluster that it chose last.
 
         One that was never asked is labelled with the cluster that most have chosen; ties go to the first.
@@ -164,7 +158,7 @@ class Ifca(SharedLayers):
         labels_K = np.where(choice_K == NEVER, largest, choice_K)
         was_apart = len(set(before_K[before_K != NEVER].tolist())) != 1
         warnings = (
-            (f"all {counts.sum()} clients chose one model of {count}: {_listed(counts)}; one model for all",)
+            (f"all {counts.sum()} clients chose one model of {count}: {_join(counts)}; one model for all",)
             if count > 1 and counts.sum() > 1 and counts.max() == counts.sum() and was_apart
             else ()
         )
@@ -182,7 +176,7 @@ class Ifca(SharedLayers):
             choose_on=self.settings.choose_on,
         )
 
-    def _redrawn(self, state: State, layout: Layout, rng: np.random.Generator) -> tuple[Vector, ...]:
+    def _redraw(self, state: State, layout: Layout, rng: Rng) -> tuple[Vector, ...]:
         """Return models whose tensors have their entries shuffled: those of a tensor are drawn alike."""
         models = [model.copy() for model in state.models]
         for model in models:
@@ -191,5 +185,5 @@ class Ifca(SharedLayers):
         return tuple(share(self.shared_entries(layout), models))
 
 
-def _listed(counts: NDArray[np.int64]) -> str:
-    return ", ".join(str(count) for count in counts)
+def _join(counts: NDArray[np.int64]) -> str:
+    return ", ".join(map(str, counts))

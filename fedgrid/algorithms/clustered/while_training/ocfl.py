@@ -14,14 +14,14 @@ import numpy as np
 from pydantic import Field, PositiveInt
 from threadpoolctl import threadpool_limits
 
-from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving, split_positions
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving, split_positions
 from fedgrid.algorithms.clustering.clusterers import NOISE, AnyClusterer, KMeans, labels_to_groups
 from fedgrid.algorithms.clustering.latecomers import regroup
 from fedgrid.algorithms.clustering.measures import temperature
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, Step
 from fedgrid.algorithms.contract.section import FirstRound
-from fedgrid.algorithms.updates.source import Layout
+from fedgrid.algorithms.updates.source import Layout, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@inproceedings{zuziak2024oneshot,
@@ -101,25 +101,23 @@ class Ocfl(FedOpt):
         """Round 2 at the earliest: a rise needs two temperatures. A longer window delays it."""
         return (2.0, self.settings.window)
 
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return the state of one cluster, the shot not taken."""
         state = super().init(layout, num_clients, fresh, rng)
         return state.keep(temperatures=np.zeros(0), shots_taken=np.array([0]))
 
-    def recluster(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Take the temperature; at its first rise split the federation's only cluster.
 
-        With `few_shot` further rises put all clients into new clusters. Few shots are future work in section
-        6.2 of the journal paper; that a rise triggers them, and how they regroup, is ours.
-
-        Clients without an update, or with a zero one (it has no direction), are not clustered: they join
-        the largest cluster. With fewer than two others there is no temperature in this round.
+        With `few_shot` further rises put all clients into new clusters: few shots are future work in section
+        6.2 of the journal paper; that a rise triggers them, and how they regroup, is ours. Clients without an
+        update, or with a zero one (it has no direction), join the largest cluster. With fewer than two others
+        there is no temperature in this round.
         """
-        part = moving(updates)
+        part = select_moving(updates)
         shots_taken = int(state.arrays["shots_taken"][0])
-        is_due = self._is_due(state, round_index)
+        every, last = self.settings.recluster_every, state.arrays.get("last_shot")
+        is_due = every is not None and last is not None and round_index >= int(last[0]) + every
         if (shots_taken >= self.settings.few_shot and not is_due) or len(part.clients) < 2:
             return state, Diagnostics()
         if self.settings.pool_rounds:
@@ -129,16 +127,11 @@ class Ocfl(FedOpt):
         if not (is_due or rises(latest.tolist(), self.settings.window)):
             return state, Diagnostics()
         state, diagnostics = self._shoot(state, part, rng)
-        if self.settings.recluster_every is not None and diagnostics.clustered:
+        if every is not None and diagnostics.clustered:
             state = state.keep(last_shot=np.array([round_index]))
         return state, diagnostics
 
-    def _is_due(self, state: State, round_index: int) -> bool:
-        """Return whether the clients are clustered, and `recluster_every` rounds have passed since then."""
-        every, last = self.settings.recluster_every, state.arrays.get("last_shot")
-        return every is not None and last is not None and round_index >= int(last[0]) + every
-
-    def _shoot(self, state: State, updates: Updates, rng: np.random.Generator) -> tuple[State, Diagnostics]:
+    def _shoot(self, state: State, updates: Updates, rng: Rng) -> Step:
         distances_KK = clustering_distances(state, updates, self.settings)
         with threadpool_limits(limits=1):
             labels = self.settings.clusterer.fit(distances_KK, rng)

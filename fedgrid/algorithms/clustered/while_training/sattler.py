@@ -14,11 +14,11 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
-from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, moving, split_positions
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving, split_positions
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, Step
 from fedgrid.algorithms.contract.section import FirstRound
-from fedgrid.algorithms.updates.source import Layout, Matrix
+from fedgrid.algorithms.updates.source import Layout, Matrix, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@article{sattler2021clustered,
@@ -120,20 +120,18 @@ class Sattler(FedOpt):
         epsilon_2 = settings.epsilon_2_share if settings.epsilon_2 is None else settings.epsilon_2
         return (3.0, epsilon_2, -epsilon_1, settings.cooldown)
 
-    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
+    def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return FedOpt's state; no update has been seen."""
         return super().init(layout, num_clients, fresh, rng).keep(**{LONGEST: np.zeros(1)})
 
-    def recluster(
-        self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
-    ) -> tuple[State, Diagnostics]:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Split each cluster that has stalled.
 
         The diagnostics hold the largest mean norm of a cluster and the largest norm of a client in this
         round, whether or not a split was possible, so that epsilons can be chosen from a plain run.
         """
         if self.settings.pool_rounds:
-            state = pool(state, moving(updates), standardise=self.settings.standardise)
+            state = pool(state, select_moving(updates), standardise=self.settings.standardise)
         longest = max(float(state.arrays[LONGEST][0]), float(updates.norms_K.max(initial=0.0)))
         divided, mean_norms, max_norms = state.keep(**{LONGEST: np.array([longest])}), [], []
         for cluster in range(len(state.models)):

@@ -48,7 +48,6 @@ class EncoderTraining:
 
     settings: EncoderSettings
     setup: Setup
-    """The run's own."""
     present: Sequence[int]
     """Clients that are present in round 1; federated rounds draw from them."""
     public: ImageSet | None

@@ -83,13 +83,11 @@ class Setup:
     seed: int
     clients: tuple[ClientData, ...]
     server_set: ImageSet
-    """The server's test set."""
     server_parts: Mapping[int, slice]
     """Client -> its part of the server's test set, for testing served models together."""
     reference_set: ImageSet | None = None
     """The server's reference images; in no test set."""
     uplink: Uplink = ()
-    """What happens to an update before it is sent."""
     normalised_by: PixelStatistics | None = None
     """Statistics of the pool, by which models normalise their images; None: they do not."""
     plugins: tuple[str, ...] = ()
@@ -156,9 +154,7 @@ class TrainReport:
     checksum: int = 0
     """CRC-32 of the update: whether a client that trains again, on a GPU say, gets the same bits."""
     images: int = 0
-    """Images that it trained on."""
     steps: int = 0
-    """Optimizer steps that it took."""
     bytes_up: int = 0
     """Size of what it sent, as the uplink encodes it: the update and the rule's outputs."""
     epoch_seconds: float = 0.0

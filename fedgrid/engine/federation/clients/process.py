@@ -10,13 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from platform import node
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Of `malloc.h`."""
-TRIM_ABOVE, MAP_ABOVE = 512 << 20, 32 << 20
-"""Bytes: free memory at the heap's end that stays; the size from which a block is mapped apart."""
-UNITS_PER_MB = 1e6 if sys.platform == "darwin" else 1e3
-"""`ru_maxrss` is in bytes on macOS, in kilobytes elsewhere."""
-
 
 @contextmanager
 def fixed_numerics(tf32: bool) -> Iterator[None]:
@@ -57,7 +50,9 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # macOS and Windows have no such function.
         return False
-    return bool(mallopt(M_TRIM_THRESHOLD, TRIM_ABOVE)) and bool(mallopt(M_MMAP_THRESHOLD, MAP_ABOVE))
+    trim_threshold, mmap_threshold = -1, -3  # Of `malloc.h`.
+    # Free memory at the heap's end that stays, then the size from which a block is mapped apart.
+    return bool(mallopt(trim_threshold, 512 << 20)) and bool(mallopt(mmap_threshold, 32 << 20))
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,8 @@ class PeakMemory:
 
 def own_peak() -> PeakMemory:
     """Return the peak of this process."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / UNITS_PER_MB
+    # In bytes on macOS, in kilobytes elsewhere.
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
     return PeakMemory(f"{node()}:{os.getpid()}", peak)
 
 

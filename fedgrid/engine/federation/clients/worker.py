@@ -16,7 +16,6 @@ import numpy as np
 
 from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message
 from fedgrid.algorithms.updates.source import UPDATE, Vector
-from fedgrid.engine.federation.clients.device_sets import DeviceSet, Holdings
 from fedgrid.engine.federation.clients.messages import (
     Described,
     EvaluateReport,
@@ -30,7 +29,14 @@ from fedgrid.engine.federation.clients.messages import (
     TrainTask,
 )
 from fedgrid.engine.federation.clients.process import fixed_numerics, keep_freed_memory, own_peak
-from fedgrid.engine.federation.clients.stacks import Turn, module_of, stacks_of, tasks_by_stack
+from fedgrid.engine.federation.clients.workspace import (
+    DeviceSet,
+    Holdings,
+    Turn,
+    module_of,
+    stacks_of,
+    tasks_by_stack,
+)
 from fedgrid.engine.federation.encoders.encoder import Codec, Encoder
 from fedgrid.engine.federation.errors import of_client
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, squared_norm

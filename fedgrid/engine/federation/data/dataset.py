@@ -29,14 +29,12 @@ class Dataset:
     pool_size: int
     """Number of images in the pool, which is split among the clients. An estimate for a data set with `facts`
     whose file is not here yet."""
-    download_mb: int
-    """Size of the download in megabytes; 0 if nothing is downloaded."""
     model: str
-    """Default model."""
     training: Training
-    """Default training settings."""
     read: Callable[[Path], Pair] = field(repr=False, compare=False)
     """Reads `location`; returns (pool, server's test set)."""
+    download_mb: int = 0
+    """Size of the download in megabytes; 0 if nothing is downloaded."""
     location: str = ""
     """Path for `read`, relative to the data folder; absolute for the user's own images."""
     num_groups: int | None = None

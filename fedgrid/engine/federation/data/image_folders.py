@@ -28,8 +28,6 @@ LAYOUT = "an image folder has train/<class>/* and test/<class>/*"
 GROUPED = "with groups it has train/<group>/<class>/* and test/<group>/<class>/*"
 POOL, TEST = ("train", "val"), ("test",)
 """Folders of the images that clients hold, and of the server's. The first of each must be there."""
-GROUP = -3
-"""Place of the group in an image's path."""
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 """PIL reads more of them, some by starting other programs and some with decoders that nobody maintains."""
 MOST_PIXELS = 4096 * 4096
@@ -40,7 +38,6 @@ GREY_MODES = ("1", "L", "LA")
 COLOUR_MODES = ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 
 Files = list[list[Path]]
-"""Paths of the images of each class."""
 
 
 def read_images(folder: Path, size: Size | None = None) -> Pair:
@@ -53,7 +50,7 @@ def read_images(folder: Path, size: Size | None = None) -> Pair:
         return pool, server
     numbers = {name: number for number, name in enumerate(names)}
     of_train, of_test = (
-        np.array([numbers[path.parts[GROUP]] for files in part for path in files], np.int64)
+        np.array([numbers[path.parts[-3]] for files in part for path in files], np.int64)
         for part in (train, test)
     )
     return replace(pool, groups=of_train), replace(server, groups=of_test)

@@ -81,8 +81,8 @@ def facts(path: Path) -> tuple[int, Shape, int, int | None]:
     # wrong label could mean billions of classes.
     outside = (every < 0) | (every >= len(every))
     if len(every) == 0 or outside.any():
-        found = f"label {every[outside][0]}" if len(every) else "no label"
-        raise DataError(f"{path}: {found} found; number the classes 0, 1, 2, ... and give each some images")
+        label = f"label {every[outside][0]}" if len(every) else "no label"
+        raise DataError(f"{path}: {label} found; number the classes 0, 1, 2, ... and give each some images")
     if every.max() == 0:
         raise DataError(f"{path} has one class; number the classes 0, 1, 2, ... and give each some images")
     num_groups = None if groups is None else 1 + max(int(part.max()) for part in groups)

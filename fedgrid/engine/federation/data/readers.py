@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 from fedgrid.engine.federation.data.images import ImageSet, Pair
 from fedgrid.engine.federation.errors import DataError
 
-TIMEOUT_SECONDS = 60.0
-"""Without an answer from a server."""
 MNIST_FILES = (
     "train-images-idx3-ubyte",
     "train-labels-idx1-ubyte",
@@ -214,7 +212,7 @@ def download(title: str, fetch: Callable[[Path], None], files: tuple[str, ...], 
 def _bounded_and_off_stdout() -> Iterator[None]:
     """Set a timeout for silent servers, and print progress to stderr, as stdout may be read by programs."""
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(TIMEOUT_SECONDS)
+    socket.setdefaulttimeout(60.0)
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield

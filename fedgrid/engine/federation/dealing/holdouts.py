@@ -124,12 +124,12 @@ def sets_of_groups(
         return sets
     of_groups = transform, split.num_clusters, seed
     test_set, reference_set = sets
-    return mix_groups(test_set, *of_groups, "server images"), (
-        None if reference_set is None else mix_groups(reference_set, *of_groups, "reference images")
+    return _mix_groups(test_set, *of_groups, "server images"), (
+        None if reference_set is None else _mix_groups(reference_set, *of_groups, "reference images")
     )
 
 
-def mix_groups(
+def _mix_groups(
     held: ImageSet, transform: GroupTransform, num_groups: int, seed: int, purpose: str
 ) -> ImageSet:
     """Return the images, in their order, each as one of `num_groups` hidden groups would have it.

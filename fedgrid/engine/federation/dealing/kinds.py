@@ -11,7 +11,7 @@ import numpy as np
 
 from fedgrid.engine.federation.data.images import Positions
 from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.federation.partition import label_skew, majority, natural, ocfl
+from fedgrid.engine.federation.partition import label_skew, majority, natural, ocfl, shifted
 from fedgrid.engine.federation.partition.scenarios import (
     CENTRALISED,
     PUBLISHED_SPLITS,
@@ -25,16 +25,6 @@ from fedgrid.engine.federation.partition.scenarios import (
     check_sizes,
 )
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.federation.partition.shifted import (
-    DIMMED,
-    DIRICHLET,
-    FLIPPED,
-    IID,
-    NOISY,
-    ONE_CLIENT,
-    ROTATED,
-    SWAPPED,
-)
 
 
 class SplitKind(Protocol):
@@ -93,17 +83,16 @@ KINDS: dict[str, SplitKind] = {
     **dict.fromkeys(PUBLISHED_SPLITS, ocfl),
     "majority": majority,
     "label-skew": label_skew,
-    "dirichlet": DIRICHLET,
-    "iid": IID,
-    "rotated": ROTATED,
-    "flipped": FLIPPED,
-    "swapped": SWAPPED,
-    "dimmed": DIMMED,
-    "noisy": NOISY,
+    "dirichlet": shifted.DIRICHLET,
+    "iid": shifted.IID,
+    "rotated": shifted.ROTATED,
+    "flipped": shifted.FLIPPED,
+    "swapped": shifted.SWAPPED,
+    "dimmed": shifted.DIMMED,
+    "noisy": shifted.NOISY,
     "natural": natural,
-    CENTRALISED: ONE_CLIENT,
+    CENTRALISED: shifted.ONE_CLIENT,
 }
-"""Kinds of split by name."""
 ALSO_CALLED = {
     "overlapping": "overlapping-balanced",
     "nonoverlapping": "nonoverlapping-balanced",

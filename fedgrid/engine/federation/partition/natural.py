@@ -52,7 +52,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
 def deal(scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
     """Deal each group's images to its clients; see `SplitKind.deal`."""
     assert pool.groups_N is not None, "`check` has seen groups"
-    group_K = groups_of_clients(int(pool.groups_N.max()) + 1, scenario, seed)
+    group_K = _groups_of_clients(int(pool.groups_N.max()) + 1, scenario, seed)
     by_group_N = np.argsort(pool.groups_N, kind="stable")
     stops_G = np.bincount(pool.groups_N).cumsum()
     groups, clients = np.unique(group_K, return_counts=True)
@@ -78,7 +78,7 @@ def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -
     return facts.pool_size * min(1.0, scenario.num_clients / (facts.num_groups or 1))
 
 
-def groups_of_clients(num_groups: int, scenario: Scenario, seed: int) -> NDArray[np.int64]:
+def _groups_of_clients(num_groups: int, scenario: Scenario, seed: int) -> NDArray[np.int64]:
     """Return the group of each client, ascending, shape (K,)."""
     if scenario.num_clients < num_groups:
         rng = generator(seed, f"groups of {scenario.seed_text}")

@@ -38,7 +38,6 @@ from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
 QUARTERS = 4
-"""Quarters of a full turn."""
 
 
 class Dealt:

@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.base import Algorithm, Fresh, Labels, State
-from fedgrid.algorithms.contract.checks import BrokenContract, checked_state
+from fedgrid.algorithms.contract.checks import BrokenContract, check_state
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -20,7 +19,7 @@ from fedgrid.engine.federation.round.participation import Participation, updates
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training.settings import Evaluation
-from fedgrid.engine.federation.uplink.accountant import Accountant
+from fedgrid.engine.federation.uplink.ledger import Accountant
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.encoders.encoder import Encoder
@@ -32,7 +31,6 @@ class Changes:
 
     moved: Mapping[int, Moved] = field(default_factory=dict)
     faults: Mapping[int, str] = field(default_factory=dict)
-    """Attacker -> what it does."""
 
     @classmethod
     def of(cls, clients: Sequence[ClientData]) -> "Changes":
@@ -122,7 +120,7 @@ class Federation:
         )
         return cls(
             algorithm=algorithm,
-            layout=_layout(setup.model, setup.shape, setup.num_classes, setup.plugins),
+            layout=layout_of(blank(setup.model, setup.shape, setup.num_classes)),
             seed=config.root_seed,
             rounds=config.training.rounds,
             evaluation=config.evaluation,
@@ -156,7 +154,7 @@ class Federation:
 
     def checked(self, method: str, state: State) -> State:
         """Return the state that a method of the algorithm has returned, checked and read-only."""
-        return checked_state(self.algorithm, method, state, self.layout.size, len(self.truth_K))
+        return check_state(self.algorithm, method, state, self.layout.size, len(self.truth_K))
 
     def evaluates(self, round_index: int) -> bool:
         """Return whether models are tested in a round, which counts from 0."""
@@ -166,14 +164,6 @@ class Federation:
 def fresh_models(setup: Setup) -> Fresh:
     """Return what draws the initial models of a run."""
     return lambda number: initial_vector(setup.model, setup.shape, setup.num_classes, setup.seed, number)
-
-
-@lru_cache(maxsize=1)
-def _layout(
-    model: str, shape: tuple[int, int, int], num_classes: int, plugin_digests: tuple[str, ...]
-) -> Layout:
-    """Keep the last layout; with another version of a plugin, a model of the same name may have another."""
-    return layout_of(blank(model, shape, num_classes))
 
 
 def _encoder_updates(algorithm: Algorithm, participation: Participation) -> Mapping[int, int]:

@@ -4,23 +4,27 @@ The order within a round is the published one: train every client, test the loca
 temperature and cluster, aggregate inside the clusters, test the new cluster models.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedgrid.algorithms.clustering.measures import is_defined, silhouette
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import Diagnostics, State
-from fedgrid.algorithms.contract.orders import Order
+from fedgrid.algorithms.contract.checks import check_global_model, check_served
+from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache, Stopwatch
 from fedgrid.engine.federation.clients.messages import Pool, TrainReport, TrainTask
 from fedgrid.engine.federation.errors import FinalError
 from fedgrid.engine.federation.round.federation import Federation, in_round
-from fedgrid.engine.federation.round.model_tests import run_tests
 from fedgrid.engine.federation.round.plan import Plan, plan_round
 from fedgrid.engine.federation.round.record import (
+    ModelTests,
     RoundRecord,
     client_rows,
     round_row,
@@ -29,6 +33,13 @@ from fedgrid.engine.federation.round.record import (
 )
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.federation.seeds import generator
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import State
+    from fedgrid.engine.federation.clients.client_round import ClientRound
+    from fedgrid.engine.federation.clients.messages import Memories
+    from fedgrid.engine.federation.round.federation import Federation
+    from fedgrid.engine.federation.round.plan import Plan
 
 
 def next_round(
@@ -65,7 +76,7 @@ def _run(
             row = round_row(federation, plan, reports, updates, state, diagnostics)
         memories = work.memories()
         with watch.step("evaluate_seconds"):
-            tests = run_tests(federation, plan, work, state, {**run_state.memories, **memories})
+            tests = _run_tests(federation, plan, work, state, {**run_state.memories, **memories})
         if cache is not None and work.trained:
             # What other runs find in the cache is without this run's noise.
             without_noise = _updates(federation, plan, work, reports, noisy=False)
@@ -163,3 +174,47 @@ def _cache_means_of_old_partition(
     old = updates.groups(np.array([places[id(before.models[label])] for label in labels_K]))
     if sorted(old.values()) != sorted(updates.groups(after.labels_K).values()):
         aggregate.of(updates, list(old.values()))
+
+
+def _run_tests(
+    federation: Federation, plan: Plan, work: ClientRound, state: State, memories: Memories
+) -> ModelTests:
+    """Test the models that are served after a round and, if asked, the one for all; none if no test is due.
+
+    Every client tests on the server's images; those that are present, or were asked, on their own too.
+    `state` and `memories` are those after the round.
+    """
+    if not federation.evaluates(plan.round_index):
+        return {}
+    testing: Collection[int] = plan.attendance.present
+    if federation.evaluation.clients == "asked":
+        testing = [order.client for order in plan.orders]
+    size = federation.layout.size
+    served = check_served(federation.algorithm, state, size)
+    model = None
+    if federation.evaluation.global_model:
+        model = check_global_model(federation.algorithm, state, size)
+    of_served = _tests(served, work, memories, testing)
+    by_name = {"cluster": of_served}
+    if model is not None and served.adaptation is None and all(other is model for other in served.models):
+        by_name["global"] = of_served
+    elif model is not None:
+        alone = Served((model,), np.zeros(len(served.model_K), np.int64))
+        by_name["global"] = _tests(alone, work, {}, testing)
+    return {
+        client: {f"{name}_{on}": tests[client][on] for name, tests in by_name.items() for on in tests[client]}
+        for client in of_served
+    }
+
+
+def _tests(served: Served, work: ClientRound, memories: Memories, testing: Collection[int]) -> ModelTests:
+    """Return each client's tests of its model, `own` and on the `server`'s images."""
+    # Without the entries that clients keep to themselves, what the server has is no model.
+    is_whole = served.adaptation is None or not served.adaptation.rule.personal
+    tests: ModelTests = {}
+    for report in work.test(served, memories, testing):
+        if report.own is not None:
+            place = served.model_K[report.client] if report.chosen is None else report.chosen
+            on_server = {"server": report.server[place]} if is_whole else {}
+            tests[report.client] = {"own": report.own, **on_server}
+    return tests

@@ -24,7 +24,6 @@ class Attendance:
     participation: float = 1.0
     """The share that is sampled, in (0, 1]."""
     drops_out: Callable[[int], bool] = lambda client: False
-    """Whether a client sends nothing back."""
 
     @property
     def presence(self) -> Presence:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from fedgrid.algorithms.contract.checks import checked_orders, frozen
+from fedgrid.algorithms.contract.checks import check_orders, freeze
 from fedgrid.algorithms.contract.orders import Payload
 from fedgrid.algorithms.updates.source import read_only
 from fedgrid.engine.federation.clients.messages import Described, TrainReport
@@ -34,7 +34,6 @@ class Plan:
     state: State
     """The algorithm's, once it has heard the round's messages."""
     meeting: Meeting
-    """The messages."""
     ordered: Sequence[Order]
     """What the algorithm asks for, by client."""
     orders: Sequence[Order]
@@ -111,13 +110,13 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
     round_index = run_state.rounds_done
     attendance = federation.participation.attendance(round_index)
     ledger = ledger_of(federation.accountant, run_state.spent_K, len(federation.truth_K), round_index)
-    state = _reveal(federation, frozen(run_state.state), round_index)
+    state = _reveal(federation, freeze(run_state.state), round_index)
     state, meeting = _meet(federation, state, attendance, ledger, pool, round_index)
     ledger.charge(meeting.messages, meeting.again)
     algorithm, presence = federation.algorithm, attendance.presence
     rng = generator(federation.seed, "orders", round_index=round_index)
     orders = algorithm.orders(state, round_index, presence, rng)
-    ordered = checked_orders(algorithm, orders, len(state.models), presence)
+    ordered = check_orders(algorithm, orders, len(state.models), presence)
     return Plan(round_index, attendance, state, meeting, ordered, ledger.affordable(ordered), ledger)
 
 

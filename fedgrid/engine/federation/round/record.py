@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -34,9 +34,12 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.clients.client_round import ClientRound, Stopwatch
     from fedgrid.engine.federation.clients.messages import TrainReport
     from fedgrid.engine.federation.round.federation import Federation
-    from fedgrid.engine.federation.round.model_tests import ModelTests
     from fedgrid.engine.federation.round.plan import Plan
     from fedgrid.engine.federation.training.confusion import Counts
+
+
+ModelTests: TypeAlias = "dict[int, dict[str, Counts]]"
+"""Client -> name of the test, as in the records -> its result; without what was not tested."""
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedgrid.algorithms.contract.base import State
 from fedgrid.engine.federation.clients.messages import Memories
-from fedgrid.engine.federation.uplink.accountant import Spent
 
 
 @dataclass(frozen=True)
@@ -18,10 +20,13 @@ class RunState:
     """Client -> what it remembers: the optimizer's state if training keeps it, a local rule's arrays."""
     memory_rounds: Mapping[int, int] = field(default_factory=dict)
     """Client -> the round, counted from 1, that last changed its memory."""
-    spent_K: Spent | None = None
-    """What the clients of a run with noise have spent of their privacy; None without noise."""
+    spent_K: NDArray[np.float64] | None = None
+    """What the clients of a run with noise have spent of their privacy (`uplink.ledger.Spent`), shape (K,);
+    None without noise."""
 
-    def after_round(self, state: State, memories: Memories, spent_K: Spent | None = None) -> "RunState":
+    def after_round(
+        self, state: State, memories: Memories, spent_K: NDArray[np.float64] | None = None
+    ) -> "RunState":
         """Return the state after one more round, in which `memories` changed."""
         number = self.rounds_done + 1
         return RunState(

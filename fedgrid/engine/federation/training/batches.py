@@ -76,8 +76,6 @@ def _reflect(positions: Tensor, size: int) -> Tensor:
 
 BLOCK = 4 << 20
 """Bytes of a block that has more than one batch."""
-FLOAT = 4
-"""Bytes of a float32."""
 
 
 def blocks(num_images: int, batch_size: int, batch_bytes: int) -> Iterator[slice]:
@@ -94,6 +92,6 @@ def batches(pixels: Tensor, order: Tensor, moves: Moves | None, batch_size: int)
 
     Arguments are as of `gather`, for a whole epoch; the last batch may have fewer than `batch_size` images.
     """
-    for block in blocks(len(order), batch_size, FLOAT * batch_size * prod(pixels.shape[1:])):
+    for block in blocks(len(order), batch_size, 4 * batch_size * prod(pixels.shape[1:])):
         images = gather(pixels, order[block], moves and moves.part(block))
         yield from torch.split(to_inputs(images).permute(0, 3, 1, 2), batch_size)

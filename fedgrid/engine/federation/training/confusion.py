@@ -19,7 +19,6 @@ class Counts:
     confusion: NDArray[np.int64]
     """Shape (L, L): number of images of class `row` that were predicted as class `column`."""
     loss_sum: float
-    """Sum of the images' cross-entropies."""
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(self.confusion + other.confusion, self.loss_sum + other.loss_sum)

@@ -24,9 +24,8 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.training.batches import batches, draw_moves
 from fedgrid.engine.federation.training.evaluation import predict, set_mode, to_inputs
-from fedgrid.engine.federation.training.masked_norm import MaskedNorm
+from fedgrid.engine.federation.training.layers import MaskedNorm, seeded
 from fedgrid.engine.federation.training.optimizers import OPTIMIZERS
-from fedgrid.engine.federation.training.own_draws import seeded
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 Memory = Mapping[str, NDArray[Any]]
@@ -46,9 +45,7 @@ class LocalResult:
     accuracies: tuple[float, ...]
     """Share of images classified rightly in each epoch, as the model changed; NaN likewise."""
     steps: int
-    """Optimizer steps."""
     outputs: Memory
-    """What the rule has for the server."""
     memory: Memory
     """For the client's next round: what the rule remembers; personal entries under `personal`, in the order
     of their ranges; if it is kept, the optimizer's state under `optimizer`: shape (W,) of SGD with momentum,

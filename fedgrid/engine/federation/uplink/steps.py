@@ -69,7 +69,7 @@ class Noise(UplinkStep):
     """Adds independent Gaussian noise to each parameter: the Gaussian mechanism, at the client.
 
     Source: McMahan, Ramage, Talwar, Zhang, Learning Differentially Private Recurrent Language Models, ICLR
-    2018, arXiv:1710.06963, Algorithm 1, whose noise the server adds to a sum. What it costs: `accountant`.
+    2018, arXiv:1710.06963, Algorithm 1, whose noise the server adds to a sum. What it costs: `ledger`.
     """
 
     noise: Annotated[float, Field(ge=0)]
@@ -142,13 +142,8 @@ STEPS: Mapping[str, type[UplinkStep]] = {"clip": Clip, "noise": Noise, "topk": T
 """By their keys, in the only order that they may stand in."""
 
 
-def parse_step(given: object) -> object:
-    """Return the step that a mapping with one key of `STEPS` describes.
-
-    Raises:
-        ValueError: for anything else.
-        pydantic.ValidationError: a value that the step does not take.
-    """
+def _parse_step(given: object) -> object:
+    """Return the step that a mapping with one key of `STEPS` describes."""
     if isinstance(given, UplinkStep):
         return given
     if not isinstance(given, Mapping) or len(given) != 1 or next(iter(given)) not in STEPS:
@@ -178,7 +173,7 @@ def in_order(uplink: "Sequence[Step]") -> "Sequence[Step]":
     return uplink
 
 
-Step: TypeAlias = Annotated[Clip | Noise | TopK | Quantise, BeforeValidator(parse_step)]
+Step: TypeAlias = Annotated[Clip | Noise | TopK | Quantise, BeforeValidator(_parse_step)]
 Uplink = Annotated[tuple[Step, ...], AfterValidator(in_order)]
 
 

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 
 RAISED = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
 """A traceback's line that names the error; CUDA's messages go on below it with advice for its developers."""
-PASSING = ("out of memory", "busy or unavailable")
-"""Parts of CUDA's messages of errors that another process causes."""
 
 
 def telling(error: BaseException) -> str:
@@ -24,17 +22,17 @@ def raised(traceback: str) -> str:
 
 def may_pass(cause: str) -> bool:
     """Return whether an error of a GPU may be gone once other processes are."""
-    return any(part in cause for part in PASSING)
+    return any(part in cause for part in ("out of memory", "busy or unavailable"))
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error is, or was caused by, a GPU's memory that has run out."""
     import torch
 
-    return any(isinstance(cause, torch.OutOfMemoryError) for cause in causes(error))
+    return any(isinstance(cause, torch.OutOfMemoryError) for cause in _causes(error))
 
 
-def causes(error: BaseException | None) -> Iterator[BaseException]:
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and what caused it, as `raise ... from` says."""
     while error is not None:
         yield error

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Passing(ABC):
-    """Passes tasks on to the place where the clients are."""
+    """Passes the tasks of a `Pool` on to the place where the clients are."""
 
     @abstractmethod
     def _place(self) -> Pool | ClientWorker:
@@ -36,17 +36,14 @@ class _Passing(ABC):
     def describe(
         self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
     ) -> list[Described]:
-        """Return what each of `clients` says about its training images, or about their codes."""
         return self._place().describe(clients, message, encoder)
 
     def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
-        """Train the clients of `tasks`, each from one of `models`."""
         return self._place().train(tasks, models, memories)
 
     def evaluate(
         self, tasks: Sequence[EvaluateTask], models: Models, memories: Memories
     ) -> list[EvaluateReport]:
-        """Test `models` at the clients of `tasks`."""
         return self._place().evaluate(tasks, models, memories)
 
 

@@ -151,8 +151,14 @@ def plan(
         raise _too_many(num_clients, placement, nodes)
     side_by_side = min(num_runs, max(1, runs_at_once(actors)))
     if gpus and request.gpus_per_client is None:
-        placement = _with_largest_gpu_share(placement, side_by_side, nodes)
-    return placement if request.cpus_per_client else _with_largest_share(placement, side_by_side, nodes)
+        # Ray fills a GPU before it takes the next.
+        most = UNITS // _units(gpus)
+        parts = (replace(placement, gpus_per_actor=UNITS // actors / UNITS) for actors in range(1, most + 1))
+        placement = _first_that_fits(parts, side_by_side, nodes) or placement
+    if request.cpus_per_client:
+        return placement
+    hundredths = (replace(placement, cpus_per_actor=share / 100) for share in range(100, 0, -1))
+    return _first_that_fits(hundredths, side_by_side, nodes) or placement
 
 
 def _least(num_clients: int, nodes: Sequence[Node], request: Request, gpus: float) -> Placement:
@@ -191,17 +197,8 @@ def _even_counts(num_clients: int) -> list[int]:
     return sorted({-(-num_clients // per_actor) for per_actor in range(1, num_clients + 1)})
 
 
-def _with_largest_gpu_share(placement: Placement, runs: int, nodes: Sequence[Node]) -> Placement:
-    """Give each actor the largest share with which `runs` fit: Ray fills a GPU before it takes the next."""
-    most = UNITS // _units(placement.gpus_per_actor)
-    shares = (replace(placement, gpus_per_actor=UNITS // actors / UNITS) for actors in range(1, most + 1))
-    return next((share for share in shares if at_once(share, nodes) >= runs), placement)
-
-
-def _with_largest_share(placement: Placement, runs: int, nodes: Sequence[Node]) -> Placement:
-    """Give each actor the largest CPU share, in hundredths, with which `runs` fit at the same time."""
-    shares = (replace(placement, cpus_per_actor=hundredths / 100) for hundredths in range(100, 0, -1))
-    return next(share for share in shares if at_once(share, nodes) >= runs)
+def _first_that_fits(shares: Iterable[Placement], runs: int, nodes: Sequence[Node]) -> Placement | None:
+    return next((share for share in shares if at_once(share, nodes) >= runs), None)
 
 
 def _fit(runs: int, placement: Placement, nodes: Sequence[Node]) -> bool:

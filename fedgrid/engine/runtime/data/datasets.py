@@ -61,7 +61,10 @@ def find(name: str, data_dir: Path) -> Dataset:
     if size and reader is not image_folders:
         raise ConfigError(f"{name}: only folders are scaled; leave out {mark(size)}", ("dataset",))
     scaled = {"size": size} if size else {}
-    num_classes, shape, pool_size, num_groups = reader.facts(path, **scaled)
+    if reader is npz_files and path.is_file():
+        num_classes, shape, pool_size, num_groups = _sizes_of(path, npz_files.facts)
+    else:
+        num_classes, shape, pool_size, num_groups = reader.facts(path, **scaled)
     if not names.is_name(name):
         files = image_folders.files(path) if reader is image_folders else [path]
         name = own_images.name(kind, path, mark(size), files)
@@ -72,7 +75,6 @@ def find(name: str, data_dir: Path) -> Dataset:
         num_classes,
         shape,
         pool_size,
-        download_mb=0,
         model="tinyvgg",
         training=MNIST_TRAINING,
         read=partial(reader.read_images, **scaled),
@@ -147,10 +149,13 @@ def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
     """Return a data set with the sizes of its file, if these vary and the file is here."""
     if dataset.facts is None or _missing(dataset, data_dir):
         return dataset
-    path = data_dir / dataset.location
-    stat = path.stat()
-    _, _, pool_size, num_groups = _sizes(dataset.facts, path, (stat.st_mtime_ns, stat.st_size))
+    _, _, pool_size, num_groups = _sizes_of(data_dir / dataset.location, dataset.facts)
     return replace(dataset, pool_size=pool_size, num_groups=num_groups)
+
+
+def _sizes_of(path: Path, facts: Callable[[Path], Sizes]) -> Sizes:
+    stat = path.stat()
+    return _sizes(facts, path, (stat.st_mtime_ns, stat.st_size))
 
 
 @lru_cache(maxsize=8)

@@ -97,13 +97,11 @@ class Sources:
         if name not in self._modules:
             package, _, below = name.partition(".")
             path = self._folder.joinpath(*below.split(".")).with_suffix(".py")
-            ours = package == HERE and below and path.is_file()
+            ours = package == __name__.partition(".")[0] and below and path.is_file()
             self._modules[name] = Module(path) if ours else None
         return self._modules[name]
 
 
-HERE = __name__.partition(".")[0]
-"""Name of the package."""
 SOURCES = Sources(Path(__file__).parents[3])
 """Of the package that runs."""
 

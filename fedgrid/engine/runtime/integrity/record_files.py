@@ -26,7 +26,7 @@ from fedgrid.engine.runtime.integrity import files
 from fedgrid.engine.runtime.integrity.files import read_table, stamped
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
 from fedgrid.engine.runtime.storage.format import DamagedFile
-from fedgrid.record_values import wrong_value
+from fedgrid.parquet_files import wrong_value
 
 SEGMENT_ROWS = 2048
 """Rows of `clients` with which a file is complete: a later round starts the next one."""

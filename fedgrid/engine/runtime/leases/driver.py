@@ -97,24 +97,24 @@ class Driver(Holder):
     @property
     def is_settled(self) -> bool:
         """Whether it has looked for others, and goes on."""
-        return self.found.get(SETTLED) is not False
+        return self.about.get(SETTLED) is not False
 
     @property
     def what(self) -> str:
         """Name of the grid."""
-        return str(self.found.get("what", "?"))
+        return str(self.about.get("what", "?"))
 
     @property
     def process(self) -> str:
         """The process, for people."""
-        return f"{self.found.get('host', '?')}, process {self.found.get('pid', '?')}"
+        return f"{self.about.get('host', '?')}, process {self.about.get('pid', '?')}"
 
     def __str__(self) -> str:
-        return super().__str__() if self.found else f"{self.name}, which is damaged"
+        return super().__str__() if self.about else f"{self.name}, which is damaged"
 
     def is_gone(self, root: Path, observer: Observer) -> bool | None:
         """Return whether it has ended or hangs, None if that needs a later look."""
-        return observer.is_gone(root / self.name, self.found, self.text)
+        return observer.is_gone(root / self.name, self.about, self.text)
 
 
 def name_of(token: str) -> str:
@@ -129,26 +129,20 @@ def files(storage: Storage) -> list[Driver]:
         OSError, RunError: if the storage cannot be read.
     """
     names = sorted(name for name in storage.sizes(FOLDER) if OF_DRIVER.fullmatch(name))
-    return [driver for name in names if (driver := read_driver(storage, name)) is not None]
+    return [driver for name in names if (driver := _read_driver(storage, name)) is not None]
 
 
-def read_driver(storage: Storage, name: str) -> Driver | None:
-    """Return what a file says of its driver, None if there is none.
-
-    A damaged file may still be renewed by its driver.
-
-    Raises:
-        OSError, RunError: if the storage cannot be read.
-    """
+def _read_driver(storage: Storage, name: str) -> Driver | None:
+    """Return what a file, which may be damaged, says of its driver; None if there is none."""
     data = storage.read(name)
     if data is None:
         return None
     holder = holder_of(data.decode(errors="replace"))
     claims = None
-    if holder.found.get(VERSION) == FORMAT:
+    if holder.about.get(VERSION) == FORMAT:
         with suppress(ValueError):
-            claims = Claims.of_json(holder.found.get(CLAIMS))
-    return Driver(holder.text, holder.found, name, claims)
+            claims = Claims.of_json(holder.about.get(CLAIMS))
+    return Driver(holder.text, holder.about, name, claims)
 
 
 def drivers(storage: Storage) -> list[Driver]:

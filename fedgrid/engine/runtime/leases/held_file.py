@@ -48,14 +48,14 @@ class Holder:
 
     text: str
     """All of the file; it changes with each renewal."""
-    found: Mapping[str, Any]
+    about: Mapping[str, Any]
     """What it says, empty if it is damaged: `token`, the identity of the process, and more."""
 
     def __str__(self) -> str:
-        if not self.found:
+        if not self.about:
             return "a damaged file"
-        pid, host, user, since = (self.found.get(key, "?") for key in ("pid", "host", "user", "since"))
-        return f"grid {self.found.get('what', '?')} of {user}, process {pid} on {host}, since {since}"
+        pid, host, user, since = (self.about.get(key, "?") for key in ("pid", "host", "user", "since"))
+        return f"grid {self.about.get('what', '?')} of {user}, process {pid} on {host}, since {since}"
 
 
 class HeldFile:

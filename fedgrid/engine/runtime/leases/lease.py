@@ -1,7 +1,7 @@
 """A driver's lease on a part of a storage, in `drivers/<token>.json`. It expires unless it is renewed.
 
 The file says what the driver claims: its grid, the runs that it trains, those that must stay. Several drivers
-use a storage at the same time if their claims allow it (`claims.py`). A driver writes its file first, looks
+use a storage at the same time if their claims allow it (`Claims`). A driver writes its file first, looks
 at those of the others then, and writes again that it has settled. Of two whose claims clash, the one that
 looks last sees the other. If neither has settled yet, the one with the smaller token goes on, once the other
 has withdrawn.
@@ -32,12 +32,7 @@ from fedgrid.engine.runtime.leases.driver import (
     files,
     name_of,
 )
-from fedgrid.engine.runtime.leases.held_file import (
-    HeldFile,
-    Observer,
-    renew_stamp,
-    stamp_text,
-)
+from fedgrid.engine.runtime.leases.held_file import HeldFile, Observer, renew_stamp, stamp_text
 from fedgrid.engine.runtime.leases.processes import user_name
 from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group, write_text
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, Patience
@@ -45,8 +40,6 @@ from fedgrid.engine.runtime.storage.format import VERSION
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import GIVE_UP_AFTER, Storage
 
-RENEW_EVERY = 15.0
-"""Seconds. Three renewals may fail before the lease expires."""
 LOOK_EVERY = 3.0
 """Seconds between two looks at a lease that may have expired."""
 SOON = 0.1
@@ -79,7 +72,8 @@ class Lease:
         self.token = token_hex(8)
         """What the name of its file contains: other machines of the grid look for it."""
         self._name = name_of(self.token)
-        self._file = HeldFile(storage.root / self._name, RENEW_EVERY, self.token)
+        # Three renewals may fail before the lease expires.
+        self._file = HeldFile(storage.root / self._name, EXPIRES_AFTER / 4, self.token)
         self._writing = Lock()
         self._observer = Observer(EXPIRES_AFTER, clock)
 
@@ -241,7 +235,7 @@ class Lease:
         if other.claims is None:
             return (
                 "is of another version, which uses the storage exclusively"
-                if other.found
+                if other.about
                 else "may change any run"
             )
         return self._claims.clash(other.claims)
@@ -254,7 +248,7 @@ class Lease:
                 self._storage.remove(gone.name)
 
     def _refusal(self, other: Driver, clash: str) -> ConfigError:
-        is_mine = other.found.get("user") == user_name()
+        is_mine = other.about.get("user") == user_name()
         stop = f", `{command(self._storage, 'stop', other.what)}`" if is_mine else ""
         reason = "" if other.what == self._what else f", {clash}"
         return ConfigError(

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedgrid.algorithms.averaging.aggregators import AGGREGATORS
 from fedgrid.algorithms.clustering.clusterers import CLUSTERERS
+from fedgrid.algorithms.contract.aggregator import AGGREGATORS
 from fedgrid.algorithms.registry import ALGORITHMS, ARENA
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.registry import MODELS
@@ -54,7 +54,6 @@ _sources: dict[str, PluginSource] = {}
 _loaded: dict[str, Plugin] = {}
 """By digest."""
 _active: list[Plugin] = []
-"""In the registries now."""
 
 
 def use(files: Iterable[Path | str] = ()) -> None:

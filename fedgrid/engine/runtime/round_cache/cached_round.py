@@ -28,16 +28,9 @@ from fedgrid.engine.federation.clients.messages import (
     TrainReport,
     TrainTask,
 )
+from fedgrid.engine.runtime.round_cache import packing
 from fedgrid.engine.runtime.round_cache.entry import CacheEntry
 from fedgrid.engine.runtime.round_cache.key import digest, of_task
-from fedgrid.engine.runtime.round_cache.packing import (
-    pack_replies,
-    pack_reports,
-    pack_tests,
-    unpack_replies,
-    unpack_reports,
-    unpack_tests,
-)
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import Served
@@ -45,8 +38,6 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.clients.messages import Pool
     from fedgrid.engine.runtime.round_cache.key import SessionCache
 
-FIRST_PAUSE, LAST_PAUSE = 0.01, 1.0
-"""Seconds between two lookups while another run holds the round's lock; doubled each time."""
 REPORTS = "reports"
 SMALL = 1 << 20
 """Bytes of an update up to which replies are entries, where clients train from several models."""
@@ -122,10 +113,10 @@ class CachedRound(ClientRound):
             self._training_cost = self._cost_of_training()
             replies = [self._replies[client] for client in self._tasks]
             remembering = frozenset(reply.report.client for reply in replies if reply.memory)
-            return [pack_reports([reply.report for reply in replies], tasks, remembering)]
+            return [packing.pack_reports([reply.report for reply in replies], tasks, remembering)]
 
         (packed,) = self.cached({REPORTS: list(self._tasks)}, train)
-        reports = unpack_reports(packed, tasks)
+        reports = packing.unpack_reports(packed, tasks)
         self._checksums = {report.client: report.checksum for report in reports}
         return reports
 
@@ -161,9 +152,10 @@ class CachedRound(ClientRound):
         # Without adaptation and choices tests are the same in every round.
         name = f"tests-{digest(inputs if served.adaptation or choosing else inputs[:3])[:24]}"
         (packed,) = self.cached(
-            {name: ()}, lambda _: [pack_tests(super(CachedRound, self).test(served, memories, testing))]
+            {name: ()},
+            lambda _: [packing.pack_tests(super(CachedRound, self).test(served, memories, testing))],
         )
-        return unpack_tests(packed, len(served.model_K))
+        return packing.unpack_tests(packed, len(served.model_K))
 
     def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Return cached arrays; compute the missing ones under the round's lock."""
@@ -188,11 +180,11 @@ class CachedRound(ClientRound):
     def _lock_or_wait(self, missing: list[str]) -> list[str]:
         """Return what is missing once this run holds the lock; nothing, if another run has computed it."""
         if not self._lock.take():
-            pause = FIRST_PAUSE
+            pause = 0.01
             with self._watch.wait():
                 while missing and not self._lock.take():
                     time.sleep(pause)
-                    pause = min(2 * pause, LAST_PAUSE)
+                    pause = min(2 * pause, 1.0)
                     missing = self._look_up(missing)
         return self._look_up(missing)
 
@@ -232,7 +224,7 @@ class CachedRound(ClientRound):
             self._groups_read.add(name)
             entry = self._cache.files.read(name)
             if entry is not None:
-                self._replies = unpack_replies(entry.arrays, self._tasks) | self._replies
+                self._replies = packing.unpack_replies(entry.arrays, self._tasks) | self._replies
                 self._hits[f"{UPDATE} {name}"] = entry
 
     def _keep_replies(self) -> None:
@@ -244,7 +236,7 @@ class CachedRound(ClientRound):
             if not trained & set(group) or replies[0].update.nbytes > SMALL:
                 continue
             cost = sum(reply.report.seconds for reply in replies)
-            arrays = pack_replies(replies, [self._tasks[client] for client in here])
+            arrays = packing.pack_replies(replies, [self._tasks[client] for client in here])
             self._new[name] = CacheEntry(arrays, self._cache.files.run_id, 0.0, cost)
 
     @cached_property

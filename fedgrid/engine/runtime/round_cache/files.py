@@ -26,16 +26,11 @@ ENTRY = ".safetensors"
 NAME = re.compile(rf"{FOLDER}/[^/]+/\d+-[^/-]+-[^/]+{re.escape(ENTRY)}")
 STATES = ("mean-", "memory-", "update")
 """Entries as large as a model, which only later runs need; the others are statistics."""
-HEADER = 1 << 16
-"""Bytes that hold an entry's metadata."""
 EVICTION_SLACK = 0.1
 """Share of the limit that an eviction frees beyond need: finding the cheapest entries reads them all."""
 WRITERS = 32  # Processes that may write at once within the limit: each lists the cache after its share.
 _SHARES: dict[tuple[str, int], int] = {}
 """Storage and limit -> bytes that this process may write before it lists the cache."""
-HEADROOM = 1 << 30
-HEADROOM_SHARE = 0.05
-"""Bytes, and share of a smaller disk, that stay free for the records and states of runs."""
 
 
 @dataclass(frozen=True)
@@ -287,12 +282,13 @@ def _lacking(storage: Storage, size: int) -> int:
 
 
 def _headroom(storage: Storage) -> int:
-    return min(HEADROOM, int(HEADROOM_SHARE * disk_usage(storage.root).total))
+    """Return the bytes, a share of a smaller disk, that stay free for the records and states of runs."""
+    return min(1 << 30, int(0.05 * disk_usage(storage.root).total))
 
 
 def _cost(storage: Storage, entry: StoredFile) -> float:
     """Return the seconds that recomputing an entry takes, 0 if that cannot be read."""
     try:
-        return float(about_arrays(storage.read(entry.file, HEADER) or b"")["cost"])
+        return float(about_arrays(storage.read(entry.file, 1 << 16) or b"")["cost"])
     except (OSError, FedgridError, Damaged, ValueError, KeyError, TypeError):
         return 0.0

@@ -45,7 +45,7 @@ class RoundLock:
         path = self._file.path
         try:
             if (holder := current_holder(path)) is not None:
-                if not self._observer.is_gone(path, holder.found, (holder.text, path.stat().st_mtime)):
+                if not self._observer.is_gone(path, holder.about, (holder.text, path.stat().st_mtime)):
                     return False
                 path.unlink()
             path.parent.mkdir(parents=True, exist_ok=True)

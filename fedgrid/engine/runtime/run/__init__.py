@@ -1,1 +1,1 @@
-"""One run, from configuration to finished folder."""
+"""One run, from configuration to finished folder, with the encoder that its messages need."""

@@ -22,12 +22,7 @@ from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.integrity.files import checksum, read_checksums, stamped
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
-from fedgrid.engine.runtime.storage.format import (
-    METADATA,
-    DamagedFile,
-    check_format,
-    read_errors,
-)
+from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, check_format, read_errors
 
 KEEP = 2
 """Number of stored states. If the newest is damaged, the run continues from the one before."""
@@ -60,7 +55,7 @@ def save(folder: Path, run_state: RunState, tables: Mapping[str, pa.Table]) -> l
         for name, table in tables.items():
             pq.write_table(stamped(table), paths[name], write_page_checksum=True)
         for name in new:
-            _save(_contiguous(run_state.memories[memories[name]]), paths[name])
+            _save(run_state.memories[memories[name]], paths[name])
         _save(_tensors(run_state), paths[state_name])
         checksums = {name: checksum(paths[name]) for name in (state_name, *new)}
         lines = {name: checksums.get(name) or stored[name] for name in (state_name, *sorted(memories))}
@@ -133,7 +128,9 @@ def _needed(folder: Path, going: Sequence[int]) -> set[str]:
 
 
 def _save(arrays: Arrays, path: Path) -> None:
-    save_file(dict(arrays), path, metadata={METADATA: str(FORMAT)})
+    # Of a strided view safetensors writes the wrong bytes, silently.
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    save_file(contiguous, path, metadata={METADATA: str(FORMAT)})
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
@@ -159,20 +156,13 @@ def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:
 
 def _tensors(run_state: RunState) -> dict[str, np.ndarray]:
     state = run_state.state
-    return _contiguous(
-        {
-            "rounds_done": np.array(run_state.rounds_done, np.int64),
-            "labels": state.labels_K,
-            **{f"model/{index:06d}": model for index, model in enumerate(state.models)},
-            **{f"memory/{name}": array for name, array in state.arrays.items()},
-            **({} if run_state.spent_K is None else {"spent": run_state.spent_K}),
-        }
-    )
-
-
-def _contiguous(arrays: Arrays) -> dict[str, np.ndarray]:
-    """Return arrays that safetensors writes right: of a strided view it writes the wrong bytes, silently."""
-    return {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    return {
+        "rounds_done": np.array(run_state.rounds_done, np.int64),
+        "labels": state.labels_K,
+        **{f"model/{index:06d}": model for index, model in enumerate(state.models)},
+        **{f"memory/{name}": array for name, array in state.arrays.items()},
+        **({} if run_state.spent_K is None else {"spent": run_state.spent_K}),
+    }
 
 
 def _part(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

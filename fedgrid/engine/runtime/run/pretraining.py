@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 FOLDER, FILE = "encoders", "encoder.safetensors"
 KEPT = ("kind", "shape", "bytes_down", "bytes_up", "losses", "batch_statistics")
 """Fields of an encoder that are written beside its arrays."""
-LOOK_EVERY = 1.0
-"""Seconds between two looks at an encoder that another run is training."""
-ID_LENGTH = 12
 ENCODER = "encoder"
 """Its id's name in a run's `made_with.json`."""
 
@@ -60,7 +57,7 @@ class Pretraining:
             parts.append(of_setup(training.public_setup(training.public), None))
         if settings.federated:
             parts += [of_setup(training.federated_setup(), None), list(training.present)]
-        return digest(parts)[:ID_LENGTH]
+        return digest(parts)[:12]
 
     def encoder(self, pool: Pool, storage: Storage, log: Callable[[str], None]) -> Encoder:
         """Return the encoder: the kept one, or, while other runs that want it wait, one that is trained now.
@@ -74,7 +71,7 @@ class Pretraining:
         lock = RoundLock(storage.root / FOLDER / f"{encoder_id}.lock")
         try:
             while (stored := self._load(storage, encoder_id, log)) is None and not lock.take():
-                CLOCK.pause(LOOK_EVERY)
+                CLOCK.pause(1.0)
             if stored is None:  # Another run may have finished it between the look and the lock.
                 stored = self._load(storage, encoder_id, log)
             if stored is not None:

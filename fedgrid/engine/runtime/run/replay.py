@@ -20,7 +20,7 @@ from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.updates.source import Layout, Vector
 from fedgrid.engine.federation.clients.messages import Setup, TrainTask
 from fedgrid.engine.federation.clients.process import fixed_numerics
-from fedgrid.engine.federation.clients.stacks import module_of
+from fedgrid.engine.federation.clients.workspace import module_of
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import HeldImages
 from fedgrid.engine.federation.encoders.encoder import Encoder
@@ -43,7 +43,6 @@ class SentUpdate:
     update: Vector
     """What it sent, after all steps of the uplink, shape (P,)."""
     norm: float
-    """Euclidean norm of the update."""
 
     @property
     def model(self) -> Vector:

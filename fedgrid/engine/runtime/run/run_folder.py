@@ -244,9 +244,7 @@ class RunFolder:
 
     def _drop_before(self, run_state: RunState) -> None:
         """Delete the states that are too old to be kept; a killed process may have left one."""
-        gone = checkpoint.drop(self.path, run_state.rounds_done - checkpoint.KEEP)
-        if gone:
-            self._storage.remove(*(f"{self.path.name}/{name}" for name in gone))
+        self._delete(checkpoint.drop(self.path, run_state.rounds_done - checkpoint.KEEP))
 
     def _delete(self, names: Sequence[str]) -> None:
         for name in names:

@@ -114,7 +114,7 @@ class Session:
             folder.log(f"warning: {slow}")
         cache = self._open_cache(config, storage, setup, machines)
         if rounds_done == federation.rounds:
-            retry_after_eviction(folder.finish, cache)
+            _retry_after_eviction(folder.finish, cache)
         self._run = Opened(folder, federation, run_state, cache)
         return rounds_done
 
@@ -137,14 +137,14 @@ class Session:
             self.settle()
             raise
         self._writing = self._writer.submit(
-            retry_after_eviction, partial(folder.save, record, run_state), cache
+            _retry_after_eviction, partial(folder.save, record, run_state), cache
         )
         self._run = replace(self._run, run_state=run_state)
         is_last = run_state.rounds_done == federation.rounds
         if is_last or not self._write_behind:
             self.settle()
         if is_last:
-            retry_after_eviction(folder.finish, cache)
+            _retry_after_eviction(folder.finish, cache)
         return record
 
     def _note_origin(
@@ -211,7 +211,7 @@ class Session:
             writing.result()
 
 
-def retry_after_eviction(write: Callable[[], None], cache: SessionCache | None) -> None:
+def _retry_after_eviction(write: Callable[[], None], cache: SessionCache | None) -> None:
     """Write files of the run; on a full disk the round cache gives way, and they are written once more."""
     try:
         write()

@@ -1,1 +1,1 @@
-"""Files: atomic replacement, the storage of runs and its mirror."""
+"""Files: atomic replacement, the storage of runs and its mirror, the user's cache."""

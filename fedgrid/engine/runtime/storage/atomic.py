@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from errno import EDQUOT, ENOSPC
@@ -36,7 +36,11 @@ def replacing(*paths: Path) -> Iterator[tuple[Path, ...]]:
     temporaries = tuple(path.with_name(path.name + token) for path in paths)
     try:
         yield temporaries
-        _flush_all(temporaries)
+        if len(temporaries) == 1:  # Most are: no thread for it.
+            flush(*temporaries)
+        else:
+            with ThreadPoolExecutor(len(temporaries)) as threads:
+                list(threads.map(flush, temporaries))
         for temporary, path in zip(temporaries, paths, strict=True):
             # As its folder is: safetensors makes files that only their owner can read.
             with suppress(OSError):  # A file system without modes.
@@ -46,15 +50,6 @@ def replacing(*paths: Path) -> Iterator[tuple[Path, ...]]:
         for temporary in temporaries:
             temporary.unlink(missing_ok=True)
         raise
-
-
-def _flush_all(paths: Sequence[Path]) -> None:
-    if len(paths) == 1:  # Most are: no thread for it.
-        flush(*paths)
-        return
-    with ThreadPoolExecutor(len(paths)) as threads:
-        for flushed in [threads.submit(flush, path) for path in paths]:
-            flushed.result()
 
 
 def share_with_group(folder: Path) -> None:
@@ -70,8 +65,7 @@ def share_with_group(folder: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Replace a small file."""
-    with replacing(path) as (temporary,):
-        temporary.write_text(text)
+    write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, data: bytes) -> None:

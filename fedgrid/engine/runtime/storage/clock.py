@@ -2,15 +2,13 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import TypeVar
 
 from fedgrid.engine.federation.errors import is_denied
 
 T = TypeVar("T")
-FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
-"""Seconds between two attempts; doubled each time."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +23,11 @@ CLOCK = Clock()
 
 
 def backoff(attempt: int) -> float:
-    """Return the seconds to wait after failed attempt 1, 2, 3 ...: at most 1, 2, 4 ..., at least half of it.
+    """Return the seconds to wait after failed attempt 1, 2, 3 ...: at most 1, 2, 4 ... 60, and at least half.
 
     They are random so that many processes that failed together do not try again together.
     """
-    return SystemRandom().uniform(0.5, 1.0) * min(LAST_PAUSE, FIRST_PAUSE * 2.0 ** (attempt - 1))
+    return SystemRandom().uniform(0.5, 1.0) * min(60.0, 2.0 ** (attempt - 1))
 
 
 @dataclass(frozen=True)
@@ -72,25 +70,21 @@ LEAST = 1800.0
 TIMES_SLOWEST = 20.0
 
 
+@dataclass
 class Deadlines:
     """The deadlines of answers by their kind, for a pool of clients `train`, `evaluate` ..."""
 
-    def __init__(
-        self,
-        now: Callable[[], float],
-        first: float = FIRST,
-        least: float = LEAST,
-        times_slowest: float = TIMES_SLOWEST,
-    ) -> None:
-        """Measure with `now`, in seconds; `first` and `least` are seconds, too."""
-        self.now = now
-        self._first, self._least, self._times_slowest = first, least, times_slowest
-        self._slowest: dict[str, float] = {}
+    now: Callable[[], float]
+    """In seconds."""
+    first: float = FIRST
+    least: float = LEAST
+    times_slowest: float = TIMES_SLOWEST
+    _slowest: dict[str, float] = field(default_factory=dict)
 
     def of(self, kind: str) -> float:
         """Return the seconds that answers of a kind may take."""
         slowest = self._slowest.get(kind)
-        return self._first if slowest is None else max(self._least, self._times_slowest * slowest)
+        return self.first if slowest is None else max(self.least, self.times_slowest * slowest)
 
     def note(self, kind: str, seconds: float) -> None:
         """Note how long one has taken."""

@@ -16,8 +16,6 @@ from pyarrow import fs
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.storage.atomic import PARTIAL, replacing
 
-PUSH_SECONDS = 60.0
-"""A file younger than this may be one that no upload has reached yet."""
 BLOCK = 1 << 20
 NOT_FOUND = fs.FileType.NotFound
 
@@ -119,7 +117,7 @@ def uploading(root: Path) -> Iterator[None]:
 def is_deletable(root: Path, path: Path) -> bool:
     """Return whether a file of the mirror `root` that is missing at the URI has been deleted there."""
     try:
-        if path.stat().st_mtime >= time() - PUSH_SECONDS:
+        if path.stat().st_mtime >= time() - 60:  # No upload may have reached it yet.
             return False
         with _lock(root).open("a+") as file:
             flock(file, LOCK_EX | LOCK_NB)

@@ -46,8 +46,6 @@ OWN = re.compile(r"grids|cache|drivers|encoders|tensorboard|storage\.json|.+-[0-
 GIVE_UP_AFTER = 300.0
 """Seconds for which a launched grid tries again to reach its storage."""
 T = TypeVar("T")
-CONNECTIONS = 16
-"""Files fetched at the same time."""
 
 
 @dataclass(frozen=True)
@@ -290,7 +288,7 @@ class Storage:
         for name in here:
             if name not in files:
                 (self.root / name).unlink(missing_ok=True)
-        with ThreadPoolExecutor(CONNECTIONS) as threads:
+        with ThreadPoolExecutor(16) as threads:
             fetched = [threads.submit(fetch, remote, info, self.root / name) for name, info in files.items()]
         for result in fetched:
             result.result()

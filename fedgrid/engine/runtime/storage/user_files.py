@@ -17,9 +17,6 @@ from fedgrid.engine.federation.errors import ConfigError, FedgridError
 from fedgrid.engine.runtime.storage.atomic import write_text
 from fedgrid.engine.runtime.storage.format import seal, unseal
 
-SHOWN = 100
-"""Characters of a path in a message."""
-
 
 def absolute(given: str | Path, what: str) -> Path:
     """Return the absolute path of something that need not exist; `what` it is begins the message.
@@ -32,7 +29,7 @@ def absolute(given: str | Path, what: str) -> Path:
         path.exists()
     except (OSError, RuntimeError, ValueError) as error:
         cause = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"{what} {str(given)[:SHOWN]}: {cause}; name another path") from error
+        raise ConfigError(f"{what} {str(given)[:100]}: {cause}; name another path") from error
     return path
 
 

@@ -112,16 +112,16 @@ def _decide(
 
     nodes = known_nodes(options.request)
     if nodes is not None and not any(node.gpus >= 1 for node in nodes):
-        return best(nodes, stacking.here())
+        return best(nodes, stacking.HERE)
     status = nullcontext() if options.as_json else console.status(TEXT)
     if dry_run:
         nodes = nodes_to_run_on(in_process=False, request=options.request)
         with status:
-            return best(nodes, stacking.here()) if local_nodes()[0].gpus >= 1 else None
-    on_gpu = stacking.on_cluster()
+            return best(nodes, stacking.HERE) if local_nodes()[0].gpus >= 1 else None
+    on_gpu = stacking.ON_CLUSTER
     if nodes is not None:
         # Before Ray is started, and under the names that they have here.
-        opened = stacking.here().opens(options.request)
+        opened = stacking.HERE.opens(options.request)
         on_gpu = replace(on_gpu, opens=lambda request: opened)
     with status, connected():
         return best(cluster_nodes(), on_gpu)

@@ -107,10 +107,15 @@ def explain(
     Runs are not changed. After an interruption, the same command continues.
     """
     from fedgrid.grids.explain.analysis import EXPLAIN
-    from fedgrid.grids.explain.asked import Asked, distributions
+    from fedgrid.grids.explain.asked import ExplainOptions, distributions
 
     use_plugins(work.plugins)
-    work.do(EXPLAIN, what, Asked(distributions(on), images, steps, round_, baseline, as_published), filters)
+    work.do(
+        EXPLAIN,
+        what,
+        ExplainOptions(distributions(on), images, steps, round_, baseline, as_published),
+        filters,
+    )
 
 
 @app.command(epilog="Example: `fedgrid attack quickstart --kind membership`")

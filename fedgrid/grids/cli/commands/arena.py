@@ -57,7 +57,7 @@ def arena(
     from fedgrid.grids.arena.check import run_check
     from fedgrid.grids.arena.command import run_arena
     from fedgrid.grids.arena.definition import load_arena
-    from fedgrid.grids.arena.kept import Kept, read
+    from fedgrid.grids.arena.kept import KeptResults, read
     from fedgrid.grids.arena.plan import plan_arena
     from fedgrid.grids.arena.tuning import Search
     from fedgrid.grids.search.run import Advanced, advance
@@ -78,7 +78,7 @@ def arena(
         budget=fine_tune,
     )
     storage = open_storage(launch.storage)
-    results = Kept() if recompute else read()
+    results = KeptResults() if recompute else read()
     if check is not None:
         exit_with(run_check(definition, results, check, storage, options, console()))
     if dry_run:

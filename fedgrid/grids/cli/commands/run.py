@@ -86,7 +86,7 @@ def run(
     from fedgrid.grids.display.plain import print_marked, warn
     from fedgrid.grids.execution.run import run_grid
     from fedgrid.grids.presets.load import load_grid
-    from fedgrid.grids.search.tuned import noted, read_tuned
+    from fedgrid.grids.search.tuned import add_notes, read_tuned
 
     options = launch.options(may_stack=not in_process, in_process=in_process, fresh=fresh, per_run=per_run)
     axes = scenario.axes(dataset=dataset, algorithm=algorithm)
@@ -109,7 +109,7 @@ def run(
             name=name,
             decided=decided,
         )
-        return noted(grid, searches)
+        return add_notes(grid, searches)
 
     grid, line = decide_stacking(load, storage, options, console(), is_asked=launch.is_auto, dry_run=dry_run)
     for note in grid.notes:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH
 from fedgrid.grids.explain.compute.saliency import check_mode
-from fedgrid.grids.explain.compute.steps import counts
+from fedgrid.grids.explain.compute.settings import counts
 
 Score: TypeAlias = Callable[[Tensor], Tensor]
 """Images (M, C, H, W) -> their scores, shape (M,)."""
@@ -81,12 +81,12 @@ def curves(
     points = [(0, 0), (0, at[-1])]
     points += [(place, count) for place in range(len(orders)) for count in at[1:-1]]
     # Inserting the first pixels of an order, then deleting them.
-    wanted = [(place, count, True) for place, count in points]
-    wanted += [(place, count, False) for place, count in points[2:]]
+    mixtures = [(place, count, True) for place, count in points]
+    mixtures += [(place, count, False) for place, count in points[2:]]
     scores = torch.cat(
         [
-            score(_mixed(image_CHW, baseline_CHW, ranks, wanted[start : start + TEST_BATCH]))
-            for start in range(0, len(wanted), TEST_BATCH)
+            score(_mixed(image_CHW, baseline_CHW, ranks, mixtures[start : start + TEST_BATCH]))
+            for start in range(0, len(mixtures), TEST_BATCH)
         ]
     ).to("cpu", torch.float64)
     base, full, inner = scores[:1], scores[1:2], len(at) - 2
@@ -103,11 +103,11 @@ def auc(curve: Tensor) -> float:
 
 
 def _mixed(
-    image_CHW: Tensor, baseline_CHW: Tensor, ranks: Tensor, wanted: Sequence[tuple[int, int, bool]]
+    image_CHW: Tensor, baseline_CHW: Tensor, ranks: Tensor, mixtures: Sequence[tuple[int, int, bool]]
 ) -> Tensor:
     """Return the image with only, or without, some of the first pixels of an order, shape (M, C, H, W)."""
     places, numbers, inserts = (
-        torch.tensor(column, device=ranks.device) for column in zip(*wanted, strict=True)
+        torch.tensor(column, device=ranks.device) for column in zip(*mixtures, strict=True)
     )
     shown = (ranks[places] < numbers[:, None]) == inserts[:, None]
     return torch.where(shown.view(-1, 1, *image_CHW.shape[1:]), image_CHW, baseline_CHW)

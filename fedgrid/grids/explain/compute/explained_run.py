@@ -5,32 +5,30 @@ On the CPU an image's numbers have the same bits wherever, and beside whichever 
 Source: Zuziak et al. 2025, arXiv:2509.01587, section 5, Algorithm 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.runtime.run.served import ServedModels
-from fedgrid.grids.explain.compute.baselines import baseline_of, mean_colour
 from fedgrid.grids.explain.compute.curves import class_score
 from fedgrid.grids.explain.compute.layers import named_layer
 from fedgrid.grids.explain.compute.measures import score_image
 from fedgrid.grids.explain.compute.records import SCHEMA, Row, score_columns
 from fedgrid.grids.explain.compute.saliency import Saliency, grad_cam, input_gradients
 from fedgrid.grids.explain.compute.samples import SERVER, Sample, Source, position_of, samples
+from fedgrid.grids.explain.compute.settings import Baseline, Explaining
 
-if TYPE_CHECKING:
-    from fedgrid.engine.federation.configuration.run_config import RunConfig
-    from fedgrid.engine.federation.round.run_state import RunState
-    from fedgrid.grids.explain.compute.settings import Explaining
-
+KERNEL, DEVIATION = 11, 5.0
+"""Pixels of the Gaussian blur of RISE's insertion curve."""
 SHOWN = 1
 """Images of each client whose maps are kept."""
 
@@ -73,57 +71,54 @@ def explain_run(
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
+@dataclass(frozen=True)
 class Explainer:
     """Explains images by one model, each on its own."""
 
-    def __init__(
-        self,
-        settings: Explaining,
-        module: nn.Module,
-        layer: str | None,
-        pixels: int,
-        seed: int,
-        colour_C: Tensor,
-    ) -> None:
-        """Take a model in `eval` mode, the layer to explain (None: the pixels) and pixels a step."""
-        self._settings = settings
-        self._module = module
-        self._layer = layer
-        self._pixels = pixels
-        self.seed = seed
-        self._colour_C = colour_C
+    settings: Explaining
+    module: nn.Module
+    """In `eval` mode."""
+    layer: str | None
+    """What is explained; None: the pixels."""
+    pixels: int
+    """Exchanged in a step."""
+    seed: int
+    colour_C: Tensor
 
     def row(self, image_CHW: Tensor, label: int, rng: np.random.Generator, *, shown: bool) -> Row:
         """Return the prediction, the scores and, if `shown`, the map of an image of [0, 1]."""
-        published = self._settings.as_published
-        kind = "black" if published else self._settings.baseline
-        baseline_CHW = baseline_of(kind, image_CHW, self._colour_C)
+        published = self.settings.as_published
+        kind = "black" if published else self.settings.baseline
+        baseline_CHW = baseline_of(kind, image_CHW, self.colour_C)
         with torch.inference_mode():
             # Each on its own: the last bits depend on the images of a batch.
-            logits, of_baseline = (self._module(each[None])[0] for each in (image_CHW, baseline_CHW))
+            logits, of_baseline = (self.module(input_CHW[None])[0] for input_CHW in (image_CHW, baseline_CHW))
         prediction = int(logits.argmax())
         row: Row = {
             "label": label,
             "prediction": prediction,
             "base_prediction": int(of_baseline.argmax()),
         }
-        found = self._map(image_CHW, label if published else prediction)
-        map_HW = found.maps_NHW[0]
+        saliency = self._map(image_CHW, label if published else prediction)
+        map_HW = saliency.maps_NHW[0]
         if not bool(torch.isfinite(logits).all() and torch.isfinite(map_HW).all()):
             return row
-        score = class_score(self._module, prediction)
-        scores = score_image(score, image_CHW, baseline_CHW, map_HW, self._pixels, rng)
+        score = class_score(self.module, prediction)
+        scores = score_image(score, image_CHW, baseline_CHW, map_HW, self.pixels, rng)
         row |= score_columns(scores)
-        row |= {"map_largest": float(found.largest_N[0]), "map_values": len(np.unique(map_HW.cpu().numpy()))}
+        row |= {
+            "map_largest": float(saliency.largest_N[0]),
+            "map_values": len(np.unique(map_HW.cpu().numpy())),
+        }
         if shown:
             row |= {"map": _bytes(map_HW), "pixels": _bytes(image_CHW)}
         return row
 
     def _map(self, image_CHW: Tensor, target: int) -> Saliency:
         image_1CHW, target_1 = image_CHW[None], torch.tensor([target])
-        if self._layer is None:
-            return input_gradients(self._module, image_1CHW, target_1)
-        return grad_cam(self._module, self._layer, image_1CHW, target_1)
+        if self.layer is None:
+            return input_gradients(self.module, image_1CHW, target_1)
+        return grad_cam(self.module, self.layer, image_1CHW, target_1)
 
 
 def _rows(sample: Sample, explainer: Explainer, served: ServedModels) -> Iterator[Row]:
@@ -155,3 +150,32 @@ def _module(settings: Explaining, sample: Sample, served: ServedModels) -> nn.Mo
 def _bytes(values: Tensor) -> bytes:
     """Return values of [0, 1] as bytes of 0 to 255, in index order."""
     return bytes((values * 255).round().to(torch.uint8).cpu().numpy().tobytes())
+
+
+def mean_colour(images_NCHW: Tensor) -> Tensor:
+    """Return the mean of each channel of uint8 images, float32 in [0, 1], shape (C,).
+
+    Sums of whole numbers: the same bits in any order.
+    """
+    sums_C = images_NCHW.sum(dim=(0, 2, 3), dtype=torch.int64).double()
+    return (sums_C / (images_NCHW.numel() / images_NCHW.shape[1]) / 255).float()
+
+
+def baseline_of(kind: Baseline, image_CHW: Tensor, colour_C: Tensor) -> Tensor:
+    """Return the baseline of an image of [0, 1], of its shape."""
+    if kind == "black":
+        return torch.zeros_like(image_CHW)
+    if kind == "mean":
+        return colour_C.view(-1, 1, 1).expand_as(image_CHW).contiguous()
+    return blurred(image_CHW)
+
+
+def blurred(image_CHW: Tensor) -> Tensor:
+    """Return an image under a Gaussian; what lies outside it does not count, so that a constant stays one."""
+    at = torch.arange(KERNEL, dtype=torch.float64, device=image_CHW.device) - KERNEL // 2
+    line = torch.exp(-(at**2) / (2 * DEVIATION**2)).float()
+    kernel = torch.outer(line, line).view(1, 1, KERNEL, KERNEL)
+    image_C1HW = image_CHW[:, None]
+    sums = functional.conv2d(image_C1HW, kernel, padding=KERNEL // 2)
+    weights = functional.conv2d(torch.ones_like(image_C1HW), kernel, padding=KERNEL // 2)
+    return (sums / weights)[:, 0]

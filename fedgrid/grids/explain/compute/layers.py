@@ -32,7 +32,7 @@ def _advice(model: str, shape: tuple[int, int, int]) -> str:
     from fedgrid.engine.federation.models import registry
     from fedgrid.grids.explain.compute.saliency import feature_layer
 
-    found = feature_layer(registry.build(model, shape, 2).eval(), torch.zeros(shape))
-    if found is None:
+    layer = feature_layer(registry.build(model, shape, 2).eval(), torch.zeros(shape))
+    if layer is None:
         return f"saliency_layer='{INPUT}' (input gradients: it has no feature map)"
-    return f"saliency_layer='{found}' (its last feature map)"
+    return f"saliency_layer='{layer}' (its last feature map)"

@@ -40,7 +40,7 @@ class ImageScores:
 
 
 @dataclass(frozen=True)
-class Summary:
+class ScoreMeans:
     """Means over images of equal weight; NaN if one of them has a NaN."""
 
     images: int
@@ -89,7 +89,7 @@ def score_image(
     )
 
 
-def summary(scores: Sequence[ImageScores]) -> Summary:
+def summary(scores: Sequence[ImageScores]) -> ScoreMeans:
     """Return the means over images.
 
     Raises:
@@ -98,7 +98,7 @@ def summary(scores: Sequence[ImageScores]) -> Summary:
     if not scores:
         raise ValueError("no images to average: expected at least one")
     means = {
-        name: fmean(getattr(each, name) for each in scores)
+        name: fmean(getattr(image, name) for image in scores)
         for name in ("insertion", "deletion", "gap", "excess", "p_full")
     }
-    return Summary(len(scores), **means, empty_share=fmean(each.is_empty for each in scores))
+    return ScoreMeans(len(scores), **means, empty_share=fmean(image.is_empty for image in scores))

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from fedgrid.engine.runtime.integrity.files import parquet_bytes, read_table
 from fedgrid.engine.runtime.storage.format import DamagedFile
+from fedgrid.parquet_files import wrong_value
 from fedgrid.record_columns import RecordColumn, schema_of
-from fedgrid.record_values import wrong_value
 
 __all__ = [
     "COLUMNS",

@@ -29,11 +29,6 @@ class Saliency:
     largest_N: Tensor
     """Float32: the greatest value of each map before it was scaled."""
 
-    @property
-    def empty_N(self) -> Tensor:
-        """Which maps are constant: they order no pixels."""
-        return self.maps_NHW.amax(dim=(1, 2)) == 0
-
 
 def feature_layer(module: nn.Module, image_CHW: Tensor) -> str | None:
     """Return the name of the last layer whose output is a feature map of more than one pixel.

@@ -67,10 +67,10 @@ def samples(settings: Explaining, source: Source) -> list[Sample]:
     """
     if settings.as_published:
         firsts = np.unique(source.labels_K, return_index=True)[1]
-        found = [_of_cluster(settings, source, int(client)) for client in firsts]
+        drawn = [_of_cluster(settings, source, int(client)) for client in firsts]
     else:
-        found = [_of_client(settings, source, client) for client in range(len(source.splits_K))]
-    return [sample for sample in found if sample is not None]
+        drawn = [_of_client(settings, source, client) for client in range(len(source.splits_K))]
+    return [sample for sample in drawn if sample is not None]
 
 
 def _of_client(settings: Explaining, source: Source, client: int) -> Sample | None:
@@ -90,12 +90,12 @@ def _of_client(settings: Explaining, source: Source, client: int) -> Sample | No
         candidates = candidates[:, source.labels_K[candidates[0]] != source.labels_K[client]]
         if not candidates.shape[1]:
             return None
-    wanted, there = settings.images, candidates.shape[1]
-    if wanted > there:
+    count, held = settings.images, candidates.shape[1]
+    if count > held:
         raise ConfigError(
-            f"--images {wanted}: client {client} has {there} images of {settings.on}; take at most {there}"
+            f"--images {count}: client {client} has {held} images of {settings.on}; take at most {held}"
         )
-    return _sample(source, client, candidates[:, :wanted])
+    return _sample(source, client, candidates[:, :count])
 
 
 def _of_cluster(settings: Explaining, source: Source, client: int) -> Sample | None:

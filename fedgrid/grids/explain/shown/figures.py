@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from fedgrid.grids.explain.shown.results import Band
 from fedgrid.tracking.explained.scores import Explained
-from fedgrid.tracking.figures.curves import band as shade
 from fedgrid.tracking.figures.panels import FIFTHS, Margins, entries, panels, rule, say, share_y
+from fedgrid.tracking.figures.panels import band as shade
 from fedgrid.tracking.figures.style import DASHED, FAINT, Style, paper_style, styles
 
 NONE = "no images"
@@ -25,8 +25,8 @@ def mean_curves(bands: Sequence[Band], on: str) -> Figure:
 
     Bands reach from the first to the third quartile of the images; dashed: the same images in a random order.
     """
-    datasets = tuple(dict.fromkeys(each.dataset for each in bands))
-    algorithms = tuple(dict.fromkeys(each.algorithm for each in bands))
+    datasets = tuple(dict.fromkeys(band.dataset for band in bands))
+    algorithms = tuple(dict.fromkeys(band.algorithm for band in bands))
     with paper_style():
         look = styles(algorithms)
         margins = Margins(head=0.24, gap=0.3, row_gap=0.5)
@@ -36,32 +36,32 @@ def mean_curves(bands: Sequence[Band], on: str) -> Figure:
         for row, dataset in enumerate(datasets):
             of_row = places[row * len(CURVES) : (row + 1) * len(CURVES)]
             share_y(of_row, 1.0, FIFTHS, "probability")
-            there = [each for each in bands if (each.dataset, each.on) == (dataset, on)]
+            shown = [band for band in bands if (band.dataset, band.on) == (dataset, on)]
             for axes, curve in zip(of_row, CURVES, strict=True):
                 axes.set_title(f"{dataset}, {curve}")
                 axes.set_xlabel(f"share of pixels {'put in' if curve == 'insertion' else 'taken out'}")
                 axes.set_xlim(0, 1)
-                _draw_curves(axes, there, curve, [look[each.algorithm] for each in there])
-                if not there:
+                _draw_curves(axes, shown, curve, [look[band.algorithm] for band in shown])
+                if not shown:
                     say(axes, NONE)
     return figure
 
 
 def _draw_curves(axes: Axes, bands: Sequence[Band], curve: str, look: Sequence[Style]) -> None:
-    for position, (each, style) in enumerate(zip(bands, look, strict=True)):
-        mean = each.means[curve]
+    for position, (band, style) in enumerate(zip(bands, look, strict=True)):
+        mean = band.means[curve]
         at = np.linspace(0, 1, len(mean))
-        low, high = each.quartiles[curve]
+        low, high = band.quartiles[curve]
         shade(axes, at, low, high, style.colour)
-        axes.plot(at, each.means[f"random_{curve}"], color=style.colour, linestyle=DASHED, linewidth=0.8)
+        axes.plot(at, band.means[f"random_{curve}"], color=style.colour, linestyle=DASHED, linewidth=0.8)
         every = max(1, len(mean) // 4)
         axes.plot(at, mean, markevery=(position % every, every), **style.of_line)
 
 
 def insertion_against_deletion(explained: Sequence[Explained], on: str) -> Figure:
     """Draw a dot a model, a panel a data set; on the diagonal the order of the pixels is worth nothing."""
-    datasets = tuple(dict.fromkeys(each.scenario[0] for each in explained))
-    algorithms = tuple(dict.fromkeys(each.algorithm for each in explained))
+    datasets = tuple(dict.fromkeys(model.scenario[0] for model in explained))
+    algorithms = tuple(dict.fromkeys(model.algorithm for model in explained))
     with paper_style():
         look = styles(algorithms)
         margins = Margins(head=0.24, gap=0.3, row_gap=0.5)
@@ -73,7 +73,7 @@ def insertion_against_deletion(explained: Sequence[Explained], on: str) -> Figur
             len(datasets), count, 2.7 if count > 1 else 2.6, margins=margins, legend=legend
         )
         for position, (axes, dataset) in enumerate(zip(places, datasets, strict=False)):
-            there = [each for each in explained if each.on == on and each.scenario[0] == dataset]
+            shown = [model for model in explained if model.on == on and model.scenario[0] == dataset]
             axes.set_title(dataset)
             axes.set_xlabel("deletion, low is good")
             if position % count == 0:
@@ -84,14 +84,14 @@ def insertion_against_deletion(explained: Sequence[Explained], on: str) -> Figur
             rule(axes, FIFTHS, upright=True)
             axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.7, linestyle=DASHED)
             for name in algorithms:
-                dots = [each for each in there if each.algorithm == name]
+                dots = [model for model in shown if model.algorithm == name]
                 marker = {**look[name].of_marker, "alpha": 0.7, "markeredgewidth": 0.5, "markersize": 3}
                 axes.plot(
-                    [each.deletion for each in dots],
-                    [each.insertion for each in dots],
+                    [model.deletion for model in dots],
+                    [model.insertion for model in dots],
                     linestyle="none",
                     **marker,
                 )
-            if not there:
+            if not shown:
                 say(axes, NONE)
     return figure

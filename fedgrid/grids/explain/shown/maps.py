@@ -12,7 +12,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from fedgrid.grids.explain.shown.results import Shown
+from fedgrid.grids.explain.shown.results import ShownMap
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.panels import LETTER, LINE
 from fedgrid.tracking.figures.style import FAINT, PAGE, SMALL, PaperFigure, paper_style
@@ -27,13 +27,13 @@ GAP, HEAD, FOOT, SIDE, BAR = 0.06, 0.3, 0.08, 0.55, 0.1
 """Inches: between panels, above each, below all; the names at the left and the colour bar at the right."""
 
 
-def map_grid(shown: Sequence[Shown]) -> Figure:
+def map_grid(shown: Sequence[ShownMap]) -> Figure:
     """Draw a row for each image: itself, then its map by each algorithm, titled with label and prediction.
 
     More algorithms than fit in a row go on in the next one.
     """
-    images = tuple(dict.fromkeys((each.client, each.place) for each in shown))
-    algorithms = tuple(dict.fromkeys(each.algorithm for each in shown))
+    images = tuple(dict.fromkeys((one.client, one.place) for one in shown))
+    algorithms = tuple(dict.fromkeys(one.algorithm for one in shown))
     parts = [
         algorithms[start : start + MOST_COLUMNS - 1] for start in range(0, len(algorithms), MOST_COLUMNS - 1)
     ]
@@ -52,9 +52,7 @@ def map_grid(shown: Sequence[Shown]) -> Figure:
             return axes
 
         for number, (client, place) in enumerate(images):
-            of_image = {
-                each.algorithm: each for each in shown if (each.client, each.place) == (client, place)
-            }
+            of_image = {one.algorithm: one for one in shown if (one.client, one.place) == (client, place)}
             first = next(iter(of_image.values()))
             for line, part in enumerate(parts):
                 row = number * len(parts) + line
@@ -65,22 +63,22 @@ def map_grid(shown: Sequence[Shown]) -> Figure:
     return figure
 
 
-def _draw_image(axes: Axes, each: Shown, letters: int) -> None:
-    axes.imshow(_visible(each.pixels_CHW), interpolation="nearest")
-    axes.set_title(f"label {each.class_name(each.label)}"[:letters], fontsize=SMALL)
+def _draw_image(axes: Axes, image: ShownMap, letters: int) -> None:
+    axes.imshow(_visible(image.pixels_CHW), interpolation="nearest")
+    axes.set_title(f"label {image.class_name(image.label)}"[:letters], fontsize=SMALL)
     style: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center", "fontsize": SMALL}
-    axes.text(-0.08, 0.5, f"client {each.client}", transform=axes.transAxes, **style)
+    axes.text(-0.08, 0.5, f"client {image.client}", transform=axes.transAxes, **style)
 
 
-def _draw(axes: Axes, each: Shown | None, algorithm: str, side: float) -> None:
+def _draw(axes: Axes, image: ShownMap | None, algorithm: str, side: float) -> None:
     name = algorithm[: int(side / LETTER)]
-    if each is None:
+    if image is None:
         axes.set_title(name, fontsize=SMALL)
         axes.text(0.5, 0.5, "not\nexplained", ha="center", va="center", color=FAINT, fontsize=SMALL)
         return
-    axes.imshow(overlay(each.map_HW, each.pixels_CHW), interpolation="nearest")
-    says = f"says {each.class_name(each.prediction)}"[: int(side / LETTER)] + (", empty" * each.is_empty)
-    colour = "#117733" if each.prediction == each.label else "#882255"
+    axes.imshow(overlay(image.map_HW, image.pixels_CHW), interpolation="nearest")
+    says = f"says {image.class_name(image.prediction)}"[: int(side / LETTER)] + (", empty" * image.is_empty)
+    colour = "#117733" if image.prediction == image.label else "#882255"
     axes.set_title(name, fontsize=SMALL, pad=4 + LINE * 72)
     axes.text(
         0.5, 1.03, says, transform=axes.transAxes, ha="center", va="bottom", fontsize=SMALL, color=colour

@@ -33,7 +33,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownMap:
     """One image and its map by one algorithm's model."""
 
     scenario: Scenario
@@ -65,7 +65,7 @@ class ExplainedGrid:
     explained: tuple[Explained, ...]
     """A row a model."""
     bands: tuple[Band, ...] = ()
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[ShownMap, ...] = ()
     excess: Mapping[tuple[str, str], Mapping[ImageKey, float]] = field(default_factory=dict)
     """(distribution, algorithm) -> each image's excess over a random order, divided by its probability."""
     about: str = ""
@@ -76,9 +76,9 @@ class ExplainedGrid:
     def of_clients(self, clients: int) -> "ExplainedGrid":
         """Return those of scenarios with this many clients."""
         return ExplainedGrid(
-            tuple(each for each in self.explained if each.scenario[1] == clients),
-            tuple(each for each in self.bands if each.clients == clients),
-            tuple(each for each in self.shown if each.scenario[1] == clients),
+            tuple(one for one in self.explained if one.scenario[1] == clients),
+            tuple(one for one in self.bands if one.clients == clients),
+            tuple(one for one in self.shown if one.scenario[1] == clients),
             {
                 name: {key: value for key, value in images.items() if key[0][1] == clients}
                 for name, images in self.excess.items()
@@ -102,29 +102,29 @@ class Paired:
 def paired(grid: ExplainedGrid, on: str) -> list[Paired]:
     """Return the comparison of each algorithm with BNC, image by image; none without BNC."""
     against = grid.excess.get((on, AGAINST), {})
-    found = []
+    comparisons = []
     for (where, algorithm), images in grid.excess.items():
         both = [key for key in images if key in against]
         if where != on or algorithm == AGAINST or not both:
             continue
         differences = np.array([images[key] - against[key] for key in both])
         better = float(np.mean((differences > 0) + 0.5 * (differences == 0)))
-        found.append(Paired(algorithm, float(differences.mean()), better, len(both)))
-    return found
+        comparisons.append(Paired(algorithm, float(differences.mean()), better, len(both)))
+    return comparisons
 
 
 def sentence(grid: ExplainedGrid, on: str) -> str:
     """Return in a sentence whether clustering helps once confidence is taken out; empty without BNC."""
-    found = paired(grid, on)
-    if not found:
+    comparisons = paired(grid, on)
+    if not comparisons:
         return ""
-    better, worse = ([each for each in found if sign * each.difference > 0] for sign in (1, -1))
+    better, worse = ([one for one in comparisons if sign * one.difference > 0] for sign in (1, -1))
     words = [
-        f"{len(chosen)} of {len(found)} algorithms {verb}: {_listed(chosen)}"
+        f"{len(chosen)} of {len(comparisons)} algorithms {verb}: {_listed(chosen)}"
         for chosen, verb in ((better, "gain"), (worse, "lose"))
         if chosen
     ]
-    counts = [each.images for each in found]
+    counts = [one.images for one in comparisons]
     images = str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
     return (
         f"On {DISTRIBUTIONS[on]}, once confidence is taken out (excess over a random order, divided by p, "
@@ -132,9 +132,9 @@ def sentence(grid: ExplainedGrid, on: str) -> str:
     )
 
 
-def _listed(found: Sequence[Paired]) -> str:
-    ranked = sorted(found, key=lambda each: -abs(each.difference))
+def _listed(comparisons: Sequence[Paired]) -> str:
+    ranked = sorted(comparisons, key=lambda one: -abs(one.difference))
     first = f"{ranked[0].algorithm} {ranked[0].difference:+.3f} (better on {ranked[0].better:.0%})"
     return ", ".join(
-        [first, *(f"{each.algorithm} {each.difference:+.3f} ({each.better:.0%})" for each in ranked[1:])]
+        [first, *(f"{one.algorithm} {one.difference:+.3f} ({one.better:.0%})" for one in ranked[1:])]
     )

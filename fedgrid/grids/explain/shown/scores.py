@@ -13,8 +13,8 @@ from fedgrid.tracking.explained.scores import (
     SCORES,
     Explained,
     ExplanationScore,
+    choose_clients,
     compare_explanations,
-    of_clients,
     verdict,
 )
 from fedgrid.tracking.papers.ocfl.explanations import ranks, scores
@@ -30,24 +30,26 @@ WRONG_WAY = "As published: rank 1 is the highest deletion, which is the worst."
 
 def explanation_sections(explained: Sequence[Explained]) -> Iterator[Section]:
     """Yield the sections of published scores, none without scores."""
-    for clients in sorted({each.scenario[1] for each in explained}):
-        yield scores_section(of_clients(explained, clients), clients)
+    for clients in sorted({model.scenario[1] for model in explained}):
+        yield scores_section(choose_clients(explained, clients), clients)
 
 
 def scores_section(explained: Sequence[Explained], clients: int) -> Section:
     """Return the section on scores of runs with one number of clients."""
-    there = [on for on in DISTRIBUTIONS if any(each.on == on for each in explained)]
-    right = [compare_explanations(explained, on, score) for on in there for score in SCORES]
-    wrong = [compare_explanations(explained, on, DELETION, as_published=True) for on in there]
-    words = [INTRODUCTION, *(verdict(each) for each in right if each.measure.startswith(GAP.name))]
+    distributions = [on for on in DISTRIBUTIONS if any(one.on == on for one in explained)]
+    right = [compare_explanations(explained, on, score) for on in distributions for score in SCORES]
+    wrong = [compare_explanations(explained, on, DELETION, as_published=True) for on in distributions]
+    words = [INTRODUCTION, *(verdict(one) for one in right if one.measure.startswith(GAP.name))]
     plates = tuple(
-        (each.measure, _diagram(each, clients, is_published=each in wrong))
-        for each in (*right, *wrong)
-        if each.algorithms
+        (one.measure, _diagram(one, clients, is_published=one in wrong))
+        for one in (*right, *wrong)
+        if one.algorithms
     )
-    tests = tuple((each.measure, _tests(each, clients)) for each in right)
+    tests = tuple((one.measure, _tests(one, clients)) for one in right)
     boxes = tuple(
-        (f"{score.name} on {on}", _boxes(explained, on, score, clients)) for on in there for score in SCORES
+        (f"{score.name} on {on}", _boxes(explained, on, score, clients))
+        for on in distributions
+        for score in SCORES
     )
     return Section(
         f"explanations-{clients}",
@@ -55,11 +57,11 @@ def scores_section(explained: Sequence[Explained], clients: int) -> Section:
         " ".join(filter(None, words)),
         items=(
             scores(explained),
-            Choice(tuple((on, ranks(explained, on)) for on in there)),
+            Choice(tuple((on, ranks(explained, on)) for on in distributions)),
             *([Choice(plates)] if plates else []),
             Choice(tests),
             Choice(boxes),
-            Choice(tuple((on, _against(explained, on, clients)) for on in there)),
+            Choice(tuple((on, _against(explained, on, clients)) for on in distributions)),
         ),
     )
 

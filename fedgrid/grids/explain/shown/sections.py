@@ -5,13 +5,12 @@ from functools import partial
 
 from fedgrid.grids.explain.shown.figures import mean_curves
 from fedgrid.grids.explain.shown.maps import map_grid
-from fedgrid.grids.explain.shown.results import ExplainedGrid, Shown, sentence
+from fedgrid.grids.explain.shown.results import ExplainedGrid, ShownMap, sentence
 from fedgrid.grids.explain.shown.scores import scores_section
 from fedgrid.grids.explain.shown.tables import own_scores
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS
-from fedgrid.tracking.report.page import Choice, Plate, Section, worded
-from fedgrid.tracking.scoring.study import plain
-from fedgrid.tracking.tables.cells import split_name
+from fedgrid.tracking.report.page import Choice, Plate, Section, add_words
+from fedgrid.tracking.scoring.study import plain, split_name
 
 
 def own_sections(own: Mapping[str, ExplainedGrid], *, published: bool) -> Iterator[Section]:
@@ -20,7 +19,7 @@ def own_sections(own: Mapping[str, ExplainedGrid], *, published: bool) -> Iterat
     With `published` they are beside the published scores.
     """
     for style, grid in own.items():
-        for clients in sorted({each.scenario[1] for each in grid.explained}):
+        for clients in sorted({model.scenario[1] for model in grid.explained}):
             part = grid.of_clients(clients)
             beside = scores_section(part.explained, clients)
             compared = beside.items if published else beside.items[1:]
@@ -30,7 +29,7 @@ def own_sections(own: Mapping[str, ExplainedGrid], *, published: bool) -> Iterat
                 " ".join(filter(None, (part.about, beside.text, *_sentences(part), *part.lacking))),
                 items=(*_own_items(part, clients), *compared),
             )
-            yield worded(section, [style] if style else [])
+            yield add_words(section, [style] if style else [])
 
 
 def _sentences(grid: ExplainedGrid) -> Iterator[str]:
@@ -38,22 +37,22 @@ def _sentences(grid: ExplainedGrid) -> Iterator[str]:
 
 
 def _own_items(grid: ExplainedGrid, clients: int) -> Iterator[Choice]:
-    there = [on for on in DISTRIBUTIONS if any(each.on == on for each in grid.explained)]
-    yield Choice(tuple((on, own_scores(grid.explained, on)) for on in there))
-    yield Choice(tuple((on, _curves(grid, on, clients)) for on in there))
+    distributions = [on for on in DISTRIBUTIONS if any(one.on == on for one in grid.explained)]
+    yield Choice(tuple((on, own_scores(grid.explained, on)) for on in distributions))
+    yield Choice(tuple((on, _curves(grid, on, clients)) for on in distributions))
     plates = [
         (f"{scenario[0]}, images of {on}", _maps(chosen, on, clients))
-        for on in there
-        for scenario in dict.fromkeys(each.scenario for each in grid.shown if each.on == on)
-        if (chosen := [each for each in grid.shown if (each.on, each.scenario) == (on, scenario)])
+        for on in distributions
+        for scenario in dict.fromkeys(one.scenario for one in grid.shown if one.on == on)
+        if (chosen := [one for one in grid.shown if (one.on, one.scenario) == (on, scenario)])
     ]
     if plates:
         yield Choice(tuple(plates))
 
 
 def _curves(grid: ExplainedGrid, on: str, clients: int) -> Plate:
-    bands = [each for each in grid.bands if each.on == on]
-    counts = ", ".join(f"{each.algorithm} {each.images}" for each in bands)
+    bands = [band for band in grid.bands if band.on == on]
+    counts = ", ".join(f"{band.algorithm} {band.images}" for band in bands)
     return Plate(
         f"explanation-curves-{on}-{clients}",
         f"Mean insertion and deletion curves, {DISTRIBUTIONS[on]}, {clients} clients",
@@ -63,7 +62,7 @@ def _curves(grid: ExplainedGrid, on: str, clients: int) -> Plate:
     )
 
 
-def _maps(shown: Sequence[Shown], on: str, clients: int) -> Plate:
+def _maps(shown: Sequence[ShownMap], on: str, clients: int) -> Plate:
     scenario = shown[0].scenario
     return Plate(
         f"explanation-maps-{on}-{plain(str(scenario[0]))}-{clients}",

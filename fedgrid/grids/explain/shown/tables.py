@@ -8,7 +8,7 @@ from fedgrid.tracking.explained.scores import (
     OWN_SCORES,
     UNSEEN_GAP,
     Explained,
-    of_runs,
+    run_means,
 )
 from fedgrid.tracking.tables.cells import mean_over_scenarios
 from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns
@@ -27,24 +27,25 @@ CAPTION = (
 
 def own_scores(explained: Sequence[Explained], on: str) -> Table:
     """Return the table of one distribution, of scenarios with one number of clients."""
-    (clients,) = {each.scenario[1] for each in explained}
-    there = [each for each in explained if each.on == on]
-    algorithms = tuple(dict.fromkeys(each.algorithm for each in explained))
-    datasets = tuple(dict.fromkeys(each.scenario[0] for each in explained))
-    has_seen = any(each.weight > each.unseen for each in there)
+    (clients,) = {model.scenario[1] for model in explained}
+    chosen_models = [model for model in explained if model.on == on]
+    algorithms = tuple(dict.fromkeys(model.algorithm for model in explained))
+    datasets = tuple(dict.fromkeys(model.scenario[0] for model in explained))
+    has_seen = any(model.weight > model.unseen for model in chosen_models)
     chosen_scores = [score for score in OWN_SCORES if score is not UNSEEN_GAP or has_seen]
     parts: list[tuple[str, Sequence[str]]] = [(name, (name,)) for name in datasets]
     if len(datasets) > 1:
         parts.insert(0, ("all", datasets))
     rows = []
     for name, chosen in parts:
-        part = [each for each in there if each.scenario[0] in chosen]
-        every = [each for each in explained if each.scenario[0] in chosen]
-        by_score = [of_runs([*part], on, score) for score in chosen_scores]
+        part = [model for model in chosen_models if model.scenario[0] in chosen]
+        every = [model for model in explained if model.scenario[0] in chosen]
+        by_score = [run_means([*part], on, score) for score in chosen_scores]
         for algorithm in algorithms:
-            expected = {(each.scenario, each.seed) for each in every if each.algorithm == algorithm}
+            expected = {(model.scenario, model.seed) for model in every if model.algorithm == algorithm}
             cells = [
-                _cell(found.get(algorithm, {}), expected) if expected else Cell(ABSENT) for found in by_score
+                _cell(scores.get(algorithm, {}), expected) if expected else Cell(ABSENT)
+                for scores in by_score
             ]
             rows.append(Row(algorithm, tuple(cells), f"data sets: {name}" if len(parts) > 1 else ""))
     return Table(
@@ -58,6 +59,6 @@ def own_scores(explained: Sequence[Explained], on: str) -> Table:
     )
 
 
-def _cell(found: Mapping[Any, Mapping[int, float]], expected: Collection[tuple[Any, int]]) -> Cell:
-    values = {(scenario, seed): value for scenario, seeds in found.items() for seed, value in seeds.items()}
+def _cell(by_seed: Mapping[Any, Mapping[int, float]], expected: Collection[tuple[Any, int]]) -> Cell:
+    values = {(scenario, seed): value for scenario, seeds in by_seed.items() for seed, value in seeds.items()}
     return mean_over_scenarios(values, expected=len(expected), finished=0, digits=DIGITS)

@@ -66,7 +66,11 @@ def of_metrics(meanings: Mapping[str, str]) -> str:
 def of_run_ended(config: RunConfig, figures: Sequence[Path], mlflow_run_id: str) -> str:
     """Return a run's description: what it is, and its `figures`, which are among its artifacts."""
     return "\n\n".join(
-        [what(config), *idle_settings(config).values(), *(_figure(path, mlflow_run_id) for path in figures)]
+        [
+            describe_run(config),
+            *idle_settings(config).values(),
+            *(_figure(path, mlflow_run_id) for path in figures),
+        ]
     )
 
 
@@ -93,7 +97,7 @@ def dataset_of(config: RunConfig, folder: Path) -> Any:
     return DatasetInput(dataset, [InputTag(MLFLOW_DATASET_CONTEXT, "training")])
 
 
-def what(config: RunConfig) -> str:
+def describe_run(config: RunConfig) -> str:
     """Return what a run is, in a sentence."""
     name, dataset, model = map(in_markdown, (config.algorithm["name"], config.short_dataset, config.model))
     title = in_markdown(registry.title(config.algorithm["name"]))
@@ -116,7 +120,7 @@ def is_ours(tags: Mapping[str, str]) -> bool:
     return note is None or tags.get(OURS_TAG) == _digest(note)
 
 
-def noted(note: str) -> dict[str, str]:
+def note_tags(note: str) -> dict[str, str]:
     """Return the tags of a description."""
     text = redacted(note)[:NOTE_LENGTH]
     return {NOTE_TAG: text, OURS_TAG: _digest(text)}
@@ -129,19 +133,19 @@ def mark_of(own: Annotations) -> str:
     return " ".join([_digest(repr((_markdown(own.note), sorted(own.tags.items())))), *sorted(own.tags)])
 
 
-def annotated(
-    there: Mapping[str, str], own: Annotations, description: str | None
+def annotation_tags(
+    present: Mapping[str, str], own: Annotations, description: str | None
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the tags to set in a run that has the tags `there`, and the keys of earlier ones to delete.
+    """Return the tags to set in a run that has the tags `present`, and the keys of earlier ones to delete.
 
     `description` stands below the user's note; None: what stands there now.
     """
     tags = {**own.tags, **({ANNOTATED_TAG: mark} if (mark := mark_of(own)) else {})}
-    before = [*there.get(ANNOTATED_TAG, "").split()[1:], ANNOTATED_TAG]
-    outdated = [key for key in before if key in there and key not in tags]
-    if is_ours(there):
-        text = there.get(NOTE_TAG, "").rpartition(RULE)[2] if description is None else description
-        tags |= noted(f"{_markdown(own.note)}{RULE}{text}" if own.note else text)
+    before = [*present.get(ANNOTATED_TAG, "").split()[1:], ANNOTATED_TAG]
+    outdated = [key for key in before if key in present and key not in tags]
+    if is_ours(present):
+        text = present.get(NOTE_TAG, "").rpartition(RULE)[2] if description is None else description
+        tags |= note_tags(f"{_markdown(own.note)}{RULE}{text}" if own.note else text)
     return tags, outdated
 
 

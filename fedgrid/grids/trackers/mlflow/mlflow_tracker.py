@@ -24,7 +24,6 @@ from fedgrid.grids.trackers.annotations import Annotations, annotations_of
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow import descriptions, runs
 from fedgrid.grids.trackers.mlflow.store import is_missing, one_line, tracking_uri
-from fedgrid.grids.trackers.mlflow.view import view
 from fedgrid.grids.trackers.names import described, made_by, metrics, run_name, tags, totals
 from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun, Tracker
 from fedgrid.redaction import redacted
@@ -69,7 +68,7 @@ class MlflowTracker(Tracker):
             given |= made_by(self.grid.name, config)
         started = run.started_ms
         if is_new:
-            given |= descriptions.noted(descriptions.what(config))
+            given |= descriptions.note_tags(descriptions.describe_run(config))
             with suppress(DamagedFile):
                 started = started_ms(run.folder) or started
         name, params = run_name(config, self.grid.axes), config.model_dump(mode="json")
@@ -130,8 +129,8 @@ class MlflowTracker(Tracker):
     def forget(self, run: TrackedRun) -> None:
         """Delete a run, if it is there; when it is opened, it is a new one."""
         (run.folder / MARK).unlink(missing_ok=True)
-        if there := self.runs.pop(run.config.run_id, None):
-            self._client.delete_run(there.info.run_id)
+        if logged := self.runs.pop(run.config.run_id, None):
+            self._client.delete_run(logged.info.run_id)
 
     def close(self, status: Status, counts: Mapping[str, float]) -> None:
         """End the grid's own run."""
@@ -143,14 +142,14 @@ class MlflowTracker(Tracker):
 
     def has(self, run: TrackedRun | None, status: Status, rounds: int) -> bool:
         """Return whether the store has a run with this status, so many rounds, and its note and tags."""
-        there = self.runs.get(PARENT if run is None else run.config.run_id)
-        if run is None or there is None:
-            return there is not None and there.info.status == status
+        logged = self.runs.get(PARENT if run is None else run.config.run_id)
+        if run is None or logged is None:
+            return logged is not None and logged.info.status == status
         if status == "FINISHED" and self.lacks(run, self.grid):
             return False
         mark = descriptions.mark_of(annotations_of(run.folder))
-        marked = there.data.tags.get(descriptions.ANNOTATED_TAG, "")
-        return (there.info.status, runs.rounds_of(there), marked) == (status, rounds, mark)
+        marked = logged.data.tags.get(descriptions.ANNOTATED_TAG, "")
+        return (logged.info.status, runs.rounds_of(logged), marked) == (status, rounds, mark)
 
     @classmethod
     def prepare(cls) -> None:
@@ -196,11 +195,11 @@ class MlflowTracker(Tracker):
         """Set tags of one of `runs`, and log numbers of a whole run, unless it has them with this value."""
         from mlflow.entities import Metric, RunTag
 
-        there, now = self.runs[key], int(time.time() * 1000)
-        new = {name: value for name, value in numbers.items() if there.data.metrics.get(name) != value}
+        logged, now = self.runs[key], int(time.time() * 1000)
+        new = {name: value for name, value in numbers.items() if logged.data.metrics.get(name) != value}
         points = [Metric(name, value, now, 0) for name, value in new.items()]
         marks = [RunTag(name, text) for name, text in runs.fit_tags(tags).items()]
-        self._client.log_batch(there.info.run_id, metrics=points, tags=marks)
+        self._client.log_batch(logged.info.run_id, metrics=points, tags=marks)
 
     def upload(self, folder: Path, name: str) -> None:
         """Upload all that is in a folder, as `name` of the grid's own run.
@@ -224,10 +223,9 @@ class MlflowTracker(Tracker):
         if self.grid.is_launch or is_new:
             given |= made_by(self.grid.name)
         if is_new:
-            given |= descriptions.noted(descriptions.of_metrics(described()))
+            given |= descriptions.note_tags(descriptions.of_metrics(described()))
         parent = self._start(PARENT, self.grid.name, given, {}, None)
-        shown = view([*described()], self.grid.axes, self.grid.searched)
-        runs.describe_experiment(self._client, self._experiment_id, self.grid.name, shown)
+        runs.describe_experiment(self._client, self._experiment_id, self.grid, [*described()])
         if self.grid.text:
             with TemporaryDirectory(prefix="fedgrid-") as scratch:
                 preset = Path(scratch, "preset.yaml")
@@ -258,17 +256,17 @@ class MlflowTracker(Tracker):
         """Log what a run has at its end, and its status; return its id in MLflow and its rounds there."""
         key, figures = run.config.run_id, self._figures
         self._figures = []
-        there = self._read(key)
-        rounds = runs.rounds_of(there)
-        if not (there.inputs and there.inputs.dataset_inputs):
-            self._client.log_inputs(there.info.run_id, [descriptions.dataset_of(run.config, run.folder)])
-        text = descriptions.of_run_ended(run.config, figures, there.info.run_id)
+        logged = self._read(key)
+        rounds = runs.rounds_of(logged)
+        if not (logged.inputs and logged.inputs.dataset_inputs):
+            self._client.log_inputs(logged.info.run_id, [descriptions.dataset_of(run.config, run.folder)])
+        text = descriptions.of_run_ended(run.config, figures, logged.info.run_id)
         self._describe(key, text, annotations_of(run.folder), totals(run.folder))
         ended_ms = None
         with suppress(DamagedFile):
             ended_ms = round_ends(run.folder, range(1, rounds + 1)).get(rounds)
-        runs.end(self._client, there, status, ended_ms)
-        return there.info.run_id, rounds
+        runs.end(self._client, logged, status, ended_ms)
+        return logged.info.run_id, rounds
 
     def _read(self, key: str) -> Any:
         """Return a run as the store has it now."""
@@ -280,10 +278,10 @@ class MlflowTracker(Tracker):
 
         A description that the user has written in MLflow stays.
         """
-        there = self.runs[key]
-        tags, outdated = descriptions.annotated(there.data.tags, own, text)
+        logged = self.runs[key]
+        tags, outdated = descriptions.annotation_tags(logged.data.tags, own, text)
         for tag in outdated:
-            self._client.delete_tag(there.info.run_id, tag)
+            self._client.delete_tag(logged.info.run_id, tag)
         self.log(key, numbers, tags)
 
 

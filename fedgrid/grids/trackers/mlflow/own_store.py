@@ -95,8 +95,10 @@ def keep_artifacts(uri: str, artifact_root: Path) -> int:
     root = artifact_root.resolve()
     with one_line(uri), closing(sqlite3.connect(file)) as database, database:
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        there = [column for column in COLUMNS if column.table in tables]
-        moved = {column.table: _set_anew(database, column, root.as_uri()) for column in there}.get("runs", 0)
+        columns = [column for column in COLUMNS if column.table in tables]
+        moved = {column.table: _set_anew(database, column, root.as_uri()) for column in columns}.get(
+            "runs", 0
+        )
     if moved:
         warn(
             f"MLflow's store named another place for the artifacts of {moved} runs, as in a storage that was "

@@ -58,7 +58,7 @@ def _hex(host: str) -> str:
 
 
 @contextmanager
-def passed_on(listener: socket.socket, to: Path) -> Iterator[None]:
+def pass_on(listener: socket.socket, to: Path) -> Iterator[None]:
     """Pass on what this user's processes send to a bound socket to the Unix socket `to`, and back."""
     started: Future[Callable[[], object]] = Future()
     thread = Thread(target=lambda: asyncio.run(_serve(listener, to, started)), name="fedgrid ui", daemon=True)
@@ -121,8 +121,10 @@ def checked_head(head: bytes, port: int) -> bytes:
         raise ValueError("another host or origin")
     if "\n" in "".join([line, *fields]) or any(not name or name != name.strip() for name in names):
         raise ValueError("no HTTP")
-    kept = [field for field, name in zip(fields, names, strict=True) if name not in ("connection", "upgrade")]
-    return "\r\n".join([line, *kept, "Connection: close", "", ""]).encode("latin-1")
+    fields_kept = [
+        field for field, name in zip(fields, names, strict=True) if name not in ("connection", "upgrade")
+    ]
+    return "\r\n".join([line, *fields_kept, "Connection: close", "", ""]).encode("latin-1")
 
 
 async def _answer(writer: asyncio.StreamWriter, status: str, text: str) -> None:

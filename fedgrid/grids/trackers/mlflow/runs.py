@@ -1,17 +1,18 @@
 """An experiment of MLflow and its runs: found by one search, described, deleted."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.trackers.errors import TrackerFailed
-from fedgrid.grids.trackers.mlflow.descriptions import is_ours, noted, of_grid
+from fedgrid.grids.trackers.mlflow.descriptions import is_ours, note_tags, of_grid
 from fedgrid.grids.trackers.mlflow.own_store import make_ready, own_file
 from fedgrid.grids.trackers.mlflow.store import artifact_root, connect, is_missing, tracking_uri
-from fedgrid.grids.trackers.mlflow.view import VIEW_TAG
+from fedgrid.grids.trackers.mlflow.view import VIEW_TAG, view
+from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.redaction import redacted
 
 RUN_ID_TAG = "fedgrid.run_id"
@@ -36,16 +37,16 @@ def open_experiment(uri: str, name: str, storage: Path) -> tuple[Any, str]:
     artifacts = artifact_root(storage)
     make_ready(uri, artifacts)
     client = connect(uri)
-    there = client.get_experiment_by_name(name)
-    if there is None:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         location = None if uri.startswith("http") else artifacts.resolve().as_uri()
         return client, str(client.create_experiment(name, artifact_location=location))
-    if there.lifecycle_stage == "deleted":
+    if experiment.lifecycle_stage == "deleted":
         raise TrackerFailed(
             f"experiment '{name}' in {uri} was deleted; restore it with `mlflow "
-            f"experiments restore --experiment-id {there.experiment_id}`, or use another name"
+            f"experiments restore --experiment-id {experiment.experiment_id}`, or use another name"
         )
-    return client, str(there.experiment_id)
+    return client, str(experiment.experiment_id)
 
 
 def find(client: Any, experiment_id: str, storage_id: str) -> dict[str, Any]:
@@ -84,14 +85,14 @@ def end(client: Any, run: Any, status: str, ended_ms: int | None = None) -> None
     client.set_terminated(run.info.run_id, status, ended_ms)
 
 
-def describe_experiment(client: Any, experiment_id: str, grid: str, view: str) -> None:
-    """Set an experiment's description, unless the user has written one, and its prepared view."""
-    there = client.get_experiment(experiment_id).tags
-    tags = {VIEW_TAG: view, KIND_TAG: there.get(KIND_TAG, KIND)}
-    if is_ours(there):
-        tags |= noted(of_grid(grid, experiment_id))
+def describe_experiment(client: Any, experiment_id: str, grid: TrackedGrid, keys: Sequence[str]) -> None:
+    """Set an experiment's view, of metrics with these keys, and its description, unless it is the user's."""
+    present = client.get_experiment(experiment_id).tags
+    tags = {VIEW_TAG: view(keys, grid.axes, grid.searched), KIND_TAG: present.get(KIND_TAG, KIND)}
+    if is_ours(present):
+        tags |= note_tags(of_grid(grid.name, experiment_id))
     for key, value in tags.items():
-        if there.get(key) != value:
+        if present.get(key) != value:
             client.set_experiment_tag(experiment_id, key, value)
 
 
@@ -108,10 +109,10 @@ def delete_runs(name: str, storage: Storage, run_ids: Collection[str] | None = N
     if is_missing(uri):
         return 0
     client = connect(uri)
-    there = client.get_experiment_by_name(name)
-    if there is None or there.lifecycle_stage == "deleted":
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None or experiment.lifecycle_stage == "deleted":
         return 0
-    runs = find(client, str(there.experiment_id), id_of(storage.root))
+    runs = find(client, str(experiment.experiment_id), id_of(storage.root))
     doomed = [run for run_id, run in runs.items() if run_ids is None or run_id in run_ids]
     for run in doomed:
         client.delete_run(run.info.run_id)

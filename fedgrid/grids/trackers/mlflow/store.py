@@ -66,11 +66,7 @@ class _OneLine:
         self._client = client
 
     def __getattr__(self, name: str) -> Any:
-        def call(*given: Any, **options: Any) -> Any:
-            with one_line(self._uri):
-                return getattr(self._client, name)(*given, **options)
-
-        return call
+        return one_line(self._uri)(getattr(self._client, name))
 
 
 def connect(uri: str) -> Any:
@@ -82,8 +78,8 @@ def connect(uri: str) -> Any:
         TrackerFailed: if the store cannot be reached or created.
     """
     with one_line(uri):
-        if uri.startswith("sqlite:///"):
-            Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        if file := database_file(uri):
+            file.parent.mkdir(parents=True, exist_ok=True)
         check_reachable(uri)
         from mlflow.tracking import MlflowClient
 
@@ -149,12 +145,11 @@ def check_reachable(uri: str) -> None:
         TrackerFailed: no server answers.
         sqlite3.Error: a SQLite store cannot be read.
     """
-    scheme = urlsplit(uri).scheme
-    if scheme == "sqlite":
-        with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as database:
+    if file := database_file(uri):
+        with closing(sqlite3.connect(file)) as database:
             # Reads the file's tables. Of one that is damaged MLflow would ask for a minute.
             database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    elif scheme in ("http", "https"):
+    elif uri.startswith("http"):
         try:
             urllib.request.urlopen(_health(uri), timeout=REACH_SECONDS).close()
         except urllib.error.HTTPError as error:

@@ -45,9 +45,9 @@ def address(port: int) -> str:
 def experiment_address(uri: str, port: int, grid_name: str) -> str | None:
     """Return the address of a grid's runs in the UI, None if the store has none of it."""
     with suppress(TrackerFailed), one_line(uri):
-        found = connect(uri).get_experiment_by_name(grid_name)
-        if found is not None:
-            return f"{address(port)}/#/experiments/{found.experiment_id}/runs?{VIEW}"
+        experiment = connect(uri).get_experiment_by_name(grid_name)
+        if experiment is not None:
+            return f"{address(port)}/#/experiments/{experiment.experiment_id}/runs?{VIEW}"
     return None
 
 
@@ -96,7 +96,7 @@ def started(
     with ExitStack() as stack:
         at = Path(stack.enter_context(TemporaryDirectory(prefix="fedgrid-ui-", dir=_short()))) / "mlflow"
         arguments = command(uri, artifacts, port, at)
-        stack.enter_context(own_user.passed_on(stack.enter_context(_bound(port)), at))
+        stack.enter_context(own_user.pass_on(stack.enter_context(_bound(port)), at))
         # A process group of its own: MLflow leaves its workers running, the group is terminated with them.
         server = subprocess.Popen(arguments, env=environment(), process_group=0, stdout=output, stderr=output)
         with subprocess.Popen(GUARD, stdin=subprocess.PIPE, process_group=server.pid):

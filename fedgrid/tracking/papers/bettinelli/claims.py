@@ -15,11 +15,11 @@ from fedgrid.tracking.papers.shared.claim import (
     Check,
     Claim,
     ScoreBySeed,
-    above,
-    alone,
+    check_differences,
+    check_scores,
     ends,
-    having,
-    named,
+    has_name,
+    has_value,
     scores,
     values_of,
 )
@@ -34,7 +34,7 @@ from fedgrid.tracking.scoring.measures import (
     Measure,
 )
 
-COMMUNITIES = named("Louvain", "Leiden")
+COMMUNITIES = has_name("Louvain", "Leiden")
 RESOLUTION, MAJORITY, RATE = "algorithm.resolution", "split.majority", "participation"
 LIKE = 0.02
 """Accuracies closer than this are alike."""
@@ -52,71 +52,73 @@ def variant(name: str) -> Callable[[Run], bool]:
     return fits
 
 
-def _at(study: Study, measure: Measure, name: str, *, rate: str | None = None) -> ScoreBySeed:
-    fits = named(name) if name == "IFCA" else variant(name)
-    return scores(study, measure.of, fits if rate is None else having(RATE, rate, fits))
+def _score_variant(study: Study, measure: Measure, name: str, *, rate: str | None = None) -> ScoreBySeed:
+    fits = has_name(name) if name == "IFCA" else variant(name)
+    return scores(study, measure.of, fits if rate is None else has_value(RATE, rate, fits))
 
 
-def _against_others(
+def _compare_values(
     study: Study, key: str, value: str, measures: tuple[Measure, ...], low: float, high: float = np.inf
 ) -> Iterator[Check]:
     """Yield checks of one value of a key against each other."""
     for measure in measures:
-        mine = scores(study, measure.of, having(key, value, COMMUNITIES), key)
+        mine = scores(study, measure.of, has_value(key, value, COMMUNITIES), key)
         for other in values_of(study, key, COMMUNITIES):
             if other != value:
-                theirs = scores(study, measure.of, having(key, other, COMMUNITIES), key)
-                yield from above(f"{measure.name}: {key} {value} - {other}", mine, theirs, low=low, high=high)
+                theirs = scores(study, measure.of, has_value(key, other, COMMUNITIES), key)
+                yield from check_differences(
+                    f"{measure.name}: {key} {value} - {other}", mine, theirs, low=low, high=high
+                )
 
 
 def _differences(
-    study: Study,
-    pairs: tuple[tuple[str, str], ...],
-    limits: tuple[tuple[Measure, float, float], ...],
+    study: Study, pairs: tuple[tuple[str, str], ...], limits: tuple[tuple[Measure, float, float], ...]
 ) -> Iterator[Check]:
     """Yield checks of pairs of variants, or of one and IFCA, by measures with the limits of the claim."""
     for (name, against), (measure, low, high) in product(pairs, limits):
-        one, other = _at(study, measure, name), _at(study, measure, against)
-        yield from above(f"{measure.name}: {name} - {against}", one, other, low=low, high=high)
+        one, other = _score_variant(study, measure, name), _score_variant(study, measure, against)
+        yield from check_differences(f"{measure.name}: {name} - {against}", one, other, low=low, high=high)
 
 
 def _depends_on_majority(study: Study) -> Iterator[Check]:
     if chosen := ends(study, GA_LAST.of, MAJORITY, COMMUNITIES):
         (least, one), (most, other) = chosen
-        for check in above(f"majority {least} - {most}", one, other, low=0.05):
+        for check in check_differences(f"majority {least} - {most}", one, other, low=0.05):
             turned = tuple(np.sign(check.mean) * value for value in check.values)
             yield Check(check.what, check.scenario, turned, check.low)
 
 
 def _finds_groups(study: Study) -> Iterator[Check]:
     for name in ("avg", "late", "1nn"):
-        where = having(MAJORITY, "0.7", having(RATE, "1", variant(name)))
-        yield from alone(f"ARI of {name}", scores(study, FINAL_ARI.of, where), low=0.999)
+        where = has_value(MAJORITY, "0.7", has_value(RATE, "1", variant(name)))
+        yield from check_scores(f"ARI of {name}", scores(study, FINAL_ARI.of, where), low=0.999)
 
 
 def _lost_at_half(study: Study) -> Iterator[Check]:
-    yield from alone("ARI of 1nn", _at(study, FINAL_ARI, "1nn", rate="0.5"), low=-0.2, high=0.2)
+    yield from check_scores(
+        "ARI of 1nn", _score_variant(study, FINAL_ARI, "1nn", rate="0.5"), low=-0.2, high=0.2
+    )
 
 
-def _above_global(study: Study) -> Iterator[Check]:
+def _beats_global(study: Study) -> Iterator[Check]:
     one, other = (scores(study, measure.of, COMMUNITIES) for measure in (PA_LAST, GLOBAL_OWN_LAST))
-    yield from above("communities - global", one, other)
+    yield from check_differences("communities - global", one, other)
 
 
 def _smoother(study: Study) -> Iterator[Check]:
     """Yield deviations of the ARI from its median over seeds: those of few clients less those of many."""
     if chosen := ends(study, FINAL_ARI.of, "clients", COMMUNITIES):
         (fewest, few), (most, many) = chosen
-        yield from above(f"{fewest} clients - {most}", _deviations(few), _deviations(many))
+        yield from check_differences(f"{fewest} clients - {most}", _deviations(few), _deviations(many))
 
 
-def _deviations(found: ScoreBySeed) -> ScoreBySeed:
-    scenarios = {scenario for scenario, _ in found}
+def _deviations(aris: ScoreBySeed) -> ScoreBySeed:
+    scenarios = {scenario for scenario, _ in aris}
     middle = {
-        place: float(np.median([value for (scenario, _), value in found.items() if scenario == place]))
+        place: float(np.median([ari for (scenario, _), ari in aris.items() if scenario == place]))
         for place in scenarios
     }
-    return {(scenario, seed): abs(value - middle[scenario]) for (scenario, seed), value in found.items()}
+    return {(scenario, seed): abs(ari - middle[scenario]) for (scenario, seed), ari in aris.items()}
 
 
 BEST = (FINAL_ARI, SILHOUETTE_LAST)
@@ -126,21 +128,21 @@ CLAIMS = (
         "Figure 3, V-B1",
         "resolution 1 - each other",
         "0 or more",
-        partial(_against_others, key=RESOLUTION, value="1", measures=BEST, low=TIE),
+        partial(_compare_values, key=RESOLUTION, value="1", measures=BEST, low=TIE),
     ),
     Claim(
         "majority 1 is best for ARI and silhouette",
         "Figure 3, V-B1",
         "majority 1 - each other",
         "0 or more",
-        partial(_against_others, key=MAJORITY, value="1", measures=BEST, low=TIE),
+        partial(_compare_values, key=MAJORITY, value="1", measures=BEST, low=TIE),
     ),
     Claim(
         "accuracy does not depend on the resolution",
         "Figure 3a",
         "accuracy, resolution 1 - each other",
         f"within {LIKE}",
-        partial(_against_others, key=RESOLUTION, value="1", measures=(GA_LAST,), low=-LIKE, high=LIKE),
+        partial(_compare_values, key=RESOLUTION, value="1", measures=(GA_LAST,), low=-LIKE, high=LIKE),
     ),
     Claim(
         "accuracy depends on the majority",
@@ -208,7 +210,7 @@ CLAIMS = (
         "Figure 6",
         "accuracy on own images, communities - global",
         "above 0",
-        _above_global,
+        _beats_global,
     ),
     Claim(
         "the choice of the distance is not crucial",
@@ -216,7 +218,7 @@ CLAIMS = (
         "ARI, trusted distance - each other",
         "within 0.05",
         partial(
-            _against_others,
+            _compare_values,
             key="algorithm.distance",
             value="trusted",
             measures=(FINAL_ARI,),

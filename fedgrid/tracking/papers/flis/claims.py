@@ -13,12 +13,12 @@ from fedgrid.tracking.papers.shared.claim import (
     Check,
     Claim,
     ScoreBySeed,
-    above,
-    alone,
+    check_differences,
+    check_scores,
     ends,
-    having,
+    has_name,
+    has_value,
     largest,
-    named,
     scores,
 )
 from fedgrid.tracking.papers.shared.paper import Paper, Run, Study
@@ -29,11 +29,11 @@ PERSONAL = ("LG-FedAvg", "Per-FedAvg", "SCL", "IFCA")
 SKEWED = ("label-skew", "dirichlet")
 
 
-def _of(study: Study, *titles: str, splits: tuple[str, ...] = SKEWED) -> ScoreBySeed:
-    return scores(study, accuracy, lambda run: named(*titles)(run) and run.split in splits)
+def _accuracies(study: Study, *titles: str, splits: tuple[str, ...] = SKEWED) -> ScoreBySeed:
+    return scores(study, accuracy, lambda run: has_name(*titles)(run) and run.split in splits)
 
 
-def _above(
+def _compare(
     study: Study,
     one: str,
     others: tuple[str, ...],
@@ -43,12 +43,12 @@ def _above(
     high: float = inf,
 ) -> Iterator[Check]:
     for other in others:
-        mine, theirs = _of(study, one, splits=splits), _of(study, other, splits=splits)
-        yield from above(f"{one} - {other}", mine, theirs, low=low, high=high)
+        mine, theirs = _accuracies(study, one, splits=splits), _accuracies(study, other, splits=splits)
+        yield from check_differences(f"{one} - {other}", mine, theirs, low=low, high=high)
 
 
 def _up_to(study: Study, others: tuple[str, ...], splits: tuple[str, ...], low: float) -> tuple[Check, ...]:
-    return largest(_above(study, "FLIS-DC", others, splits=splits, low=low))
+    return largest(_compare(study, "FLIS-DC", others, splits=splits, low=low))
 
 
 def _rounds(study: Study, *titles: str) -> ScoreBySeed:
@@ -62,28 +62,28 @@ def _rounds(study: Study, *titles: str) -> ScoreBySeed:
         goal = TARGETS.get(result.dataset, best[result.dataset, str(result.scenario)])
         return min(cost(result, curve_of(result), goal).rounds, float(result.rounds + 1))
 
-    return scores(study, rounds, lambda run: named(*titles)(run) and run.split in SKEWED)
+    return scores(study, rounds, lambda run: has_name(*titles)(run) and run.split in SKEWED)
 
 
 def _fewest(study: Study) -> Iterator[Check]:
     fewest = _rounds(study, "FLIS-HC")
     for other in (*GLOBAL, *PERSONAL):
-        yield from above(f"{other} - FLIS-HC", _rounds(study, other), fewest, low=-0.5)
+        yield from check_differences(f"{other} - FLIS-HC", _rounds(study, other), fewest, low=-0.5)
 
 
 def _four_times(study: Study) -> Iterator[Check]:
     part = study.of(dataset="cifar100")
     one, other = _rounds(part, "Per-FedAvg"), _rounds(part, "FLIS-HC")
     ratios = {key: one[key] / other[key] for key in one if key in other}
-    yield from alone("Per-FedAvg / FLIS-HC", ratios, low=3.5, high=4.5)
+    yield from check_scores("Per-FedAvg / FLIS-HC", ratios, low=3.5, high=4.5)
 
 
 def _end_of_beta(study: Study, value: str, title: str, near: float) -> Iterator[Check]:
-    flis = scores(study, PA_LAST.of, having("algorithm.beta", value, named("FLIS-DC")))
-    yield from above(
+    flis = scores(study, PA_LAST.of, has_value("algorithm.beta", value, has_name("FLIS-DC")))
+    yield from check_differences(
         f"FLIS-DC (beta {value}) - {title}",
         flis,
-        scores(study, PA_LAST.of, named(title)),
+        scores(study, PA_LAST.of, has_name(title)),
         low=-near,
         high=near,
     )
@@ -91,10 +91,10 @@ def _end_of_beta(study: Study, value: str, title: str, near: float) -> Iterator[
 
 def _more_epochs(study: Study, titles: tuple[str, ...], *, help_: bool) -> Iterator[Check]:
     for title in titles:
-        if chosen := ends(study, accuracy, "training.local_epochs", named(title)):
+        if chosen := ends(study, accuracy, "training.local_epochs", has_name(title)):
             (least, few), (most, many) = chosen
             one, other = (many, few) if help_ else (few, many)
-            yield from above(f"{title}, {most} epochs and {least}", one, other)
+            yield from check_differences(f"{title}, {most} epochs and {least}", one, other)
 
 
 CLAIMS = (
@@ -117,14 +117,14 @@ CLAIMS = (
         "by its own tables in 4 of 11 columns: not on SVHN, not on CIFAR-100, not with Dir(0.1) (3.1)",
         "SOLO - each global baseline",
         "above 0",
-        partial(_above, one="SOLO", others=GLOBAL),
+        partial(_compare, one="SOLO", others=GLOBAL),
     ),
     Claim(
         "LG-FedAvg and Per-FedAvg are worse than FedAvg at Dir(0.1)",
         "not on CIFAR-10: 49.65 and 53.58 against 38.22 (3.1)",
         "FedAvg - LG-FedAvg and FedAvg - Per-FedAvg",
         "above 0",
-        partial(_above, one="BNC", others=("LG-FedAvg", "Per-FedAvg"), splits=("dirichlet",)),
+        partial(_compare, one="BNC", others=("LG-FedAvg", "Per-FedAvg"), splits=("dirichlet",)),
     ),
     Claim(
         "FLIS beats IFCA by up to about 10 points at Dir(0.1)",
@@ -138,7 +138,7 @@ CLAIMS = (
         "0.1 to 0.7 points at 20 % skew; 51.18 against 60.33 on CIFAR-10, Dir(0.1)",
         "FLIS-DC - FLIS-HC",
         "0 to 0.02",
-        partial(_above, one="FLIS-DC", others=("FLIS-HC",), high=0.02),
+        partial(_compare, one="FLIS-DC", others=("FLIS-HC",), high=0.02),
     ),
     Claim(
         "FLIS needs the fewest rounds in all scenarios",

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from fedgrid.tracking.papers.shared.paper import Run, Study, beside, csv_rows, table_beside
+from fedgrid.tracking.papers.shared.paper import Run, Study, csv_rows, put_beside, table_beside
 from fedgrid.tracking.scoring.cost import Cost, cost
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.tables.cells import over_seeds
@@ -89,18 +89,18 @@ def accuracy(result: Run) -> float:
 
 def against_flis(study: Study) -> tuple[Table, ...]:
     """Return a table for each split of FLIS that the study has, and one of the cost of its targets."""
-    known = study.only(
+    compared = study.only(
         run for run in study.runs if (scenario_of(run), run.dataset, str(run.published)) in printed_accuracy()
     )
-    scenarios = dict.fromkeys(scenario_of(run) for run in known.runs)
-    has_cost = any((run.dataset, str(run.published)) in printed_cost() for run in known.runs)
+    scenarios = dict.fromkeys(scenario_of(run) for run in compared.runs)
+    has_cost = any((run.dataset, str(run.published)) in printed_cost() for run in compared.runs)
     return (
-        *(_accuracy(_of(known, scenario), scenario) for scenario in scenarios),
-        *([_cost(known)] if has_cost and {ROUNDS_OF, MBIT_OF} & {*scenarios} else []),
+        *(_accuracy(_choose_scenario(compared, scenario), scenario) for scenario in scenarios),
+        *([_cost(compared)] if has_cost and {ROUNDS_OF, MBIT_OF} & {*scenarios} else []),
     )
 
 
-def _of(study: Study, scenario: str) -> Study:
+def _choose_scenario(study: Study, scenario: str) -> Study:
     return study.only(run for run in study.runs if scenario_of(run) == scenario)
 
 
@@ -144,15 +144,15 @@ def _cell(study: Study, scenario: str, dataset: str, published: str) -> Cell:
     if published == "SCAFFOLD" and float(printed) == 10.0:
         notes.append("collapse")
     text = f"{printed} ± {deviation}" if deviation else printed
-    cell = beside(cell, float(printed), text, far=5.0)
+    cell = put_beside(cell, float(printed), text, far=5.0)
     return replace(cell, notes=(*cell.notes, *notes))
 
 
 def _cost(study: Study) -> Table:
     """Return the rounds to the targets of Table 3, and the megabits per client, medians over seeds."""
     parts: Mapping[str, tuple[str, int, Callable[[Cost], float]]] = {
-        "rounds, 20 % skew": (ROUNDS_OF, 0, lambda each: each.rounds),
-        "Mbit a client, 30 % skew": (MBIT_OF, 1, lambda each: each.sent("mbit-per-client")),
+        "rounds, 20 % skew": (ROUNDS_OF, 0, lambda spent: spent.rounds),
+        "Mbit a client, 30 % skew": (MBIT_OF, 1, lambda spent: spent.sent("mbit-per-client")),
     }
     columns = [(dataset, heading) for dataset in study.datasets if dataset in TARGETS for heading in parts]
 
@@ -160,7 +160,7 @@ def _cost(study: Study) -> Table:
         for dataset, heading in columns:
             printed = printed_cost().get((dataset, str(part.runs[0].published)))
             scenario, place, of = parts[heading]
-            own = _of(part.of(dataset=dataset), scenario)
+            own = _choose_scenario(part.of(dataset=dataset), scenario)
             spent = [of(cost(result, curve_of(result), TARGETS[dataset])) for result in own.finished]
             cell = median(spent, 2 * place, printed[place] if printed else None)
             yield cell if own.runs else Cell(ABSENT)

@@ -14,9 +14,7 @@ from fedgrid.tracking.tables.table import FAR, Cell
 
 CNN = ("mnist", "fmnist")
 RESNET = ("cifar10", "pathmnist", "bloodmnist")
-MEDICAL = ("pathmnist", "bloodmnist")
 OCFL = ("OCFL-KM", "OCFL-AFF", "OCFL-MS", "OCFL-HDB")
-MISSCORED = ("bloodmnist", 30, "overlapping-imbalanced")
 
 FAR_SCORE = (
     "The two differ by more than 0.1: more than clustering five rounds earlier or later, of 50, explains."
@@ -132,7 +130,7 @@ OF_ROWS = {
     "learning-rate": Reason(
         "With learning rates of 1e-7 (PathMNIST) and 1e-6 (BloodMNIST) the weights hardly change: the "
         "published runs clustered BatchNorm's statistics.",
-        datasets=MEDICAL,
+        datasets=("pathmnist", "bloodmnist"),
         algorithms=OCFL,
         plain=True,
     ),
@@ -167,15 +165,15 @@ OF_CELLS = {
         "right groups the published OCFL-KM and OCFL-MS have a RAND of 0.88, OCFL-HDB 0.54, OCFL-AFF 0.39.",
         algorithms=OCFL,
         measures=("RAND", "AMI", "COM"),
-        scenario=MISSCORED,
+        scenario=("bloodmnist", 30, "overlapping-imbalanced"),
     ),
 }
 
 
 def texts(far: str, *, archived: bool) -> Mapping[str, str]:
     """Return the notes of a table by key; `far` is the text of `FAR`."""
-    known = {**OF_ROWS, **OF_COLUMNS, **OF_CELLS}
-    return {FAR: far, **{key: reason.words(archived=archived) for key, reason in known.items()}}
+    notes = {**OF_ROWS, **OF_COLUMNS, **OF_CELLS}
+    return {FAR: far, **{key: reason.words(archived=archived) for key, reason in notes.items()}}
 
 
 def sentences(dataset: str, *keys: str, archived: bool) -> Iterator[str]:
@@ -183,17 +181,17 @@ def sentences(dataset: str, *keys: str, archived: bool) -> Iterator[str]:
     return (OF_ALL[key].words(archived=archived) for key in keys if OF_ALL[key].fits(dataset))
 
 
-def of_row(run: Run) -> tuple[str, ...]:
+def row_notes(run: Run) -> tuple[str, ...]:
     """Return the notes that apply to the algorithm and data set of a run."""
     return tuple(key for key, reason in OF_ROWS.items() if reason.is_of_row(run))
 
 
-def of_column(measure: str) -> tuple[str, ...]:
+def column_notes(measure: str) -> tuple[str, ...]:
     """Return the notes of a measure."""
     return tuple(key for key, reason in OF_COLUMNS.items() if measure in reason.measures)
 
 
-def of_cell(cell: Cell, run: Run, measure: str) -> Cell:
+def note_cell(cell: Cell, run: Run, measure: str) -> Cell:
     """Return a cell with the notes of its scenario, algorithm and measure."""
     notes = tuple(
         key

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fedgrid.tracking.papers.ocfl import numbers, reasons
-from fedgrid.tracking.papers.shared.paper import Paper, Study, beside, table_beside
+from fedgrid.tracking.papers.shared.paper import Paper, Study, put_beside, split_name, table_beside
 from fedgrid.tracking.scoring.measures import PUBLISHED_CLUSTERING
-from fedgrid.tracking.tables.cells import over_scenarios, split_name
+from fedgrid.tracking.tables.cells import over_scenarios
 from fedgrid.tracking.tables.clustering import published_cell, published_round
 from fedgrid.tracking.tables.personalisation import LAST, MEAN, PUBLISHED, measure_of, untested
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Table, fixed
@@ -34,10 +34,10 @@ def against_published(study: Study) -> tuple[Table, ...]:
     """
     scenarios = {scenario for scenario, _ in numbers.clustering()}
     rows = {row for _, row in numbers.clustering()}
-    known = study.only(run for run in study.runs if run.scenario in scenarios and run.published in rows)
-    by_dataset = (known.of(dataset=dataset) for dataset in known.datasets)
+    compared = study.only(run for run in study.runs if run.scenario in scenarios and run.published in rows)
+    by_dataset = (compared.of(dataset=dataset) for dataset in compared.datasets)
     return (
-        *(_clustering(known.of(dataset=dataset, clients=clients)) for dataset, clients in known.blocks),
+        *(_clustering(compared.of(dataset=dataset, clients=clients)) for dataset, clients in compared.blocks),
         *(table for part in by_dataset for table in (_rounds(part), _personalisation(part))),
     )
 
@@ -50,18 +50,18 @@ def _clustering(study: Study) -> Table:
         f"against-table1-{dataset}-{clients}",
         f"Table 1 beside the published one: {dataset}, {clients} clients",
         _caption(study, "–: one cluster in all rounds.", "first-50", "runs", "cnn"),
-        (Column(heading, split_name(split), reasons.of_column(heading)) for split, heading in columns),
+        (Column(heading, split_name(split), reasons.column_notes(heading)) for split, heading in columns),
         lambda part: (_score(part.of(split=split), heading) for split, heading in columns),
         reasons.texts(reasons.FAR_SCORE, archived=study.is_archived),
-        reasons.of_row,
+        reasons.row_notes,
     )
 
 
 def _caption(study: Study, words: str, *keys: str) -> str:
     """Return the conventions, words on a table, and the reasons that apply to all of it."""
     whose = "Archive" if study.is_archived else "Ours"
-    known = reasons.sentences(study.datasets[0], *keys, archived=study.is_archived)
-    return " ".join([f"{whose} / published, both in the published conventions.", words, *known])
+    sentences = reasons.sentences(study.datasets[0], *keys, archived=study.is_archived)
+    return " ".join([f"{whose} / published, both in the published conventions.", words, *sentences])
 
 
 def _score(study: Study, heading: str) -> Cell:
@@ -72,12 +72,12 @@ def _score(study: Study, heading: str) -> Cell:
         return cell
     printed = replace(measure, of=lambda result: numbers.digits_of(measure.of(result)))
     run = study.runs[0]
-    known = numbers.clustering()[run.scenario, str(run.published)]
-    scores = {"RAND": known.published_rand, "AMI": known.published_ami, "COM": known.published_com}
+    row = numbers.clustering()[run.scenario, str(run.published)]
+    scores = {"RAND": row.published_rand, "AMI": row.published_ami, "COM": row.published_com}
     text = fixed(scores[heading], measure.digits) if any(scores.values()) else NONE
     cell = replace(cell, text=published_cell(study, printed).text)
-    cell = beside(cell, scores[heading], text, far=FAR_SCORE)
-    return reasons.of_cell(cell, run, heading) if cell.text else cell
+    cell = put_beside(cell, scores[heading], text, far=FAR_SCORE)
+    return reasons.note_cell(cell, run, heading) if cell.text else cell
 
 
 def _rounds(study: Study) -> Table:
@@ -90,7 +90,7 @@ def _rounds(study: Study) -> Table:
         (Column(split_name(split), f"{clients} clients") for clients, split in columns),
         lambda part: (_round(part.of(clients=clients, split=split)) for clients, split in columns),
         reasons.texts(reasons.FAR_ROUND, archived=study.is_archived),
-        reasons.of_row,
+        reasons.row_notes,
     )
 
 
@@ -100,7 +100,7 @@ def _round(study: Study) -> Cell:
         return cell
     run = study.runs[0]
     number = numbers.clustering()[run.scenario, str(run.published)].published_round
-    return beside(cell, number, str(number) if number > 1 else NONE, far=FAR_ROUNDS, highest=None)
+    return put_beside(cell, number, str(number) if number > 1 else NONE, far=FAR_ROUNDS, highest=None)
 
 
 def _personalisation(study: Study) -> Table:
@@ -113,7 +113,7 @@ def _personalisation(study: Study) -> Table:
             measure = measure_of(span, heading, PUBLISHED[heading])
             cell = over_scenarios(part, measure, expected=expected)
             text = fixed(row[key], measure.digits)
-            yield beside(cell, row[key], text, far=FAR_SCORE, highest=measure.highest)
+            yield put_beside(cell, row[key], text, far=FAR_SCORE, highest=measure.highest)
 
     words = (
         f"Means over the {numbers.SCENARIOS} published scenarios. Names as in the table of personalisation. "
@@ -124,10 +124,10 @@ def _personalisation(study: Study) -> Table:
         f"against-personalisation-{dataset}",
         f"Personalisation and generalisation beside the published: {dataset}",
         _caption(study, words.rstrip(), "runs", "noise", "cnn"),
-        (Column(heading, span, reasons.of_column(heading)) for span, heading in MEASURES.values()),
+        (Column(heading, span, reasons.column_notes(heading)) for span, heading in MEASURES.values()),
         cells_of,
         reasons.texts(reasons.FAR_MEAN, archived=study.is_archived),
-        reasons.of_row,
+        reasons.row_notes,
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from fedgrid.tracking.papers.shared.paper import Paper, Run, Study, csv_rows, table_beside
 from fedgrid.tracking.scoring.cost import cost, sent
-from fedgrid.tracking.tables.cells import explained
+from fedgrid.tracking.tables.cells import explain_cells
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, fixed, median
 
 FOLDER = Path(__file__).parent
@@ -63,11 +63,11 @@ def printed_flips() -> Mapping[tuple[str, str, float], float]:
 
 def against_prigent(study: Study) -> tuple[Table, ...]:
     """Return a table for each data set of the paper that the study has in its setting, and one of flips."""
-    known = study.only(run for run in study.runs if is_in_setting(run))
-    trained = known.only(run for run in known.runs if run.rounds > 1)
+    compared = study.only(run for run in study.runs if is_in_setting(run))
+    trained = compared.only(run for run in compared.runs if run.rounds > 1)
     tables = [_costs(trained.of(dataset=dataset), dataset) for dataset in trained.datasets]
-    if len({run.keys.get(FLIP) for run in known.runs if encoder_of(run)} - {None}) > 1:
-        tables += [_flips(known.of(dataset=dataset), dataset) for dataset in known.datasets]
+    if len({run.keys.get(FLIP) for run in compared.runs if encoder_of(run)} - {None}) > 1:
+        tables += [_flips(compared.of(dataset=dataset), dataset) for dataset in compared.datasets]
     return tuple(table for table in tables if table.rows)
 
 
@@ -96,8 +96,8 @@ def _costs(study: Study, dataset: str) -> Table:
     fedavg = float(np.median(of_fedavg)) if of_fedavg else np.nan
 
     def until(result: Run) -> tuple[float, float, float]:
-        found = cost(result, ACCURACY, target, "with-test")
-        return found.rounds, found.bytes / GIGA, found.seconds / fedavg
+        spent = cost(result, ACCURACY, target, "with-test")
+        return spent.rounds, spent.bytes / GIGA, spent.seconds / fedavg
 
     columns: Sequence[tuple[str, str, int, Of]] = (
         (f"rounds to {target:.0%}", "rounds", 0, lambda result: until(result)[0]),
@@ -147,10 +147,10 @@ def _flips(study: Study, dataset: str) -> Table:
             part = embedding.only(
                 run for run in embedding.runs if encoder_of(run) == encoder and float(run.keys[FLIP]) == flip
             )
-            known = printed_flips().get((dataset, encoder, flip))
+            ari = printed_flips().get((dataset, encoder, flip))
             values = [result.last("ari") for result in part.finished]
-            found = median(values, 3, "" if known is None else f"{known:g}")
-            cells.append(found if part.runs else Cell(ABSENT))
+            cell = median(values, 3, "" if ari is None else f"{ari:g}")
+            cells.append(cell if part.runs else Cell(ABSENT))
         rows.append(Row(f"{flip:g}", tuple(cells)))
     table = Table(
         f"against-prigent-flips-{dataset}",
@@ -163,7 +163,7 @@ def _flips(study: Study, dataset: str) -> Table:
         tuple(rows),
         corner="flip probability",
     )
-    return explained(table, embedding)
+    return explain_cells(table, embedding)
 
 
 def against_attack(errors: Mapping[str, Sequence[float]]) -> Table | None:
@@ -174,8 +174,8 @@ def against_attack(errors: Mapping[str, Sequence[float]]) -> Table | None:
     """
     rows = []
     for level, printed in ((row["level"], float(row["mse"])) for row in csv_rows(FOLDER / "attack.csv")):
-        if known := errors.get(level, ()):
-            ours = float(np.median(known))
+        if of_level := errors.get(level, ()):
+            ours = float(np.median(of_level))
             cells = (Cell(fixed(ours, 4), ours), Cell(fixed(printed, 4)), Cell(fixed(printed / ours, 1)))
             rows.append(Row("without bits" if level == "none" else f"flip {level}", cells))
     if not rows:

@@ -69,37 +69,34 @@ class Claim:
 
 def verdict(checks: Iterable[Check]) -> Verdict:
     """Return the verdict over all scenarios and comparisons of a claim."""
-    found = {check.verdict for check in checks}
-    if "does not hold" in found:
+    verdicts = {check.verdict for check in checks}
+    if "does not hold" in verdicts:
         return "does not hold"
-    return "cannot be said" if "cannot be said" in found else "holds"
+    return "cannot be said" if "cannot be said" in verdicts else "holds"
 
 
 def scores(
-    study: Study,
-    of: Callable[[Run], float],
-    where: Callable[[Run], bool],
-    without: str = "",
+    study: Study, of: Callable[[Run], float], where: Callable[[Run], bool], without: str = ""
 ) -> ScoreBySeed:
     """Return a number of the runs that fit, by scenario and seed; of several variants in one, the mean.
 
     `without` is an axis that is no part of the scenario, because its values are compared.
     """
-    found: dict[tuple[str, int], list[float]] = {}
+    by_seed: dict[tuple[str, int], list[float]] = {}
     for result in study.finished:
         if where(result) and not isnan(value := of(result)):
-            found.setdefault((words(result, without), result.seed), []).append(value)
-    return {key: float(np.mean(values)) for key, values in found.items()}
+            by_seed.setdefault((_words(result, without), result.seed), []).append(value)
+    return {key: float(np.mean(values)) for key, values in by_seed.items()}
 
 
-def words(run: Run, without: str = "") -> str:
+def _words(run: Run, without: str) -> str:
     """Return a run's scenario in words, without one of the grid's axes."""
-    fixed = {"dataset": run.dataset, "clients": f"{run.clients} clients", "split": run.split}
-    fixed |= {key: f"{key} {value}" for key, value in run.setting}
-    return ", ".join(text for key, text in fixed.items() if key != without)
+    parts = {"dataset": run.dataset, "clients": f"{run.clients} clients", "split": run.split}
+    parts |= {key: f"{key} {value}" for key, value in run.setting}
+    return ", ".join(text for key, text in parts.items() if key != without)
 
 
-def above(
+def check_differences(
     what: str, one: ScoreBySeed, other: ScoreBySeed, *, low: float = 0.0, high: float = inf
 ) -> Iterator[Check]:
     """Yield a check of `one - other` for each scenario that both have, over the seeds that both have."""
@@ -110,9 +107,9 @@ def above(
             yield Check(what, scenario, differences, low, high)
 
 
-def alone(what: str, one: ScoreBySeed, *, low: float, high: float = inf) -> Iterator[Check]:
+def check_scores(what: str, one: ScoreBySeed, *, low: float, high: float = inf) -> Iterator[Check]:
     """Yield a check of the numbers themselves for each scenario."""
-    yield from above(what, one, dict.fromkeys(one, 0.0), low=low, high=high)
+    yield from check_differences(what, one, dict.fromkeys(one, 0.0), low=low, high=high)
 
 
 def largest(checks: Iterable[Check]) -> tuple[Check, ...]:
@@ -120,12 +117,12 @@ def largest(checks: Iterable[Check]) -> tuple[Check, ...]:
     return tuple(sorted(checks, key=lambda check: check.mean)[-1:])
 
 
-def named(*titles: str) -> Callable[[Run], bool]:
+def has_name(*titles: str) -> Callable[[Run], bool]:
     """Return whether a run is of one of these algorithms, by their names in tables, but not as published."""
     return lambda run: run.published in titles and not run.is_as_published
 
 
-def having(key: str, value: str, where: Callable[[Run], bool]) -> Callable[[Run], bool]:
+def has_value(key: str, value: str, where: Callable[[Run], bool]) -> Callable[[Run], bool]:
     """Return whether a run fits, and has a value of a key."""
     return lambda run: run.keys.get(key) == value and where(run)
 
@@ -149,4 +146,4 @@ def ends(
     """
     values = values_of(study, key, where)
     chosen = (values[0], values[-1]) if len(values) > 1 else ()
-    return [(value, scores(study, of, having(key, value, where), key)) for value in chosen]
+    return [(value, scores(study, of, has_value(key, value, where), key)) for value in chosen]

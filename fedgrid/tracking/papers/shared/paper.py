@@ -7,11 +7,11 @@ from pathlib import Path
 
 from fedgrid.tracking.papers.shared.claim import Claim
 from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.cells import explained
-from fedgrid.tracking.tables.table import ABSENT, FAR, Cell, Column, Row, Table, Tone, lettered
+from fedgrid.tracking.scoring.study import Study, split_name
+from fedgrid.tracking.tables.cells import explain_cells
+from fedgrid.tracking.tables.table import ABSENT, FAR, Cell, Column, Row, Table, Tone, letter_notes
 
-__all__ = ["Paper", "Run", "Study", "beside", "csv_rows", "table_beside"]
+__all__ = ["Paper", "Run", "Study", "csv_rows", "put_beside", "split_name", "table_beside"]
 """A paper, and what its functions take."""
 
 
@@ -22,10 +22,10 @@ class Paper:
     name: str
     """As in the anchor of its section: `flis`."""
     title: str
-    beside: Callable[[Study], tuple[Table, ...]] = lambda study: ()
+    put_beside: Callable[[Study], tuple[Table, ...]] = lambda study: ()
     """Our numbers beside the printed ones: no table if a study has no runs in the paper's setting."""
     by_setting: bool = False
-    """Whether `beside` takes one combination of a grid's further axes at a time."""
+    """Whether `put_beside` takes one combination of a grid's further axes at a time."""
     claims: tuple[Claim, ...] = ()
     """What the paper says, as our runs can tell."""
 
@@ -36,7 +36,7 @@ def csv_rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def beside(cell: Cell, reference: float, text: str, *, far: float, highest: bool | None = True) -> Cell:
+def put_beside(cell: Cell, reference: float, text: str, *, far: float, highest: bool | None = True) -> Cell:
     """Return a cell with its reference, which is printed as `text`; an empty cell stays empty.
 
     The cell is better or worse if the printed numbers differ. It has the note `FAR` if they differ by more
@@ -72,4 +72,4 @@ def table_beside(
         Row(part.runs[0].algorithm, tuple(cells_of(part)), notes=notes_of(part.runs[0])) for part in parts
     )
     table = Table(name, title, caption, tuple(columns), rows, corner="algorithm", notes=notes or {})
-    return lettered(explained(table, study))
+    return letter_notes(explain_cells(table, study))

@@ -9,9 +9,9 @@ from fedgrid.algorithms.clustered.before_training.class_means import (
     BITS,
     VECTOR,
     ClassMeans,
-    flipped,
-    rounded,
-    scaled,
+    flip_bits,
+    round_to_bits,
+    scale_vector,
     vector_of,
 )
 from fedgrid.algorithms.clustered.before_training.ladd import Styles, style
@@ -22,15 +22,15 @@ def rng(seed=0):
 
 
 def quantised(vector, flip, rng):
-    return flipped(rounded(scaled(vector), rng), flip, rng)
+    return flip_bits(round_to_bits(scale_vector(vector), rng), flip, rng)
 
 
 def test_least_entry_becomes_0_and_greatest_1():
-    assert scaled(np.array([2.0, 4.0, 3.0, 2.5])).tolist() == [0, 1, 0.5, 0.25]
+    assert scale_vector(np.array([2.0, 4.0, 3.0, 2.5])).tolist() == [0, 1, 0.5, 0.25]
 
 
 def test_vector_without_a_range_is_coin_tosses():
-    assert scaled(np.array([7.0, 7.0])).tolist() == [0.5, 0.5]
+    assert scale_vector(np.array([7.0, 7.0])).tolist() == [0.5, 0.5]
     tosses = quantised(np.full(10_000, 7.0), 0.0, rng())
     assert abs(tosses.mean() - 0.5) < 4 * 0.5 / 100
 
@@ -41,8 +41,8 @@ def test_without_flips_it_is_rounding():
 
 @pytest.mark.parametrize("flip", [0.0, 0.1, 0.5])
 def test_share_of_flipped_bits_is_the_probability(flip):
-    bits = rounded(rng(1).random(10_000), rng(2))
-    share = (flipped(bits, flip, rng(3)) != bits).mean()
+    bits = round_to_bits(rng(1).random(10_000), rng(2))
+    share = (flip_bits(bits, flip, rng(3)) != bits).mean()
     assert abs(share - flip) <= 4 * np.sqrt(flip * (1 - flip) / 10_000)
 
 

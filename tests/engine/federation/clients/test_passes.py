@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from fedgrid.engine.federation.clients.device_sets import DeviceSets
 from fedgrid.engine.federation.clients.messages import EvaluateTask, Moved
 from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.clients.workspace import DeviceSets
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.training import evaluation
 from tests.engine.federation.clients.test_worker import (

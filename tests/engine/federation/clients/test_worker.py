@@ -124,7 +124,7 @@ def test_error_of_a_client_has_what_torch_raised_among_its_causes(stacked, monke
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
     worker = host(stacked=stacked)
-    monkeypatch.setattr("fedgrid.engine.federation.clients.stacks.train_together", no_memory)
+    monkeypatch.setattr("fedgrid.engine.federation.clients.workspace.train_together", no_memory)
     monkeypatch.setattr(local, "train", no_memory)
     with pytest.raises(RunError, match="client 0, round 1: OutOfMemoryError: CUDA out of memory") as caught:
         worker.train([task(0)], [initial()], {})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError, RunError
-from fedgrid.engine.federation.uplink.accountant import epsilon
+from fedgrid.engine.federation.uplink.ledger import epsilon
 from fedgrid.engine.federation.uplink.privacy import CentralNoise
 from tests.helpers.small_cases import updates_of
 from tests.helpers.small_runs import alone, config, differing, early, log, optimizer_for, play, rows, trained

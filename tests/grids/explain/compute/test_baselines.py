@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedgrid.grids.explain.compute.baselines import baseline_of, blurred, mean_colour
+from fedgrid.grids.explain.compute.explained_run import baseline_of, blurred, mean_colour
 
 COLOUR = torch.tensor([0.25, 0.75])
 

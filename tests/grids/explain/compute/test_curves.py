@@ -16,7 +16,7 @@ from fedgrid.grids.explain.compute.curves import (
     order_of,
     random_order,
 )
-from fedgrid.grids.explain.compute.steps import counts, pixels_a_step
+from fedgrid.grids.explain.compute.settings import counts, pixels_a_step
 
 ONES, ZEROS = torch.ones(1, 4, 4), torch.zeros(1, 4, 4)
 PERFECT, REVERSED = torch.arange(16), torch.arange(15, -1, -1)

@@ -8,7 +8,6 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import registry
 from fedgrid.engine.federation.models.normalisation import MixedPrecision
 from fedgrid.grids.explain.compute.saliency import (
-    Saliency,
     feature_layer,
     grad_cam,
     input_gradients,
@@ -63,7 +62,6 @@ def test_map_is_rectified_and_scaled_and_empty_without_a_positive_value():
     expected = [[[0, 1 / 7], [4 / 7, 1]], [[1, 1 / 3], [0, 0]], [[0, 0], [0, 0]]]
     assert found.maps_NHW == pytest.approx(torch.tensor(expected))
     assert found.largest_N.tolist() == [1.75, 0.75, 0.0]
-    assert found.empty_N.tolist() == [False, False, True]
 
 
 def test_layer_whose_successor_writes_in_place_gives_its_own_output():
@@ -117,7 +115,6 @@ def test_input_gradients_are_the_greatest_absolute_weight_over_the_channels():
     found = input_gradients(module.eval(), images, torch.tensor([1, 0]))
     assert found.maps_NHW.tolist() == [[[0.0, 1.0]], [[0.0, 0.0]]]
     assert found.largest_N.tolist() == [8.0, 0.0]
-    assert found.empty_N.tolist() == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -132,11 +129,6 @@ def test_input_gradients_are_the_greatest_absolute_weight_over_the_channels():
 )
 def test_feature_layer_is_the_last_with_more_than_one_pixel(model, shape, layer):
     assert feature_layer(registry.build(model, shape, 10).eval(), torch.zeros(shape)) == layer
-
-
-def test_map_that_is_constant_and_positive_is_empty():
-    found = Saliency(torch.zeros(1, 2, 2), torch.tensor([3.0]))
-    assert found.empty_N.tolist() == [True]
 
 
 @pytest.mark.parametrize(

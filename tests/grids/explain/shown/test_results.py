@@ -8,11 +8,11 @@ import pytest
 
 from fedgrid.grids.explain.shown.figures import insertion_against_deletion, mean_curves
 from fedgrid.grids.explain.shown.maps import map_grid, overlay
-from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, Paired, Shown, paired, sentence
+from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, Paired, ShownMap, paired, sentence
 from fedgrid.grids.explain.shown.sections import own_sections
 from fedgrid.grids.explain.shown.tables import own_scores
 from fedgrid.tracking import figures
-from fedgrid.tracking.explained.scores import GAP, Explained, of_runs
+from fedgrid.tracking.explained.scores import GAP, Explained, run_means
 
 SCENARIO = ("digits", 15, "overlapping-balanced")
 
@@ -52,8 +52,8 @@ def test_sentence_says_which_algorithms_gain_and_which_lose():
 def test_score_of_an_own_run_is_the_mean_over_images_and_a_diverged_model_leaves_it_without_one():
     """3 images of gap 0.5 and 1 of gap 0.1."""
     rows = [model("SCL", 0.75, 0.25, weight=3), model("SCL", 0.3, 0.2, weight=1)]
-    assert of_runs(rows, "members", GAP)["SCL"][SCENARIO][0] == pytest.approx(0.4)
-    assert of_runs([*rows, model("SCL", nan, nan, weight=1)], "members", GAP) == {"SCL": {}}
+    assert run_means(rows, "members", GAP)["SCL"][SCENARIO][0] == pytest.approx(0.4)
+    assert run_means([*rows, model("SCL", nan, nan, weight=1)], "members", GAP) == {"SCL": {}}
 
 
 def test_table_has_the_gap_of_unseen_images_only_where_some_are_seen():
@@ -81,7 +81,7 @@ def band(algorithm):
 def shown(algorithm, place=0, prediction=3):
     pixels = np.arange(12, dtype=np.uint8).reshape(1, 3, 4)
     where = SCENARIO, 0, algorithm, "members", 0, (0, place)
-    return Shown(*where, 3, prediction, pixels[0] * 20, pixels, is_empty=False)
+    return ShownMap(*where, 3, prediction, pixels[0] * 20, pixels, is_empty=False)
 
 
 def test_curves_have_a_panel_for_each_direction_with_the_random_order_dashed():

@@ -94,7 +94,7 @@ def behind(tmp_path: Path) -> Behind:
 def port(tmp_path: Path, behind: Behind) -> Iterator[int]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        with own_user.passed_on(listener, tmp_path / "mlflow"):
+        with own_user.pass_on(listener, tmp_path / "mlflow"):
             yield int(listener.getsockname()[1])
 
 
@@ -180,7 +180,7 @@ def test_another_user_is_refused(port, behind, monkeypatch):
 def test_request_before_the_server_is_there_is_answered(tmp_path):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        with own_user.passed_on(listener, tmp_path / "missing"):
+        with own_user.pass_on(listener, tmp_path / "missing"):
             number = listener.getsockname()[1]
             assert ask(number, request(number)).startswith(b"HTTP/1.1 503 ")
 

@@ -8,11 +8,10 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from fedgrid.algorithms.averaging.scaffold import ScaffoldRule
-from fedgrid.algorithms.clustered.before_training.private import of_bits
+from fedgrid.algorithms.clustered.before_training.class_means import bits_distance
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.registry import create
-from fedgrid.engine.federation.uplink.accountant import ORDERS, Accountant, epsilon
-from fedgrid.engine.federation.uplink.ledger import ledger_of
+from fedgrid.engine.federation.uplink.ledger import ORDERS, Accountant, epsilon, ledger_of
 from fedgrid.engine.federation.uplink.privacy import Privacy
 from fedgrid.engine.federation.uplink.steps import Clip, Noise
 
@@ -199,7 +198,7 @@ class TestMessages:
             exact = np.log(
                 flip**ORDERS * (1 - flip) ** (1 - ORDERS) + (1 - flip) ** ORDERS * flip ** (1 - ORDERS)
             )
-            assert (exact / (ORDERS - 1) <= ORDERS * of_bits(1, flip) / 2 + 1e-12).all()
+            assert (exact / (ORDERS - 1) <= ORDERS * bits_distance(1, flip) / 2 + 1e-12).all()
 
 
 class TestBudgets:
