@@ -38,18 +38,16 @@ def join_values(runs: Sequence[RunConfig], words: Words) -> str:
     If all say the same, or no axis alone tells which says what, there are no brackets: `1 or 5`.
     """
     texts_of_runs = list(map(words, runs))
-    texts_once = list(dict.fromkeys(texts_of_runs))
-    for axis in AXES if len(texts_once) > 1 else ():
+    distinct = list(dict.fromkeys(texts_of_runs))
+    for axis in AXES if len(distinct) > 1 else ():
         of_axis: dict[str, set[str]] = {}
         for run, text in zip(runs, texts_of_runs, strict=True):
             of_axis.setdefault(axis(run), set()).add(text)
-        is_itself = any(f"{text} ".startswith(f"{value} ") for value in of_axis for text in texts_once)
+        is_itself = any(f"{text} ".startswith(f"{value} ") for value in of_axis for text in distinct)
         if all(len(texts) == 1 for texts in of_axis.values()) and not is_itself:
-            owners = {text: [value for value in of_axis if text in of_axis[value]] for text in texts_once}
-            return join_words(
-                f"{text} ({join_words(map(escape_latex, owners[text]))})" for text in texts_once
-            )
-    return join_words(texts_once, "or")
+            owners = {text: [value for value in of_axis if text in of_axis[value]] for text in distinct}
+            return join_words(f"{text} ({join_words(map(escape_latex, owners[text]))})" for text in distinct)
+    return join_words(distinct, "or")
 
 
 def cite_words(runs: Iterable[RunConfig], words: Words, bibtex: Words) -> list[str]:
