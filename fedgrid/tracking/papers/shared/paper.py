@@ -1,4 +1,4 @@
-"""What a paper's folder provides, and reads and prints alike; `papers.PAPERS` lists them all."""
+"""What a paper's folder provides, and reads and prints alike; `sections.PAPERS` lists them all."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
