@@ -333,7 +333,7 @@ from fedgrid.tracking.papers.shared.paper import Paper
 PAPER = Paper("sixth", "Sixth et al.", lambda study: ())
 ''',
     )
-    papers = "fedgrid/tracking/papers/papers.py"
+    papers = "fedgrid/tracking/papers/sections.py"
     tree.insert(papers, "PAPERS = (", "SIXTH, ")
     tree.begin(papers, "from fedgrid.tracking.papers.sixth.paper import PAPER as SIXTH\n")
 
@@ -476,12 +476,13 @@ from tempfile import TemporaryDirectory
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.cli.actions.analyses import analysis_named
+from fedgrid.grids.cli.actions.analyses import find_analysis
+from fedgrid.grids.cli.actions.analyses import find_analysis
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.space import built_in
-from fedgrid.grids.following.teller import News, Teller, tracker_named
+from fedgrid.grids.following.teller import News, Teller, find_tracker
 from fedgrid.grids.trackers.tracker import TrackedGrid
-from fedgrid.tracking.papers.papers import PAPERS
+from fedgrid.tracking.papers.sections import PAPERS
 from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.records import read_records
 from fedgrid.tracking.scoring.scores import curves
@@ -502,7 +503,7 @@ with TemporaryDirectory() as folder:
     lines = {}
     for name in ("lines", "own-lines"):
         grid = TrackedGrid("mine", Storage.of(folder))
-        Teller(tracker_named(name), grid).tell(News(run, "FINISHED"))
+        Teller(find_tracker(name), grid).tell(News(run, "FINISHED"))
         lines[name] = Path(folder, f"{name}.txt").read_text()
     active.use()
 page = report_page(study_of([result_of(run_of(), WHOLE, curves={"ari": (0, 1)})]))
@@ -519,7 +520,7 @@ print(json.dumps({
     "a score": bool(found["best_client_accuracy"][0] >= 0),
     "a figure, a table": any(section.name == "sizes" for section in page.sections),
     "a paper's numbers and claims": any(paper.name == "sixth" for paper in PAPERS),
-    "an analysis of finished runs": analysis_named("counted").name == "counted",
+    "an analysis of finished runs": find_analysis("counted").name == "counted",
     "a tracker": lines["lines"] == "1\\n",
     "a plugin's tracker": lines["own-lines"] == "1\\n",
     "a command": "darker" in fedgrid("splits").out.split(),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from docs.reference.markdown import code, page, table
 from fedgrid.engine.federation.record_names import COUNTS, MESSAGE
-from fedgrid.grids.trackers.names import described, plain
+from fedgrid.grids.trackers.names import metric_meanings, plain
 from fedgrid.record_columns import EVERY_COLUMN
 from fedgrid.tracking.scoring import scores
 
@@ -42,5 +42,5 @@ def pages() -> dict[str, str]:
 
 
 def _rows(meanings: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
-    in_mlflow = {plain(key): code(key) for key in described()}
+    in_mlflow = {plain(key): code(key) for key in metric_meanings()}
     return ((code(name), in_mlflow.get(name, ""), meaning) for name, meaning in meanings)

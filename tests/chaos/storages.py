@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from fedgrid.tracking.report import draw
-from fedgrid.tracking.report.page import Plate
+from fedgrid.tracking.report.page import FORMATS, Plate
 from tests.helpers.command_line import Result, fedgrid, new_storage
 from tests.helpers.plugin_files import ALGORITHM
 
@@ -123,7 +123,7 @@ def undrawn() -> Iterator[None]:
     """Write empty figures of a report in the block: to draw them takes longer than all else."""
 
     def empty(plate: Plate, folder: Path, styles: object) -> None:
-        for suffix in draw.FORMATS:
+        for suffix in FORMATS:
             (folder / f"{plate.name}.{suffix}").write_text('<svg viewBox="0 0 9 9"/>')
 
     with patch.object(draw, "_draw", empty), patch.object(draw, "_cores", lambda: 1):

@@ -80,7 +80,7 @@ def run_here(
     for job in jobs:
         tick()
         started = perf_counter()
-        cause = _tried(analysis, job, replace(context, done=note), tick)
+        cause = _try(analysis, job, replace(context, done=note), tick)
         ended(Ended(job, cause, perf_counter() - started))
 
 
@@ -210,11 +210,11 @@ def _task(
         active.activate([plugin.digest])
     analysis, job, context = pickle.loads(work)
     started = perf_counter()
-    cause = _tried(analysis, job, context, lambda: check_driver(context.storage, token))
+    cause = _try(analysis, job, context, lambda: check_driver(context.storage, token))
     return cause, perf_counter() - started
 
 
-def _tried(analysis: Analysis, job: Job, context: Context, may_write: Callable[[], None]) -> str | None:
+def _try(analysis: Analysis, job: Job, context: Context, may_write: Callable[[], None]) -> str | None:
     """Do a job; return why it failed, if it did. `may_write` raises if nothing must be written."""
     files = JobFiles(context.storage, analysis.folder, job)
     try:

@@ -5,8 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fedgrid.engine.runtime.storage.atomic import disk_errors, write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
+from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, JobResult
@@ -16,9 +15,8 @@ from fedgrid.grids.results.axes import further_axes
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
-from fedgrid.grids.trackers.mlflow.store import is_missing, tracking_uri
+from fedgrid.grids.trackers.mlflow.store import is_marked, is_missing, tracking_uri, write_mark
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
-from fedgrid.redaction import redacted
 from fedgrid.regular_files import read_file
 
 
@@ -31,7 +29,8 @@ def log_to_mlflow(
         RunError: the storage cannot be written.
     """
     uri = tracking_uri(storage.root)
-    lacking = [result for result in results if not _is_logged(result, uri)]
+    marks = {result.files[".json"].with_suffix(".mlflow.json"): result for result in results}
+    lacking = [result for mark, result in marks.items() if not is_marked(mark, uri, results=_digest(result))]
     unknown = {result.job.config.run_id for result in lacking}
     try:
         # Without a store nobody has logged the runs.
@@ -64,17 +63,9 @@ def _log(analysis: Analysis, result: JobResult, storage: Storage, tracker: Mlflo
             tracker.artifact(run, path, analysis.folder)
     files = JobFiles(storage, analysis.folder, result.job)
     with disk_errors(files.run):
-        write_text(files.file(".mlflow.json"), seal({"uri": redacted(uri), "results": _digest(result)}))
+        write_mark(files.file(".mlflow.json"), uri, results=_digest(result))
         files.push(files.file(".mlflow.json"))
     return True
-
-
-def _is_logged(result: JobResult, uri: str) -> bool:
-    try:
-        mark = unseal(result.files[".json"].with_suffix(".mlflow.json"))
-    except (FileNotFoundError, DamagedFile, UnreadableFile):
-        return False
-    return (mark.get("uri"), mark.get("results")) == (redacted(uri), _digest(result))
 
 
 def _digest(result: JobResult) -> str:

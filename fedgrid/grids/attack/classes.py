@@ -32,7 +32,7 @@ def classes(observed: Observed) -> list[dict[str, Any]]:
         [np.bincount(observed.held(client)[0].labels, minlength=num_classes) for client in clients]
     )
     majority_K = counts_KL.argmax(axis=1)
-    predicted = _predicted(observed)
+    predicted = _predict(observed)
     return [
         {
             "client": client,
@@ -40,7 +40,7 @@ def classes(observed: Observed) -> list[dict[str, Any]]:
             "alone": bool(observed.alone_K[client]),
             "majority": int(majority_K[client]),
             "share": float(counts_KL[client].max() / counts_KL[client].sum()),
-            **_judged(
+            **_judge(
                 counts_KL[client],
                 {
                     "blind": most_common(majority_K[np.arange(len(majority_K)) != client]),
@@ -67,7 +67,7 @@ def by_partition(labels_K: NDArray[np.int64], majority_K: NDArray[np.int64], cli
     return most_common(majority_K[beside_K if beside_K.any() else others_K])
 
 
-def _judged(counts_L: NDArray[np.int64], guesses: dict[str, int | None]) -> dict[str, Any]:
+def _judge(counts_L: NDArray[np.int64], guesses: dict[str, int | None]) -> dict[str, Any]:
     """Return each guess, and whether no class of the client has more images than the guessed one."""
     row: dict[str, Any] = dict(guesses)
     for name, guess in guesses.items():
@@ -76,7 +76,7 @@ def _judged(counts_L: NDArray[np.int64], guesses: dict[str, int | None]) -> dict
     return row
 
 
-def _predicted(observed: Observed) -> list[int | None]:
+def _predict(observed: Observed) -> list[int | None]:
     """Return the class that each served model predicts most often on the server's test images."""
     module = observed.module()
     inputs = to_inputs(torch.tensor(observed.setup.server_set.images))

@@ -30,7 +30,7 @@ def attack(job: Job, context: Context) -> Artifacts:
 
     config = job.config
     before, after = states(job, context)
-    encoder = encoder_of(config, context.storage)
+    encoder = encoder_of(config, context.folder(config), context.storage)
     observed = observe(config, before, after, context.data_dir, encoder)
     _check_norms(job, context, {client: sent.norm for client, sent in observed.sent.items()})
     with observed.numerics():

@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from fedgrid.algorithms.updates.source import Vector
-from fedgrid.engine.federation.data.images import HeldImages, ImageSet
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH, to_inputs
-from fedgrid.engine.runtime.run.replay import Observed
+from fedgrid.engine.runtime.run.replay import HeldImages, ImageSet, Observed
 
 Losses = NDArray[np.float64]
 
@@ -120,8 +119,8 @@ class _Attack:
 
     def _images(self, clients: Sequence[int]) -> tuple[ImageSet, ImageSet]:
         """Return the different images that clients train on, and test images that no client trains on."""
-        members = _joined([self._held[client][0] for client in clients])
-        others = _joined([self._held[client][1] for client in clients])
+        members = _join([self._held[client][0] for client in clients])
+        others = _join([self._held[client][1] for client in clients])
         unseen = [place for place, image in enumerate(others.images) if _key(image) not in self._trained]
         return members, others.take(np.array(unseen, np.int64))
 
@@ -139,7 +138,7 @@ class _Attack:
         return torch.cat(losses).numpy()
 
 
-def _joined(sets: Sequence[HeldImages]) -> ImageSet:
+def _join(sets: Sequence[HeldImages]) -> ImageSet:
     """Return the images of several sets, each once: clients of a cluster may hold the same ones."""
     images = np.concatenate([held.images for held in sets])
     labels = np.concatenate([held.labels for held in sets])

@@ -50,7 +50,7 @@ def draw_pictures(pictures: Sequence[Picture], title: str, classes: Sequence[str
         for column, picture in enumerate(part):
             for row, image in enumerate((picture.truth, picture.found)):
                 place = axes[2 * at + row, column]
-                place.imshow(_shown(image), cmap="gray", vmin=0, vmax=1)
+                place.imshow(_for_matplotlib(image), cmap="gray", vmin=0, vmax=1)
                 if row == 0:
                     name = classes[picture.label][:LONG] if classes else f"class {picture.label}"
                     place.set_title(f"client {picture.client}\n{name}", fontsize=7, parse_math=False)
@@ -71,7 +71,7 @@ def draw_pictures(pictures: Sequence[Picture], title: str, classes: Sequence[str
     return data.getvalue()
 
 
-def _shown(image: Image) -> Image:
+def _for_matplotlib(image: Image) -> Image:
     """Return an image as matplotlib draws it: grey of shape (H, W), or colours last."""
     clipped = np.clip(image, 0, 1)
     return clipped[0] if len(clipped) == 1 else np.moveaxis(clipped, 0, -1)

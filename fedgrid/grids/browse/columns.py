@@ -34,10 +34,10 @@ def read_rows(
             storage.pull(folder, only="timings")
         else:
             storage.pull(folder, skip=("state-",))
-    return tuple(map(_with_notes, read_runs(configs, storage, old)))
+    return tuple(map(_add_notes, read_runs(configs, storage, old)))
 
 
-def _with_notes(run: Run) -> Run:
+def _add_notes(run: Run) -> Run:
     written = annotations_of(run.folder)
     tags = {f"{TAG}{key}": value for key, value in written.tags.items()}
     return replace(run, notes={**({NOTE: written.note} if written.note else {}), **tags})
@@ -78,12 +78,12 @@ def check_columns(columns: Sequence[str], rows: Sequence[Run], option: str) -> N
     Raises:
         ConfigError: if one is unknown; names the nearest, and how to see all.
     """
-    known = {*IDENTITY, *TIMES, NOTE, *axis_keys()}
-    known |= {name for row in rows for part in (row.values, row.scores, row.notes) for name in part}
+    allowed = {*IDENTITY, *TIMES, NOTE, *axis_keys()}
+    allowed |= {name for row in rows for part in (row.values, row.scores, row.notes) for name in part}
     for column in columns:
-        if column in known or any(column in row.recorded for row in rows):
+        if column in allowed or any(column in row.recorded for row in rows):
             continue
-        names = {*known, *(name for row in rows for name in row.recorded)}
+        names = {*allowed, *(name for row in rows for name in row.recorded)}
         keys = rows[0].values if rows else {}
         inner = {key.rpartition(".")[2]: key for key, value in keys.items() if value is not None}
         near = hint(column, names, SHORT_NAMES, inner)

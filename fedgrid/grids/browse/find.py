@@ -34,13 +34,13 @@ def find_run(what: str, storage: Storage) -> tuple[RunConfig, Sequence[str]]:
             grids.setdefault(run.run_id, []).append(grid)
     if not any(_is_named(run, name) for run in runs.values()):
         # A run of `fedgrid.run`, or of a grid that was deleted, is in no grid.
-        runs |= {run.run_id: run for run in _stored(storage) if run.run_id not in runs}
-    found = [run for run in runs.values() if _is_named(run, name)]
-    if len(found) == 1:
-        return found[0], grids.get(found[0].run_id, ())
-    if found:
-        several = ", ".join(run.run_id for run in found)
-        raise ConfigError(f"{len(found)} runs are named '{what}': {several}; give one of these ids")
+        runs |= {run.run_id: run for run in _read_stored(storage) if run.run_id not in runs}
+    matches = [run for run in runs.values() if _is_named(run, name)]
+    if len(matches) == 1:
+        return matches[0], grids.get(matches[0].run_id, ())
+    if matches:
+        several = ", ".join(run.run_id for run in matches)
+        raise ConfigError(f"{len(matches)} runs are named '{what}': {several}; give one of these ids")
     grids_here = list_grids(storage)
     if not grids_here:
         raise ConfigError(f"no grid in {storage} yet; `{command(storage, 'run', what)}` starts one")
@@ -56,15 +56,15 @@ def _is_named(run: RunConfig, name: str) -> bool:
     return is_id or name in (run.name, f"{run.name}-{run.run_id}")
 
 
-def _stored(storage: Storage) -> list[RunConfig]:
+def _read_stored(storage: Storage) -> list[RunConfig]:
     """Return the runs that have a folder; those of another format, or damaged, are left out."""
-    found = []
+    configs = []
     for path in sorted(storage.root.glob(f"*/{CONFIG}")):
         try:
             values = json.loads(read_file(path))
             if values.pop(VERSION, None) == FORMAT:
-                found.append(RunConfig.model_validate(values))
+                configs.append(RunConfig.model_validate(values))
                 own_images.know_from(path.parent)
         except (OSError, ValueError):
             continue
-    return found
+    return configs

@@ -15,7 +15,7 @@ from fedgrid.grids.presets.axis_keys import AXES, value_text
 from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import trusting_times
+from fedgrid.grids.results.outcome import trust_times
 from fedgrid.grids.results.runs import read_runs
 from fedgrid.tracking.scoring.run import FINISHED
 
@@ -34,7 +34,7 @@ def grid_facts(name: str, storage: Storage) -> dict[str, Any]:
     stored = folder.read()
     runs = stored.runs
     now = status(name, storage)
-    with trusting_times(storage):
+    with trust_times(storage):
         rows = read_runs(runs, storage)
     done = [row for row in rows if row.state == FINISHED]
     keys = (*AXES, *naming_keys(runs))
@@ -65,7 +65,7 @@ def print_grid(facts: Mapping[str, Any], storage: Storage, console: Console) -> 
         say(f"From {facts['source']}")
     width = max(map(len, facts["axes"]))
     for key, values in facts["axes"].items():
-        say(f"  {key:<{width}}  {_listed(values)}")
+        say(f"  {key:<{width}}  {_join_values(values)}")
     say()
     if facts["scores"]:
         console.print(summary_table(facts["scores"], console.width))
@@ -81,7 +81,7 @@ def print_grid(facts: Mapping[str, Any], storage: Storage, console: Console) -> 
         say(f"Tables and figures:        {command(storage, 'report', name)}")
 
 
-def _listed(values: list[str]) -> str:
+def _join_values(values: list[str]) -> str:
     if len(values) <= VALUES_SHOWN:
         return ", ".join(values)
     return f"{values[0]}, {values[1]}, ... {values[-1]} ({len(values)} values)"

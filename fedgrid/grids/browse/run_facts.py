@@ -49,9 +49,9 @@ def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir
         "tags": {name.removeprefix(TAG): text for name, text in row.notes.items() if name != NOTE},
         "axes": {axis: value_of(config, axis) for axis in AXES},
         "model": config.model,
-        "changed": _changed(config, data_dir),
+        "changed": _find_changes(config, data_dir),
         "rounds": config.training.rounds,
-        **_recorded(row.folder, config),
+        **_read_rounds(row.folder, config),
         "scores": {name: row.scores.get(name) for name in RESULT_COLUMNS} if row.scores else None,
         "seconds": row.value("seconds"),
         "uncached_seconds": row.value("uncached_seconds"),
@@ -61,7 +61,7 @@ def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir
     }
 
 
-def _changed(config: RunConfig, data_dir: Path) -> dict[str, Any] | None:
+def _find_changes(config: RunConfig, data_dir: Path) -> dict[str, Any] | None:
     """Return key -> value and default of the settings that differ from the defaults.
 
     Of a plugin's algorithm all settings, without defaults: to show a run executes no plugin. None if the
@@ -82,16 +82,16 @@ def _changed(config: RunConfig, data_dir: Path) -> dict[str, Any] | None:
     return {key: {"value": now, "default": then} for key, (now, then) in values.items() if now != then}
 
 
-def _recorded(folder: Path, config: RunConfig) -> dict[str, Any]:
+def _read_rounds(folder: Path, config: RunConfig) -> dict[str, Any]:
     """Return curves, events and partitions by round; lists are empty before the first round."""
     try:
         records = read_records(folder)
     except RecordsError:
         return {"round": [], "curves": {}, "events": {}, "clusters": [], "hidden_groups": []}
-    found = curves(records)
+    scores = curves(records)
     return {
         "round": records.round_R.tolist(),
-        "curves": {name: _numbers(found[name]) for name in CURVES},
+        "curves": {name: _numbers(scores[name]) for name in CURVES},
         "events": events(records, config),
         "clusters": records.clients["cluster"].astype(int).tolist(),
         "hidden_groups": records.truth_K.astype(int).tolist(),
@@ -100,8 +100,8 @@ def _recorded(folder: Path, config: RunConfig) -> dict[str, Any]:
 
 def events(records: Records, config: RunConfig) -> dict[int, str]:
     """Return round -> what happened in it, of the rounds in which something did."""
-    before, scheduled = 1, _scheduled(config)
-    found: dict[int, str] = {}
+    before, scheduled = 1, _schedule(config)
+    by_round: dict[int, str] = {}
     for place, number in enumerate(records.round_R.tolist()):
         clusters = len(np.unique(records.clients["cluster"][place]))
         words = scheduled.get(number, [])
@@ -109,36 +109,36 @@ def events(records: Records, config: RunConfig) -> dict[int, str]:
             words.append(f"{before} -> {clusters} clusters")
         elif records.rounds["clustered"][place] == 1:
             words.append("clusters again" if clusters > 1 else "looks for clusters, finds none")
-        words += _counted(records.rounds["warnings"][place], "warning")
-        words += _counted(records.rounds["excluded"][place], "unusable update")
+        words += _count(records.rounds["warnings"][place], "warning")
+        words += _count(records.rounds["excluded"][place], "unusable update")
         if words:
-            found[number] = ", ".join(words)
+            by_round[number] = ", ".join(words)
         before = clusters
-    return found
+    return by_round
 
 
-def _scheduled(config: RunConfig) -> dict[int, list[str]]:
+def _schedule(config: RunConfig) -> dict[int, list[str]]:
     """Return round -> which clients the configuration has join in it, and whose data change."""
-    found: dict[int, list[str]] = {}
+    by_round: dict[int, list[str]] = {}
     for number in sorted(set(config.joins.values())):
         joining = [client for client, at in config.joins.items() if at == number]
         one = f"client {joining[0]} joins"
-        found[number] = [one if len(joining) == 1 else f"{len(joining)} clients join"]
+        by_round[number] = [one if len(joining) == 1 else f"{len(joining)} clients join"]
     for number in sorted({move.round for move in config.drift.values()}):
         moving = [(client, move.to) for client, move in config.drift.items() if move.round == number]
         one = f"client {moving[0][0]} moves to group {moving[0][1]}"
-        found.setdefault(number, []).append(one if len(moving) == 1 else f"{len(moving)} clients move")
-    return found
+        by_round.setdefault(number, []).append(one if len(moving) == 1 else f"{len(moving)} clients move")
+    return by_round
 
 
-def shown_rounds(round_R: Array, scheduled: Mapping[int, str]) -> list[int]:
+def choose_rounds(round_R: Array, scheduled: Mapping[int, str]) -> list[int]:
     """Return the numbers of the rounds for a short table: first, last, eventful, some between."""
     eventful = [number for number in round_R.tolist() if number in scheduled][: ROUNDS_SHOWN - 2]
     spaced = np.linspace(0, len(round_R) - 1, min(len(round_R), ROUNDS_SHOWN - len(eventful)))
     return sorted({*(int(round_R[round(place)]) for place in spaced), *eventful})
 
 
-def _counted(number: float, what: str) -> list[str]:
+def _count(number: float, what: str) -> list[str]:
     return [f"{int(number)} {what}{'' if number == 1 else 's'}"] if number > 0 else []
 
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.browse.run_facts import CURVES, shown_rounds
+from fedgrid.grids.browse.run_facts import CURVES, choose_rounds
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import RESULT_COLUMNS, cell, choice_table, duration
 from fedgrid.grids.round_cache.table import readable_size
@@ -104,16 +104,16 @@ def _settings(facts: Mapping[str, Any]) -> str:
 def _print_curves(facts: Mapping[str, Any], console: Console) -> None:
     for name in SPARKS:
         values_R = np.array([np.nan if value is None else value for value in facts["curves"][name]])
-        known = values_R[~np.isnan(values_R)]
-        if len(known):
-            line = f"{HEADINGS[name]:<10} {known[0]:.3f} {sparkline(values_R, WIDTH)} {known[-1]:.3f}"
-            print_plain(console, f"{line}   from {known.min():.3f} to {known.max():.3f}")
+        measured = values_R[~np.isnan(values_R)]
+        if len(measured):
+            line = f"{HEADINGS[name]:<10} {measured[0]:.3f} {sparkline(values_R, WIDTH)} {measured[-1]:.3f}"
+            print_plain(console, f"{line}   from {measured.min():.3f} to {measured.max():.3f}")
 
 
 def _rounds_table(facts: Mapping[str, Any]) -> Table:
     places = {number: place for place, number in enumerate(facts["round"])}
     rows = []
-    for number in shown_rounds(np.array(facts["round"]), facts["events"]):
+    for number in choose_rounds(np.array(facts["round"]), facts["events"]):
         cells = [_cell(name, facts["curves"][name][places[number]]) for name in CURVES]
         rows.append([str(number), *cells, facts["events"].get(number, "")])
     headings = ("round", *(HEADINGS[name] for name in CURVES), "what happened")
@@ -132,10 +132,10 @@ def sparkline(values_R: Array, width: int) -> str:
     A value that is NaN is a space.
     """
     means = [_mean(part) for part in np.array_split(values_R, min(len(values_R), width))]
-    known = [value for value in means if value == value]
-    if not known:
+    measured = [value for value in means if value == value]
+    if not measured:
         return ""
-    low, high = min(known), max(known)
+    low, high = min(measured), max(measured)
     step = (high - low) / (len(BARS) - 1) or 1.0
     return "".join(BARS[round((value - low) / step)] if value == value else " " for value in means)
 
@@ -185,5 +185,5 @@ def _block(label: int, wide: int) -> Text:
 
 
 def _mean(values: Array) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
+    measured = values[~np.isnan(values)]
+    return float(measured.mean()) if len(measured) else float("nan")

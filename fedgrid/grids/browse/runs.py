@@ -51,7 +51,7 @@ def show_runs(
     conditions = [condition for text in where for condition in _conditions(text)]
     shown = _columns(columns, every)
     check_columns([condition.column for condition in conditions], every, "--where")
-    rows = [row for row in every if all(each.holds([row.value(each.column)]) for each in conditions)]
+    rows = [row for row in every if all(rule.holds([row.value(rule.column)]) for rule in conditions)]
     if sort is not None:
         check_columns([sort], every, "--sort")
         places = sort_places([row.value(sort) for row in rows], reverse)
@@ -63,7 +63,7 @@ def show_runs(
     elif as_csv:
         _write_csv(rows, shown)
     else:
-        _print(rows, _with_asked(shown, sort, conditions) if columns is None else _named(shown), console)
+        _print(rows, _add_asked(shown, sort, conditions) if columns is None else _add_names(shown), console)
         print_plain(
             console, f"{len(rows)} of {len(every)} runs of {grid}; more: --columns all, --csv, --json"
         )
@@ -85,18 +85,18 @@ def _columns(given: str | None, rows: Sequence[Run]) -> list[str]:
     if not names:
         raise ConfigError("--columns names none: expected names with commas between them, or all")
     check_columns([name for name in names if name != ALL], rows, "--columns")
-    found = (column for name in names for column in (all_columns(rows) if name == ALL else [name]))
-    return list(dict.fromkeys(found))
+    columns = (column for name in names for column in (all_columns(rows) if name == ALL else [name]))
+    return list(dict.fromkeys(columns))
 
 
-def _with_asked(columns: list[str], sort: str | None, conditions: Sequence[Condition]) -> list[str]:
+def _add_asked(columns: list[str], sort: str | None, conditions: Sequence[Condition]) -> list[str]:
     """Return the columns with those by which runs are sorted or selected, unless one value is left."""
-    several = [each.column for each in conditions if each.operator != "=" or len(each.values) > 1]
+    several = [one.column for one in conditions if one.operator != "=" or len(one.values) > 1]
     asked = [*([sort] if sort else []), *several]
     return [*columns, *(name for name in dict.fromkeys(asked) if name not in columns)]
 
 
-def _named(columns: list[str]) -> list[str]:
+def _add_names(columns: list[str]) -> list[str]:
     """Return the columns with the runs' names in front, unless they tell runs apart."""
     return columns if {"run", "run_id", "folder"} & {*columns} else ["run", *columns]
 

@@ -35,7 +35,7 @@ def tag(what: str, given: Sequence[str], note: str | None, storage: Storage, con
     """
     storage.pull_marks()
     if not given and note is None:
-        raise ConfigError(f"nothing to change: give KEY=VALUE or --note; {_shown(what, storage)} them")
+        raise ConfigError(f"nothing to change: give KEY=VALUE or --note; {_show_command(what, storage)} them")
     if what in list_grids(storage):
         raise ConfigError(
             f"'{what}' is a grid: name a run; `{command(storage, 'runs', what)}` lists their ids"
@@ -55,7 +55,7 @@ def tag(what: str, given: Sequence[str], note: str | None, storage: Storage, con
         print_plain(console, line)
 
 
-def _shown(what: str, storage: Storage) -> str:
+def _show_command(what: str, storage: Storage) -> str:
     return f"`{command(storage, 'show', what)}` shows"
 
 

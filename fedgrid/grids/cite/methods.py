@@ -12,7 +12,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.grids.cite.references import of_algorithm, of_dataset
 from fedgrid.grids.cite.sizes import num_parameters, sizes_of
-from fedgrid.grids.cite.wording import Words, cited, each, listed, title_of_dataset
+from fedgrid.grids.cite.wording import Words, cite_words, join_values, join_words, title_of_dataset
 from fedgrid.grids.presets.axis_keys import ALGORITHM, SETTING, axis_keys, default_of, value_of, value_text
 from fedgrid.tracking.tables.formats import escape_latex
 
@@ -37,21 +37,21 @@ def paragraph(runs: Sequence[RunConfig], versions: Mapping[str, str], data_dir: 
     sizes = {name: sizes_of(name, data_dir) for name in {run.dataset for run in runs}}
 
     def dataset(run: RunConfig) -> str:
-        there = sizes[run.dataset]
-        about = f" (a pool of {there[0]:,} images of {there[2]} classes)" if there else ""
+        size = sizes[run.dataset]
+        about = f" (a pool of {size[0]:,} images of {size[2]} classes)" if size else ""
         return title_of_dataset(run) + about
 
     def model(run: RunConfig) -> str:
         number = num_parameters(run.model, sizes[run.dataset])
         return escape_latex(run.model) + (f" with {number:,} parameters" if number is not None else "")
 
-    algorithms = cited(runs, lambda run: title(run.algorithm["name"]), of_algorithm)
+    algorithms = cite_words(runs, lambda run: title(run.algorithm["name"]), of_algorithm)
     packages = [f"{name} {number}" for name, number in versions.items() if name not in ("fedgrid", "python")]
     return (
-        f"We {'compare' if len(algorithms) > 1 else 'run'} {listed(algorithms)} with fedgrid "
-        f"{versions['fedgrid']} \\cite{{fedgrid}} on {listed(cited(runs, dataset, of_dataset))}. "
-        f"Model: {each(runs, model)}. {_keys(runs)} {_settings(runs)} {_counts(runs)} "
-        f"Software: Python {versions['python']}, {listed(packages)}."
+        f"We {'compare' if len(algorithms) > 1 else 'run'} {join_words(algorithms)} with fedgrid "
+        f"{versions['fedgrid']} \\cite{{fedgrid}} on {join_words(cite_words(runs, dataset, of_dataset))}. "
+        f"Model: {join_values(runs, model)}. {_keys(runs)} {_settings(runs)} {_counts(runs)} "
+        f"Software: Python {versions['python']}, {join_words(packages)}."
     )
 
 
@@ -75,10 +75,10 @@ def _settings(runs: Sequence[RunConfig]) -> str:
         keys = [key for key in axis_keys(members) if key.startswith(SETTING)]
         changed = [key for key in keys if any(_is_changed(run, key) for run in members)]
         if changed:
-            alike.setdefault(listed(_listing(members, changed)), []).append(escape_latex(title(name)))
+            alike.setdefault(join_words(_listing(members, changed)), []).append(escape_latex(title(name)))
     if not alike:
         return "All settings of algorithms are fedgrid's defaults."
-    changes = "; ".join(f"{listed(names)} with {changed}" for changed, names in alike.items())
+    changes = "; ".join(f"{join_words(names)} with {changed}" for changed, names in alike.items())
     return f"Settings of algorithms are fedgrid's defaults, but for {changes}."
 
 
@@ -94,7 +94,7 @@ def _listing(runs: Sequence[RunConfig], keys: Sequence[str]) -> list[str]:
     for key in keys:
         having = [run for run in runs if value_text(run, key) not in (None, "null") and _has_effect(run, key)]
         if having:
-            texts.append(f"{escape_latex(key.removeprefix(SETTING))} {each(having, _value(key))}")
+            texts.append(f"{escape_latex(key.removeprefix(SETTING))} {join_values(having, _value(key))}")
     return texts
 
 
@@ -117,5 +117,5 @@ def _counts(runs: Sequence[RunConfig]) -> str:
     """Return seeds and the number of runs."""
     seeds = sorted({run.seed for run in runs})
     is_range = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1))
-    text = f"{seeds[0]} to {seeds[-1]}" if is_range else listed(map(str, seeds))
+    text = f"{seeds[0]} to {seeds[-1]}" if is_range else join_words(map(str, seeds))
     return f"Seeds: {text}; runs: {len(runs):,}."

@@ -49,14 +49,14 @@ def references(runs: Sequence[RunConfig]) -> dict[str, str]:
     return entries([*map(of_algorithm, runs), *map(of_dataset, runs), fedgrid_bibtex()])
 
 
-def without(runs: Sequence[RunConfig]) -> list[str]:
+def list_uncited(runs: Sequence[RunConfig]) -> list[str]:
     """Return the algorithms and data sets that have no entry here, with what is known of their source."""
-    found: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for run in runs:
         name = run.algorithm["name"]
         if not of_algorithm(run):
-            known = ALGORITHMS[name].source if name in ALGORITHMS else "--plugin FILE loads its plugin"
-            found[f"{title(name)} ({known})"] = None
+            origin = ALGORITHMS[name].source if name in ALGORITHMS else "--plugin FILE loads its plugin"
+            lines[f"{title(name)} ({origin})"] = None
         if not of_dataset(run):
-            found[f"{run.short_dataset} (your own images)"] = None
-    return list(found)
+            lines[f"{run.short_dataset} (your own images)"] = None
+    return list(lines)

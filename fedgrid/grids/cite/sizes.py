@@ -17,10 +17,10 @@ def sizes_of(dataset: str, data_dir: Path) -> Sizes | None:
     if dataset in DATASETS and DATASETS[dataset].facts is not None and not is_here(dataset, data_dir):
         return None
     try:
-        known = find(dataset, data_dir)
+        facts = find(dataset, data_dir)
     except DataError:
         return None
-    return known.pool_size, known.shape, known.num_classes
+    return facts.pool_size, facts.shape, facts.num_classes
 
 
 @cache

@@ -26,40 +26,42 @@ AXES: tuple[Words, ...] = (
 """What may say where a value belongs, the most telling first."""
 
 
-def listed(texts: Iterable[str], last: str = "and") -> str:
+def join_words(texts: Iterable[str], last: str = "and") -> str:
     """Return texts, at least one, as in `a, b and c`."""
     *first, end = texts
     return f"{', '.join(first)} {last} {end}" if first else end
 
 
-def each(runs: Sequence[RunConfig], words: Words) -> str:
+def join_values(runs: Sequence[RunConfig], words: Words) -> str:
     """Return what `words` says of runs, in LaTeX: `50 rounds (MNIST), 80 rounds (CIFAR-10)`.
 
     If all say the same, or no axis alone tells which says what, there are no brackets: `1 or 5`.
     """
-    said = list(map(words, runs))
-    found = list(dict.fromkeys(said))
-    for axis in AXES if len(found) > 1 else ():
+    texts_of_runs = list(map(words, runs))
+    texts_once = list(dict.fromkeys(texts_of_runs))
+    for axis in AXES if len(texts_once) > 1 else ():
         of_axis: dict[str, set[str]] = {}
-        for run, text in zip(runs, said, strict=True):
+        for run, text in zip(runs, texts_of_runs, strict=True):
             of_axis.setdefault(axis(run), set()).add(text)
-        is_itself = any(f"{text} ".startswith(f"{value} ") for value in of_axis for text in found)
+        is_itself = any(f"{text} ".startswith(f"{value} ") for value in of_axis for text in texts_once)
         if all(len(texts) == 1 for texts in of_axis.values()) and not is_itself:
-            owners = {text: [value for value in of_axis if text in of_axis[value]] for text in found}
-            return listed(f"{text} ({listed(map(escape_latex, owners[text]))})" for text in found)
-    return listed(found, "or")
+            owners = {text: [value for value in of_axis if text in of_axis[value]] for text in texts_once}
+            return join_words(
+                f"{text} ({join_words(map(escape_latex, owners[text]))})" for text in texts_once
+            )
+    return join_words(texts_once, "or")
 
 
-def cited(runs: Iterable[RunConfig], words: Words, bibtex: Words) -> list[str]:
+def cite_words(runs: Iterable[RunConfig], words: Words, bibtex: Words) -> list[str]:
     """Return what `words` says of runs, each once, with a \\cite of the entries of `bibtex`.
 
     Neighbours with the same entries have one, at the last of them.
     """
-    found: dict[str, dict[str, str]] = {}
+    keys_of: dict[str, dict[str, str]] = {}
     for run in runs:
-        found.setdefault(words(run), {}).update(entries([bibtex(run)]))
-    keys = [",".join(of_name) for of_name in found.values()]
+        keys_of.setdefault(words(run), {}).update(entries([bibtex(run)]))
+    keys = [",".join(of_name) for of_name in keys_of.values()]
     return [
         f"{escape_latex(name)} \\cite{{{own}}}" if own and own != after else escape_latex(name)
-        for name, own, after in zip(found, keys, [*keys[1:], ""], strict=True)
+        for name, own, after in zip(keys_of, keys, [*keys[1:], ""], strict=True)
     ]

@@ -41,7 +41,7 @@ def show_table(table: Table, console: Console) -> None:
     sections = [printable(row.section) for row in table.rows]
     left = max(map(cell_len, (printable(table.corner), *names, *sections)))
     columns = [
-        _printed(column, [row.cells[index] for row in table.rows])
+        _make_column(column, [row.cells[index] for row in table.rows])
         for index, column in enumerate(table.columns)
     ]
     print_line(console, Text(printable(table.title), "bold"))
@@ -66,7 +66,7 @@ def print_line(console: Console, line: Text) -> None:
     console.print(line, soft_wrap=True)
 
 
-def _printed(column: Column, cells: Sequence[Cell]) -> Printed:
+def _make_column(column: Column, cells: Sequence[Cell]) -> Printed:
     """Return a column; its cells have room for a note if one of them has any, so that numbers align."""
     notes = [", ".join(cell.notes) for cell in cells]
     room = max(map(len, notes), default=0)
@@ -91,7 +91,7 @@ def _parts(columns: Sequence[Printed], room: int) -> Iterator[list[Printed]]:
             yield part
             part = []
         for column in group:
-            if part and sum(each.width for each in (*part, column)) > room:
+            if part and sum(other.width for other in (*part, column)) > room:
                 yield part
                 part = []
             part.append(column)
@@ -109,11 +109,11 @@ def _heading(part: Sequence[Printed], corner: str, left: int) -> Iterator[Text]:
         for group, width in spans
     ]
     names = [(column.heading, column.width) for column in part]
-    yield from _stacked(groups, "", left)
-    yield from _stacked(names, corner, left)
+    yield from _stack(groups, "", left)
+    yield from _stack(names, corner, left)
 
 
-def _stacked(texts: Sequence[tuple[Sequence[str], int]], corner: str, left: int) -> Iterator[Text]:
+def _stack(texts: Sequence[tuple[Sequence[str], int]], corner: str, left: int) -> Iterator[Text]:
     """Yield lines in which texts of several lines, each with its width, end on the last line."""
     height = max(len(lines) for lines, _ in texts)
     for number in range(height):

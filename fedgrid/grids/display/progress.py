@@ -61,7 +61,7 @@ class Bars(View):
         self._live = Live(
             Group(self._progress, self._headline), console=console, refresh_per_second=4, transient=True
         )
-        self._name = _namer(runs, varied)
+        self._name = _make_namer(runs, varied)
         self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> Self:
@@ -195,9 +195,9 @@ class JsonLines(View):
         """Print a `stopping` event."""
         self._write({"event": "stopping"})
 
-    def search(self, found: Mapping[str, object]) -> None:
+    def search(self, result: Mapping[str, object]) -> None:
         """Print a `search` event with the result of a search."""
-        self._write({"event": "search", **found})
+        self._write({"event": "search", **result})
 
     def event(self, name: str, **details: object) -> None:
         """Print an event that is of no run."""
@@ -230,7 +230,7 @@ def work_done(tally: Tally) -> str:
     return f"{tally.rounds} rounds{computed} in {duration(tally.seconds)}"
 
 
-def _namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[RunConfig], str]:
+def _make_namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[RunConfig], str]:
     """Return a function that names a run by its algorithm and by what differs among `runs`."""
     seeds, scenarios = {run.seed for run in runs}, {run.scenario for run in runs}
 

@@ -24,7 +24,7 @@ from fedgrid.grids.display.tables import cell, choice_table, duration
 from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
 from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
-from fedgrid.grids.results.outcome import look, trusting_times
+from fedgrid.grids.results.outcome import look, trust_times
 
 COUNTS = ("total", "done", "running", "waiting", "failed")
 WATCH_SECONDS = 2.0
@@ -39,11 +39,11 @@ def show_status(name: str, storage: Storage, as_json: bool, console: Console) ->
     Raises:
         ConfigError: if no grid of that name was launched in this storage.
     """
-    found = status(name, storage)
+    now = status(name, storage)
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(now))
     else:
-        _print(found, storage, console)
+        _print(now, storage, console)
 
 
 def watch_status(name: str | None, storage: Storage, as_json: bool, console: Console) -> None:
@@ -58,35 +58,35 @@ def watch_status(name: str | None, storage: Storage, as_json: bool, console: Con
             "status --json"
         )
     with Live(console=console, transient=True, auto_refresh=False) as live:
-        while (found := status(name, storage))["driver"] is not None:
+        while (now := status(name, storage))["driver"] is not None:
             page = StringIO()
-            _print(found, storage, PlainConsole(file=page, force_terminal=True, width=console.width))
+            _print(now, storage, PlainConsole(file=page, force_terminal=True, width=console.width))
             live.update(Text.from_ansi(page.getvalue()), refresh=True)
             time.sleep(WATCH_SECONDS)
-    _print(found, storage, console)
+    _print(now, storage, console)
 
 
-def _print(found: Mapping[str, Any], storage: Storage, console: Console) -> None:
-    name = found["grid"]
+def _print(now: Mapping[str, Any], storage: Storage, console: Console) -> None:
+    name = now["grid"]
     say = partial(print_plain, console)
-    say(f"{name}: {_driver(found)}")
-    say(f"{found['total']} runs: {counts_of(found)}{_pace(found)}")
-    if found["runs"]:
-        rows = [(run["run"], f"{run['round']}/{run['rounds']}") for run in found["runs"]]
+    say(f"{name}: {_driver(now)}")
+    say(f"{now['total']} runs: {counts_of(now)}{_pace(now)}")
+    if now["runs"]:
+        rows = [(run["run"], f"{run['round']}/{run['rounds']}") for run in now["runs"]]
         console.print(choice_table(("run", "round"), rows))
-    for why in found["damaged"].values():
+    for why in now["damaged"].values():
         say(next_step(why, "the next launch sets it aside, and runs its run again"))
-    if found[SUPERSEDED]:
-        say(superseded_line(name, found[SUPERSEDED], storage))
-    if found["failures"]:
-        console.print(_failures(found["failures"]))
+    if now[SUPERSEDED]:
+        say(superseded_line(name, now[SUPERSEDED], storage))
+    if now["failures"]:
+        console.print(_failures(now["failures"]))
         say(f"`{command(storage, 'retry', name)}` runs them again from their last rounds.")
 
 
-def counts_of(found: Mapping[str, Any]) -> str:
+def counts_of(now: Mapping[str, Any]) -> str:
     """Return `64 done, 0 running, 0 waiting, 0 failed`; only a search has runs that are stopped early."""
-    counts = [f"{found[kind]} {kind}" for kind in COUNTS[1:]]
-    return ", ".join([*counts, f"{found[STOPPED]} stopped early"] if found[STOPPED] else counts)
+    counts = [f"{now[kind]} {kind}" for kind in COUNTS[1:]]
+    return ", ".join([*counts, f"{now[STOPPED]} stopped early"] if now[STOPPED] else counts)
 
 
 def show_all(storage: Storage, as_json: bool, console: Console) -> None:
@@ -96,18 +96,18 @@ def show_all(storage: Storage, as_json: bool, console: Console) -> None:
         RunError: if the storage cannot be read.
     """
     storage.pull_marks()
-    found = [_brief(name, storage) for name in list_grids(storage)]
+    grids = [_brief(name, storage) for name in list_grids(storage)]
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(grids))
         return
-    if not found:
+    if not grids:
         print_plain(
             console, f"No grid in {storage} yet; `{command(storage, 'run', 'quickstart')}` starts one."
         )
         return
-    kinds = [*COUNTS, STOPPED] if any(one.get(STOPPED) for one in found) else COUNTS
+    kinds = [*COUNTS, STOPPED] if any(one.get(STOPPED) for one in grids) else COUNTS
     headings = ("grid", "runs", *(kind.replace("_", " ") for kind in kinds[1:]), "state")
-    rows = ([one["grid"], *(cell(one.get(kind)) for kind in kinds), one["state"]] for one in found)
+    rows = ([one["grid"], *(cell(one.get(kind)) for kind in kinds), one["state"]] for one in grids)
     console.print(choice_table(headings, rows, range(1, 1 + len(kinds))))
     print_plain(console, f"{storage}; more of one:  {command(storage, 'show', 'GRID')}")
 
@@ -115,11 +115,11 @@ def show_all(storage: Storage, as_json: bool, console: Console) -> None:
 def _brief(name: str, storage: Storage) -> dict[str, Any]:
     """Return the counts and the state of a grid; one that cannot be read has only the cause."""
     try:
-        found = status(name, storage)
+        now = status(name, storage)
     except ConfigError as error:
         return {"grid": name, "state": str(error)}
-    counts = {kind: found[kind] for kind in (*COUNTS, STOPPED)}
-    return {"grid": name, **counts, "driver": found["driver"], "state": _driver(found)}
+    counts = {kind: now[kind] for kind in (*COUNTS, STOPPED)}
+    return {"grid": name, **counts, "driver": now["driver"], "state": _driver(now)}
 
 
 def status(name: str, storage: Storage) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     is_running = driver is not None and driver.what == name
     progress: Mapping[str, Any] = (grid.read_progress() or {}) if is_running else {}
     under_way = progress.get("running", [])
-    with trusting_times(storage):
+    with trust_times(storage):
         looks = [(run, look(storage, run)) for run in runs]
     damaged = {run.run_id: now.damage for run, now in looks if now.damage}
     failures = [
@@ -140,10 +140,10 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
         for run, now in looks
         if not now.is_finished and (failure := RunFolder(storage, run).failure())
     ]
-    busy = {each["run_id"] for each in (*under_way, *failures)}
+    busy = {entry["run_id"] for entry in (*under_way, *failures)}
     stopped = {run.run_id for run, now in looks if not now.is_finished} - busy
     stopped &= grid.stopped_early()
-    under_way, failures = (_named(each, runs) for each in (under_way, failures))
+    under_way, failures = (_add_names(entry, runs) for entry in (under_way, failures))
     done = sum(now.is_finished for _, now in looks)
     return {
         "grid": name,
@@ -181,27 +181,27 @@ def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
     )
 
 
-def _named(found: Sequence[Mapping[str, Any]], runs: Sequence[RunConfig]) -> list[dict[str, Any]]:
+def _add_names(entries: Sequence[Mapping[str, Any]], runs: Sequence[RunConfig]) -> list[dict[str, Any]]:
     """Return what was found of some runs, with their further axes in their names."""
-    by_id = {run.run_id: run for run in runs} if found else {}
-    keys = naming_keys(runs) if found else ()
+    by_id = {run.run_id: run for run in runs} if entries else {}
+    keys = naming_keys(runs) if entries else ()
     return [
-        {**each, "run": name_of(by_id[each["run_id"]], keys) if each["run_id"] in by_id else each["run"]}
-        for each in found
+        {**entry, "run": name_of(by_id[entry["run_id"]], keys) if entry["run_id"] in by_id else entry["run"]}
+        for entry in entries
     ]
 
 
-def _driver(found: Mapping[str, Any]) -> str:
-    if found["driver"] is None:
-        return "finished" if found["done"] + found[STOPPED] == found["total"] else "not running"
-    return f"running on {found['driver']}" + (", asked to stop" if found["stopping"] else "")
+def _driver(now: Mapping[str, Any]) -> str:
+    if now["driver"] is None:
+        return "finished" if now["done"] + now[STOPPED] == now["total"] else "not running"
+    return f"running on {now['driver']}" + (", asked to stop" if now["stopping"] else "")
 
 
-def _pace(found: Mapping[str, Any]) -> str:
-    if not found["rounds_per_second"]:
+def _pace(now: Mapping[str, Any]) -> str:
+    if not now["rounds_per_second"]:
         return ""
-    left = found["seconds_left"]
-    return f"; {found['rounds_per_second']:.1f} rounds/s" + (f", {duration(left)} left" if left else "")
+    left = now["seconds_left"]
+    return f"; {now['rounds_per_second']:.1f} rounds/s" + (f", {duration(left)} left" if left else "")
 
 
 def _failures(failures: Sequence[Mapping[str, Any]]) -> Table:

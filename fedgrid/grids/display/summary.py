@@ -67,7 +67,7 @@ def show(
         _show_scores(done, console, per_run)
         say(LEGEND)
         if any(run.has_hits for run in done):
-            say(_alone(done))
+            say(_times_line(done))
         private = {run.run_id for run in grid.runs if EPSILON in own_columns(run)}
         if of_noise := [run for run in done if run.run_id in private]:
             say(_epsilons(of_noise))
@@ -124,7 +124,7 @@ def _show_scores(runs: Sequence[Run], console: Console, per_run: bool) -> None:
         console.print(EXACT, highlight=False)
 
 
-def _alone(runs: Sequence[Run]) -> str:
+def _times_line(runs: Sequence[Run]) -> str:
     """Return a sentence about the time of all runs together without the round cache."""
     total, without = (duration(sum(run.times[name] or 0.0 for run in runs)) for name in TIMES[:2])
     return f"The runs' times add up to {total}; without the round cache (uncached) to {without}."
@@ -132,9 +132,9 @@ def _alone(runs: Sequence[Run]) -> str:
 
 def _epsilons(runs: Sequence[Run]) -> str:
     """Return a sentence about the epsilons of runs with noise, each the largest of any of its clients."""
-    found = [run.table("rounds")[EPSILON][-1].as_py() for run in runs]
+    epsilons = [run.table("rounds")[EPSILON][-1].as_py() for run in runs]
     deltas = ", ".join(dict.fromkeys(f"{run.value('privacy.delta'):g}" for run in runs))
-    texts = dict.fromkeys("∞" if isinf(value) else f"{value:.3g}" for value in (min(found), max(found)))
+    texts = dict.fromkeys("∞" if isinf(value) else f"{value:.3g}" for value in (min(epsilons), max(epsilons)))
     span = " to ".join(texts)
     return f"epsilon of a client at the end: {span}, delta {deltas}; each run's: fedgrid report."
 

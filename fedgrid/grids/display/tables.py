@@ -121,8 +121,8 @@ def result_table(runs: Sequence[Run], width: int) -> Group:
 def _section_table(name: str, runs: Sequence[Run], width: int, *, uncached: bool) -> Table:
     table = titled_table(f"Final round, {name}", width)
     table.add_column("algo-\nrithm")
-    there = {score for run in runs for score in run.scores}
-    columns = {**RESULT_COLUMNS, **{key: name for key, name in OWN_COLUMNS.items() if key in there}}
+    scores = {score for run in runs for score in run.scores}
+    columns = {**RESULT_COLUMNS, **{key: name for key, name in OWN_COLUMNS.items() if key in scores}}
     for heading in [*columns.values(), "sec.", *(["un-\ncached"] if uncached else [])]:
         table.add_column(heading, justify="right", no_wrap=True)
     for run in runs:
@@ -173,7 +173,7 @@ def seeds_table(runs: Sequence[Run], width: int) -> Group:
     sections: dict[str, list[Run]] = {}
     for run in runs:
         sections.setdefault(f"{run.place}{setting_of(run)}", []).append(run)
-    return Group(*(_of_scenario(name, summary_rows(found), width) for name, found in sections.items()))
+    return Group(*(_of_scenario(name, summary_rows(members), width) for name, members in sections.items()))
 
 
 def _of_scenario(name: str, rows: Sequence[Mapping[str, Any]], width: int) -> Table:
@@ -190,7 +190,7 @@ def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Group:
     for row in rows:
         where = f"Final round{', ' if row['setting'] else ''}{row['setting']}"
         tables.setdefault(f"{where}, mean over scenarios and {spread}", []).append(row)
-    return Group(*(_rows_table(title, found, width, datasets=True) for title, found in tables.items()))
+    return Group(*(_rows_table(title, members, width, datasets=True) for title, members in tables.items()))
 
 
 def _rows_table(title: str, rows: Sequence[Mapping[str, Any]], width: int, *, datasets: bool) -> Table:
@@ -259,8 +259,8 @@ def choice_table(
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 def _spread(value: float | None) -> str:

@@ -150,7 +150,7 @@ class OnRay(Executor):
     ) -> None:
         """Do as many runs side by side as fit."""
         # Importing Ray Tune takes a second.
-        from fedgrid.grids.execution.server_trainable import LaunchContext
+        from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
         from fedgrid.grids.execution.tune import run_trials
 
         side_by_side = most_at_once(self._places.values(), cluster_nodes()) if self._shares_rounds else 1
@@ -168,7 +168,7 @@ class OnRay(Executor):
             own_images.places(name for run in runs for name in run.own_images),
             self._options.accept_changes,
         )
-        run_trials(context, watch, self._options.retries)
+        run_trials(ServerTrainable, context, watch, self._options.retries)
 
     def check(self) -> None:
         """Check that at least one placement still fits on the cluster, which may have lost nodes.

@@ -1,8 +1,11 @@
 """Runs a grid in this process, one run after another: for debuggers and profilers."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import is_final
@@ -13,7 +16,9 @@ from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, backoff
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent, run_to_end
-from fedgrid.grids.execution.watch import Watch
+
+if TYPE_CHECKING:
+    from fedgrid.grids.execution.watch import Watch
 
 
 def run_in_process(

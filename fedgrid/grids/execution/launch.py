@@ -97,7 +97,7 @@ def launch(
             retention=retention,
             check_cluster=executor.check,
         )
-        with graceful(watch.ask_to_stop):
+        with stop_gracefully(watch.ask_to_stop):
             _Runs(storage, folder, executor, watch, retention, cache).do(grid, todo, then)
         watch.write_progress()
         written = write_summary(folder.runs(), storage, folder.path)
@@ -208,7 +208,7 @@ def _view(grid: Grid, options: LaunchOptions, console: Console) -> Bars | Lines 
 
 
 @contextmanager
-def graceful(ask_to_stop: Callable[[], None]) -> Iterator[None]:
+def stop_gracefully(ask_to_stop: Callable[[], None]) -> Iterator[None]:
     """Call `ask_to_stop` at the first SIGINT or SIGTERM; the second raises KeyboardInterrupt.
 
     Only the main thread may handle signals: in another one nothing changes.

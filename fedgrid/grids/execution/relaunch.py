@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fedgrid.grids.planning.options import LaunchOptions
 
 
-def launched(name: str, storage: Storage) -> Grid:
+def load_launched(name: str, storage: Storage) -> Grid:
     """Return a grid as it was last launched.
 
     Raises:
@@ -61,7 +61,7 @@ def retry(
     Raises:
         ConfigError: if there is no such grid, none of its runs failed, or a plugin of theirs is missing.
     """
-    grid = launched(name, storage)
+    grid = load_launched(name, storage)
     failed = [run for run in grid.runs if RunFolder(storage, run).failure()]
     if not failed:
         raise ConfigError(f"no run of {name} failed; `{command(storage, 'status', name)}` shows its progress")
@@ -86,7 +86,7 @@ def sync_grid(
         ConfigError: if there is no such grid or tracker, or a driver is running it.
         RunError: if a tracker fails, as when MLflow cannot be reached; what it was told before stays.
     """
-    grid = launched(name, storage)
+    grid = load_launched(name, storage)
     # Another driver may be training a run of this grid too.
     claims = launch_claims(grid.runs, unfinished(grid.runs, storage))
     with Lease(storage, name, claims, warn):

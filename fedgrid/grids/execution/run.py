@@ -15,7 +15,7 @@ from fedgrid.grids.following.follow import Trackers
 from fedgrid.grids.planning.checks import check_data, check_origins, check_storage
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import damage, is_finished, trusting_times
+from fedgrid.grids.results.outcome import damage, is_finished, trust_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,7 +56,7 @@ def run_grid(
     storage.pull_marks()
     chosen = grid.runs if only is None else only
     GridFolder(storage, grid.name).check_source(grid)
-    with trusting_times(storage):
+    with trust_times(storage):
         result, done = _run_chosen(grid, chosen, storage, options, trackers, console)
         if options.as_json:
             print_finished(done, storage, grid.varied)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from time import monotonic
 
-from fedgrid.engine.runtime.clients.ray_pool import MAX_DEATHS
-from fedgrid.engine.runtime.storage.clock import FIRST, LEAST, TIMES_SLOWEST, Deadlines
+from fedgrid.engine.runtime.storage.clock import FIRST, LEAST, MAX_DEATHS, TIMES_SLOWEST, Deadlines
 
 TIMES_CLIENTS = MAX_DEATHS + 1
 """A server waits this often for a client actor that always hangs, and for the answers, before it gives up."""

@@ -27,20 +27,25 @@ from ray.tune.stopper import Stopper
 from fedgrid.engine.federation.errors import FedgridError, RunError
 from fedgrid.grids.execution.run_events import RoundDone, RunFailed
 from fedgrid.grids.execution.server_deadlines import ServerDeadlines
-from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
 from fedgrid.grids.ray_cluster.local import light_tune
 
 if TYPE_CHECKING:
+    from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
     from fedgrid.grids.execution.watch import Watch
 
 
 def run_trials(
-    context: LaunchContext, watch: Watch, retries: int, deadlines: ServerDeadlines | None = None
+    trainable: type[ServerTrainable],
+    context: LaunchContext,
+    watch: Watch,
+    retries: int,
+    deadlines: ServerDeadlines | None = None,
 ) -> None:
     """Run every run of a launch and pass their events to `watch`; a run that fails is
     retried, unless it would fail again.
 
-    A run whose server is silent beyond `deadlines` fails, and its server is killed.
+    A trial is a `trainable`, made with the `context`. A run whose server is silent beyond `deadlines` fails,
+    and its server is killed.
 
     Raises:
         FedgridError: what `watch` raises, for instance if no run fits on the cluster any more.
@@ -48,13 +53,15 @@ def run_trials(
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     light_tune()
     listener = _Listener(context, watch, retries, deadlines or ServerDeadlines())
+    with_context = tune.with_parameters(trainable, context=context)
     given, indices = 0, list(range(len(context.runs)))
     while indices and not watch.all_stopped:
-        _give(indices, given, context, watch, 0 if given else retries, listener)
+        _give(with_context, indices, given, context, watch, 0 if given else retries, listener)
         given, indices, listener.left = given + 1, listener.left, []
 
 
 def _give(
+    trainable: Any,
     indices: list[int],
     given: int,
     context: LaunchContext,
@@ -66,7 +73,7 @@ def _give(
     with TemporaryDirectory(prefix="fedgrid-driver-") as folder:
         tune.run(
             tune.with_resources(
-                tune.with_parameters(ServerTrainable, context=context),
+                trainable,
                 lambda config: tune.PlacementGroupFactory(context.placement(config["index"]).bundles()),
             ),
             config={"index": tune.grid_search(indices), "failures": given},

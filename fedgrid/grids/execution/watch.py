@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent, RunFinished, RunPreparing, RunStarted
-from fedgrid.grids.results.runs import just_failed, just_finished
+from fedgrid.grids.results.runs import failed_run, finished_run
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -93,7 +93,7 @@ class Watch:
                 self._fetch(config)
                 self.tally.finish(config)
                 self.trackers.tell(config, "FINISHED")
-                run = self.storage.patiently(lambda: just_finished(config, self.storage, scores))
+                run = self.storage.patiently(lambda: finished_run(config, self.storage, scores))
                 self.view.finish(config, run)
                 if self.retention is not None:
                     self.retention.finish(config)
@@ -112,7 +112,7 @@ class Watch:
         """Record the cause of a run's failure in its folder; the other runs go on."""
         self._fetch(config)
         self.tally.fail(config)
-        run = self.storage.patiently(lambda: just_failed(config, self.storage, cause))
+        run = self.storage.patiently(lambda: failed_run(config, self.storage, cause))
         self.failures.append(run)
         self.storage.patiently(lambda: RunFolder(self.storage, config).fail(cause, attempts))
         self.trackers.tell(config, "FAILED")

@@ -20,7 +20,7 @@ from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.following.process import OwnProcess
-from fedgrid.grids.following.teller import End, News, Teller, tracker_named
+from fedgrid.grids.following.teller import End, News, Teller, find_tracker
 from fedgrid.grids.planning.options import DEFAULT_TRACKERS
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun
@@ -49,7 +49,7 @@ class Follower:
     """
 
     def __init__(self, name: str, grid: TrackedGrid, warn: Callable[[str], None], pauses: Pauses) -> None:
-        self.tracker = tracker_named(name)
+        self.tracker = find_tracker(name)
         self.tracker.check(grid)
         self.grid = grid
         plugins = active.sources(active.digests_of_tracker(self.tracker))

@@ -130,7 +130,7 @@ class Teller:
     def _load(self) -> type[Tracker]:
         active.know(self._plugins)
         active.activate([plugin.digest for plugin in self._plugins])
-        return tracker_named(self._name)
+        return find_tracker(self._name)
 
     def _tell_rounds(self, tracker: Tracker, run: TrackedRun, records: Path) -> int:
         run_id = run.config.run_id
@@ -166,7 +166,7 @@ def sync(names: Sequence[str], grid: Grid, runs: Sequence[RunConfig], storage: S
         RunError: if one fails; what it was told before stays.
     """
     tracked = TrackedGrid(grid.name, storage, axes=grid.varied, text=grid.text, is_launch=False)
-    for tracker in map(tracker_named, names):
+    for tracker in map(find_tracker, names):
         tracker.check(tracked)
         try:
             num_runs, rounds = Teller(tracker, tracked).sync(runs)
@@ -180,7 +180,7 @@ BUILT_IN: Mapping[str, type[Tracker]] = {
 }
 
 
-def tracker_named(name: str) -> type[Tracker]:
+def find_tracker(name: str) -> type[Tracker]:
     """Return a tracker of the package, or of a plugin in use, which lists it in `TRACKERS`.
 
     Raises:

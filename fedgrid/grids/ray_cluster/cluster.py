@@ -190,10 +190,10 @@ def num_to_place(runs: Sequence[RunConfig], *, by_shared_prefix: bool = False) -
 
 def address() -> str:
     """Return the address of the cluster to use; `LOCAL` if a new one is to be started."""
-    return os.environ.get("RAY_ADDRESS") or _noted() or LOCAL
+    return os.environ.get("RAY_ADDRESS") or _read_note() or LOCAL
 
 
-def _noted() -> str | None:
+def _read_note() -> str | None:
     """Return the address of a cluster that `ray start` has left in a file; None if it does not answer.
 
     The file of another user is not believed: that cluster would get our token and run our code.

@@ -53,7 +53,7 @@ def open_here(request: Request) -> tuple[Gpu, ...]:
     """
     if request.gpus_per_client == 0 or not (number := int(local_nodes()[0].gpus)):
         return ()
-    return open_all(shown_gpus(number), shared=_shared(request))
+    return open_all(shown_gpus(number), shared=_is_shared(request))
 
 
 def open_on_cluster(request: Request, command: Sequence[str] | None = None) -> tuple[Gpu, ...]:
@@ -77,7 +77,7 @@ def open_on_cluster(request: Request, command: Sequence[str] | None = None) -> t
     task = ray.remote(num_cpus=0, max_retries=0)(_open_given)
     tasks = [
         task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
-            number, f" of node {node['NodeManagerAddress']}", _shared(request), command
+            number, f" of node {node['NodeManagerAddress']}", _is_shared(request), command
         )
         for node in nodes
         if (number := numbers[node["NodeID"]])
@@ -121,18 +121,18 @@ def open_all(
             {gpu: stack.enter_context(_Process(gpu, command or COMMAND)) for gpu in gpus}
             for _ in range(1 + shared)
         )
-        answers = _asked(first)
+        answers = _ask_all(first)
         if failed := [gpu for gpu in gpus if "cause" in answers[gpu]]:
             raise _unusable(gpus, failed, of, answers[failed[0]]["cause"])
-        again = _asked(second[0]) if second else {}
+        again = _ask_all(second[0]) if second else {}
     if alone := [gpu for gpu in again if "cause" in again[gpu]]:
         raise ConfigError(
-            f"{_named(alone)}{of} cannot be used by two processes at a time: {again[alone[0]]['cause']}; "
+            f"{_name_gpus(alone)}{of} cannot be used by two processes at a time: {again[alone[0]]['cause']}; "
             f"the compute mode `default` (nvidia-smi --compute-mode=0) or MPS admits several, "
             "--gpus-per-actor 1 gives each actor a whole one, and --in-process takes one process"
         )
     return tuple(
-        Gpu(f"{_named([gpu])}{of}", answer["free"], answer["total"], answer.get("model", "unknown model"))
+        Gpu(f"{_name_gpus([gpu])}{of}", answer["free"], answer["total"], answer.get("model", "unknown model"))
         for gpu in gpus
         for answer in (answers[gpu],)
     )
@@ -149,18 +149,18 @@ def _unusable(gpus: Sequence[str], failed: Sequence[str], of: str, cause: str) -
     rest = ",".join(gpu for gpu in gpus if gpu not in failed)
     where = " where Ray is started there" if of else ""
     without = f"{shown_by()}={rest}{where} leaves it out, " if rest else ""
-    return ConfigError(f"{_named(failed)}{of} cannot be used: {cause}{others}; {without}{ON_THE_CPU}")
+    return ConfigError(f"{_name_gpus(failed)}{of} cannot be used: {cause}{others}; {without}{ON_THE_CPU}")
 
 
-def _named(gpus: Sequence[str]) -> str:
+def _name_gpus(gpus: Sequence[str]) -> str:
     return f"GPU{'s' * (len(gpus) > 1)} {', '.join(gpus)}"
 
 
-def _shared(request: Request) -> bool:
+def _is_shared(request: Request) -> bool:
     return request.gpus_per_client is None or request.gpus_per_client <= 1 / 2
 
 
-def _asked(processes: Mapping[str, "_Process"]) -> Mapping[str, Answer]:
+def _ask_all(processes: Mapping[str, "_Process"]) -> Mapping[str, Answer]:
     """Return what each process says of its GPU; all open theirs at the same time."""
     end = monotonic() + SECONDS
     for process in processes.values():

@@ -89,10 +89,10 @@ class Asked:
         """
         runs = list(runs)
         launched = {run.run_id for run in runs}
-        edited = _edited(plugins, runs)
-        there = launched | {run.run_id for run in others if edited.isdisjoint(run.plugin_digests)}
+        edited = _other_versions(plugins, runs)
+        stored = launched | {run.run_id for run in others if edited.isdisjoint(run.plugin_digests)}
         after = {
-            source: OfSource(of.digest, of.run_ids & there)
+            source: OfSource(of.digest, of.run_ids & stored)
             for source, of in self._with(launched, asks).items()
         }
         return Asked({source: of for source, of in after.items() if of.run_ids})
@@ -113,7 +113,7 @@ class Asked:
 _BY_SOURCE = TypeAdapter(dict[str, OfSource])
 
 
-def _edited(plugins: Mapping[str, str], runs: Iterable[RunConfig]) -> set[str]:
+def _other_versions(plugins: Mapping[str, str], runs: Iterable[RunConfig]) -> set[str]:
     """Return the digests of other versions of the plugins that `runs` have."""
     in_use = {digest for run in runs for digest in run.plugin_digests}
     names = {plugins[digest] for digest in in_use if digest in plugins}

@@ -39,13 +39,13 @@ def further_axes(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     settings = [key for key in keys if key.startswith(SETTING)]
     others = [key for key in keys if not key.startswith(SETTING) and key not in AXES]
     runs = [values_of(config, (*AXES, *others)) for config in configs] if others else []
-    found: list[str] = []
+    keys_so_far: list[str] = []
     for key in others:
-        if _differ(runs, (*SCENARIO, ALGORITHM, *found), key):
-            found.append(key)
+        if _differ(runs, (*SCENARIO, ALGORITHM, *keys_so_far), key):
+            keys_so_far.append(key)
     if len({config.dataset for config in configs}) > len({config.short_dataset for config in configs}):
-        found.insert(0, DATASET)
-    return (*found, *(_settings(configs, (*AXES, *found), settings) if settings else ()))
+        keys_so_far.insert(0, DATASET)
+    return (*keys_so_far, *(_settings(configs, (*AXES, *keys_so_far), settings) if settings else ()))
 
 
 def naming_keys(configs: Sequence[RunConfig]) -> tuple[str, ...]:
@@ -58,14 +58,14 @@ def naming_keys(configs: Sequence[RunConfig]) -> tuple[str, ...]:
 
 def settings_of(configs: Sequence[RunConfig], settings: Sequence[str]) -> list[Values]:
     """Return each run's values of some settings of its algorithm; computed once for each algorithm."""
-    known: dict[str, Values] = {}
-    found = []
+    by_algorithm: dict[str, Values] = {}
+    values = []
     for config in configs:
         algorithm = repr(config.algorithm)
-        if algorithm not in known:
-            known[algorithm] = values_of(config, settings)
-        found.append(known[algorithm])
-    return found
+        if algorithm not in by_algorithm:
+            by_algorithm[algorithm] = values_of(config, settings)
+        values.append(by_algorithm[algorithm])
+    return values
 
 
 def name_of(config: RunConfig, axes: Sequence[str]) -> str:
@@ -90,12 +90,12 @@ def _settings(configs: Sequence[RunConfig], alike: Sequence[str], settings: Sequ
     for config, values in zip(configs, settings_of(configs, settings), strict=True):
         group = tuple(values_of(config, alike).values())
         groups.setdefault(group, []).append(values)
-    found: dict[str, None] = {}
+    complete: dict[str, None] = {}
     for members in groups.values():
         counts = {key: len({values[key] for values in members}) for key in settings}
         if prod(counts.values()) == len(members):
-            found |= dict.fromkeys(key for key, count in counts.items() if count > 1)
-    return tuple(found)
+            complete |= dict.fromkeys(key for key, count in counts.items() if count > 1)
+    return tuple(complete)
 
 
 def _differ(runs: Sequence[Values], alike: Sequence[str], key: str) -> bool:
@@ -117,12 +117,12 @@ def titles(configs: Sequence[RunConfig], axes: Sequence[str]) -> list[str]:
         for config, of_settings in zip(configs, settings_of(configs, settings), strict=True)
     ]
     shown = _differing_settings([tuple(values_of(config, alike).values()) for config in configs], values)
-    found = []
+    names = []
     for config, of_run in zip(configs, values, strict=True):
         title = registry.title(config.algorithm["name"])
         words = [f"{key.removeprefix(SETTING)} {of_run[key]}" for key in shown if of_run[key] not in UNSET]
-        found.append(f"{title} ({', '.join(words)})" if words else title)
-    return found
+        names.append(f"{title} ({', '.join(words)})" if words else title)
+    return names
 
 
 def _common_plugins(configs: Sequence[RunConfig]) -> dict[str, set[str]]:

@@ -180,7 +180,7 @@ class GridFolder:
             ConfigError: if there is no such grid, it is damaged, or it is of another version.
         """
         path = self.path / RUNS
-        about, lines = self._checked(path)
+        about, lines = self._read_lines(path)
         kept_plugins.know_titles(self.path)
         own_images.know_from(self.path)
         try:
@@ -192,7 +192,7 @@ class GridFolder:
                 f"{path} was written by another version of fedgrid; move {self.path} away"
             ) from error
 
-    def _checked(self, path: Path) -> tuple[dict[str, Any], bytes]:
+    def _read_lines(self, path: Path) -> tuple[dict[str, Any], bytes]:
         """Return the head of a file, and its other lines, which are those that were written."""
         try:
             head, _, lines = read_file(path, LARGEST_LIST).partition(b"\n")

@@ -24,7 +24,7 @@ FOLDER, INDEX = "plugins", "plugins.json"
 
 
 @dataclass(frozen=True)
-class Kept:
+class PluginEntry:
     """What the index has of a plugin."""
 
     plugin: str
@@ -35,7 +35,7 @@ class Kept:
     """The algorithms that are references."""
 
 
-_INDEX = TypeAdapter(dict[str, Kept])
+_INDEX = TypeAdapter(dict[str, PluginEntry])
 
 
 def files(folder: Path, runs: Iterable[RunConfig]) -> dict[str, str]:
@@ -49,7 +49,7 @@ def files(folder: Path, runs: Iterable[RunConfig]) -> dict[str, str]:
     for source in active.sources(digest for run in runs for digest in run.plugin_digests):
         if source.digest not in index:
             of_algorithms = active.titles(source.digest), active.references(source.digest)
-            index[source.digest] = Kept(source.name, *of_algorithms)
+            index[source.digest] = PluginEntry(source.name, *of_algorithms)
             if source.code is not None:
                 texts[_name(source.digest)] = source.code.decode()
     if texts or index.keys() - read_index(folder).keys():
@@ -57,7 +57,7 @@ def files(folder: Path, runs: Iterable[RunConfig]) -> dict[str, str]:
     return texts
 
 
-def read_index(folder: Path) -> dict[str, Kept]:
+def read_index(folder: Path) -> dict[str, PluginEntry]:
     """Return the index, by digest; empty if there is none.
 
     Raises:
@@ -76,9 +76,9 @@ def know_titles(folder: Path) -> None:
     """Note what tables call the algorithms of a grid's plugins, and which of them are references."""
     index = read_index(folder).values()
     titles = {
-        name: " ".join(printable(title).split()) for kept in index for name, title in kept.titles.items()
+        name: " ".join(printable(title).split()) for plugin in index for name, title in plugin.titles.items()
     }
-    note_titles(titles, [name for kept in index for name in kept.references])
+    note_titles(titles, [name for plugin in index for name in plugin.references])
 
 
 def names(folder: Path) -> dict[str, str]:
@@ -100,26 +100,26 @@ def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig], *, trust:
         ConfigError: if a plugin is neither in use nor kept, its file has changed, or is not trusted.
     """
     runs = list(runs)
-    wanted = sorted({digest for run in runs for digest in run.plugin_digests})
-    known = {source.digest for source in active.sources(wanted)}
+    digests = sorted({digest for run in runs for digest in run.plugin_digests})
+    in_use = {source.digest for source in active.sources(digests)}
     index = read_index(folder)
-    for digest in wanted:
-        if digest not in known:
+    for digest in digests:
+        if digest not in in_use:
             path = folder / _name(digest)
             storage.refresh(path.relative_to(storage.root).as_posix())
-            kept = index.get(digest)
-            source = _source(path, digest, kept.plugin if kept else None)
+            entry = index.get(digest)
+            source = _source(path, digest, entry.plugin if entry else None)
             if source.code is not None and not trust:
-                raise ConfigError(_refusal(path, digest, kept))
+                raise ConfigError(_refusal(path, digest, entry))
             active.know([source])
     for run in runs:
         active.activate(run.plugin_digests)
 
 
-def _refusal(path: Path, digest: str, kept: Kept | None) -> str:
+def _refusal(path: Path, digest: str, entry: PluginEntry | None) -> str:
     """Return whose code was not executed, how to read it, and which other edit of it was named."""
-    name = printable(_plain_name(kept.plugin)) if kept else "of a name that is not kept"
-    algorithms = ", ".join(printable(each) for each in kept.titles) if kept else ""
+    name = printable(_plain_name(entry.plugin)) if entry else "of a name that is not kept"
+    algorithms = ", ".join(printable(title) for title in entry.titles) if entry else ""
     whose = f"plugin {name}" + (f" (algorithm {algorithms})" if algorithms else "")
     named = next((source for source in active.files() if _plain_name(source.name) == name), None)
     other = f"--plugin {named.name} is another edit of it, digest {named.digest[:12]}. " if named else ""

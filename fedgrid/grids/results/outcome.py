@@ -57,11 +57,11 @@ def look(storage: Storage, config: RunConfig) -> Look:
         NewerFormat: a newer fedgrid wrote it.
     """
     folder = folder_of(storage.root, config)
-    there = tuple([_signature(f"{folder}/{name}") for name in FILES])
-    has_mark, has_scores, *_ = there
+    stats = tuple([_signature(f"{folder}/{name}") for name in FILES])
+    has_mark, has_scores, *_ = stats
     if not has_mark:
         return Look(False, None, Times())
-    why, times = _check(storage, config, folder, there)
+    why, times = _check(storage, config, folder, stats)
     return Look(why is None and bool(has_scores), why, times)
 
 
@@ -119,7 +119,7 @@ def _is_number(value: object) -> bool:
 
 
 @contextmanager
-def trusting_times(storage: Storage) -> Iterator[None]:
+def trust_times(storage: Storage) -> Iterator[None]:
     """Within the block, take a run for undamaged if an earlier command found it so and no file has changed.
 
     A change is seen by sizes, times and inodes. Bits that a disk has lost change none of them: commands that
@@ -135,13 +135,13 @@ def trusting_times(storage: Storage) -> Iterator[None]:
 
 
 def _check(
-    storage: Storage, config: RunConfig, folder: Path, there: tuple[Stat, ...]
+    storage: Storage, config: RunConfig, folder: Path, stats: tuple[Stat, ...]
 ) -> tuple[str | None, Times]:
     seen = _CHECKED.get(folder)
-    if seen is not None and seen[0] == there:
+    if seen is not None and seen[0] == stats:
         return seen[1:]
     trusted = _TRUSTED.get(storage.root)
-    if trusted is not None and (numbers := trusted.numbers(folder.name, there)):
+    if trusted is not None and (numbers := trusted.numbers(folder.name, stats)):
         return None, Times(*numbers)
     why = _damaged_scores(folder, config.run_id) or RunFolder(storage, config).damage()
     times = Times()
@@ -150,10 +150,10 @@ def _check(
             times, _ = times_of(folder), parts_of(folder / MADE_WITH)
         except (DamagedFile, UnreadableFile) as error:  # With the right checksum: somebody else wrote it.
             why = str(error)
-    _CHECKED[folder] = there, why, times
+    _CHECKED[folder] = stats, why, times
     if trusted is not None and why is None:
-        trusted.add(folder.name, there)
-        trusted.note(folder.name, there, astuple(times))
+        trusted.add(folder.name, stats)
+        trusted.note(folder.name, stats, astuple(times))
     return why, times
 
 

@@ -31,8 +31,8 @@ class Draw:
             ConfigError: the function fails, or returns something else.
         """
         plugin = load(self.source)
-        [function] = [each for each in plugin.lists["FIGURES"] if each.__name__ == self.function]
-        figure: Figure = _called(plugin, function, self.study, Figure)
+        [function] = [one for one in plugin.lists["FIGURES"] if one.__name__ == self.function]
+        figure: Figure = _call(plugin, function, self.study, Figure)
         return figure
 
 
@@ -45,11 +45,11 @@ def own_items(files: Iterable[Path], study: Study) -> tuple[Section, ...]:
     Raises:
         ConfigError: a file cannot be loaded or lists nothing for a report, or a function fails.
     """
-    found = (_section(load(read_source(path)), study) for path in files)
-    return tuple(section for section in found if section.items)
+    sections = (_section(load(read_source(path)), study) for path in files)
+    return tuple(section for section in sections if section.items)
 
 
-def with_own_items(page: Page, sections: Sequence[Section]) -> Page:
+def add_own_items(page: Page, sections: Sequence[Section]) -> Page:
     """Return a page with further sections after its first one.
 
     Raises:
@@ -69,7 +69,7 @@ def _section(plugin: Plugin, study: Study) -> Section:
         raise ConfigError(
             f"plugin {plugin.source.name} lists no FIGURES, TABLES or ANALYSES, which a report could show"
         )
-    tables = [_called(plugin, function, study, Table) for function in plugin.lists["TABLES"]]
+    tables = [_call(plugin, function, study, Table) for function in plugin.lists["TABLES"]]
     plates = [_plate(plugin, function, study) for function in plugin.lists["FIGURES"]]
     stem = Path(plugin.source.name).stem
     return Section(f"own-{slug(stem)}", f"From {Path(plugin.source.name).name}", items=(*tables, *plates))
@@ -82,12 +82,12 @@ def _plate(plugin: Plugin, function: Callable[..., Any], study: Study) -> Plate:
     return Plate(f"own-{slug(function.__name__)}", title.rstrip("."), text, draw)
 
 
-def _called(plugin: Plugin, function: Callable[..., Any], study: Study, kind: type[Any]) -> Any:
+def _call(plugin: Plugin, function: Callable[..., Any], study: Study, kind: type[Any]) -> Any:
     where = f"plugin {plugin.source.name}: {function.__name__}"
     try:
-        found = function(study)
+        value = function(study)
     except Exception as error:
         raise ConfigError(f"{where} failed: {type(error).__name__}: {error}") from error
-    if not isinstance(found, kind):
-        raise ConfigError(f"{where} returned {type(found).__name__}; expected a {kind.__name__}")
-    return found
+    if not isinstance(value, kind):
+        raise ConfigError(f"{where} returned {type(value).__name__}; expected a {kind.__name__}")
+    return value

@@ -91,7 +91,7 @@ def read_runs(
     return tuple(read_run(run, config, storage) for run, config in zip(described, configs, strict=True))
 
 
-def just_finished(config: RunConfig, storage: Storage, scores: Mapping[str, Any]) -> Run:
+def finished_run(config: RunConfig, storage: Storage, scores: Mapping[str, Any]) -> Run:
     """Return a run that has just ended with these scores; its files are not checked.
 
     Raises:
@@ -101,7 +101,7 @@ def just_finished(config: RunConfig, storage: Storage, scores: Mapping[str, Any]
     return replace(run, state=FINISHED, scores=scores, times=asdict(times_of(run.folder)))
 
 
-def just_failed(config: RunConfig, storage: Storage, cause: str) -> Run:
+def failed_run(config: RunConfig, storage: Storage, cause: str) -> Run:
     """Return a run that has failed after all retries."""
     [run] = describe([config], storage)
     try:

@@ -48,15 +48,15 @@ def round_ends(folder: Path, numbers: Iterable[int]) -> dict[int, int]:
     Raises:
         DamagedFile: they cannot be read.
     """
-    known = {row["round"]: row for row in _rows(folder)}
+    by_number = {row["round"]: row for row in _rows(folder)}
     config = folder / "config.json"
     last = int(config.stat().st_mtime * 1000) if config.exists() else 0
     ends: dict[int, int] = {}
     for number in sorted(numbers):
-        row = known.get(number, {})
+        row = by_number.get(number, {})
         ended = row.get("ended_ms")
         if ended is None or (ends and ended < last):
-            ended = last + 1 + int(1000 * _lasted(row))
+            ended = last + 1 + int(1000 * _duration(row))
         ends[number] = last = ended
     return ends
 
@@ -68,7 +68,7 @@ def started_ms(folder: Path) -> int | None:
         DamagedFile: its records cannot be read.
     """
     first = next((row for row in _rows(folder) if row["round"] == 1), None)
-    return None if first is None else round_ends(folder, [1])[1] - int(1000 * _lasted(first))
+    return None if first is None else round_ends(folder, [1])[1] - int(1000 * _duration(first))
 
 
 def times_of(folder: Path) -> Times:
@@ -94,7 +94,7 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
         return []
 
 
-def _lasted(timing: Mapping[str, Any]) -> float:
+def _duration(timing: Mapping[str, Any]) -> float:
     """Return the seconds between a round's start and its end."""
     return float(timing.get("seconds") or 0.0) + float(timing.get("waited_seconds") or 0.0)
 

@@ -78,30 +78,20 @@ def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
     """
     entries = kept(storage)
     unused = {entry.file for entry in evictable(entries, runs, storage)}
-    by_shared_prefix: dict[str, list[RunConfig]] = {}
+    runs_of: dict[str, list[RunConfig]] = {}
     for run in runs:
-        by_shared_prefix.setdefault(run.shared_prefix, []).append(run)
-    entries_by_shared_prefix: dict[str, list[StoredFile]] = {
-        shared_prefix: [] for shared_prefix in by_shared_prefix
-    }
+        runs_of.setdefault(run.shared_prefix, []).append(run)
+    entries_of: dict[str, list[StoredFile]] = {}
     for entry in entries:
-        entries_by_shared_prefix.setdefault(entry.shared_prefix, []).append(entry)
+        entries_of.setdefault(entry.shared_prefix, []).append(entry)
     with _timings_in(runs, storage) as root:
         usage = {
-            shared_prefix: _usage(
-                f"{of_shared_prefix[0].scenario}, seed {of_shared_prefix[0].seed}",
-                of_shared_prefix,
-                entries_by_shared_prefix[shared_prefix],
-                unused,
-                storage,
-                root,
-            )
-            for shared_prefix, of_shared_prefix in by_shared_prefix.items()
+            prefix: _usage(members, entries_of.get(prefix, []), unused, storage, root)
+            for prefix, members in runs_of.items()
         }
-    return CacheUsage(
-        usage,
-        _total("all", usage.values()),
-    )
+    sums = [field.name for field in fields(Usage) if field.name != "name"]
+    total = Usage("all", **{name: sum(getattr(row, name) for row in usage.values()) for name in sums})
+    return CacheUsage(usage, total)
 
 
 def evictable(entries: Iterable[StoredFile], runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
@@ -110,18 +100,13 @@ def evictable(entries: Iterable[StoredFile], runs: Sequence[RunConfig], storage:
 
 
 def _usage(
-    name: str,
-    runs: Sequence[RunConfig],
-    entries: Sequence[StoredFile],
-    unused: set[str],
-    storage: Storage,
-    root: Path,
+    runs: Sequence[RunConfig], entries: Sequence[StoredFile], unused: set[str], storage: Storage, root: Path
 ) -> Usage:
     """Return the usage of the runs of a shared prefix, whose timings are under `root`."""
     times = [_times(folder_of(root, run)) for run in runs]
     rounds, computed = sum(one.rounds for one in times), sum(one.rounds_computed for one in times)
     return Usage(
-        name=name,
+        name=f"{runs[0].scenario}, seed {runs[0].seed}",
         runs=len(runs),
         finished=sum(is_finished(storage, run) for run in runs),
         rounds=rounds,
@@ -133,13 +118,6 @@ def _usage(
         statistics_bytes=sum(entry.size for entry in entries if not entry.is_state),
         can_go_bytes=sum(entry.size for entry in entries if entry.file in unused),
     )
-
-
-def _total(name: str, usage: Iterable[Usage]) -> Usage:
-    """Return the sums over several shared prefixes."""
-    rows = list(usage)
-    sums = [field.name for field in fields(Usage) if field.name != "name"]
-    return Usage(name, **{field: sum(getattr(row, field) for row in rows) for field in sums})
 
 
 def _times(folder: Path) -> Times:

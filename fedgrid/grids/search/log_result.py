@@ -5,15 +5,12 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from fedgrid.engine.runtime.storage.atomic import write_text
-from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.grid_folder import FOUND, GridFolder
 from fedgrid.grids.search import files
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MARK, PARENT, MlflowTracker
-from fedgrid.grids.trackers.mlflow.store import tracking_uri
-from fedgrid.redaction import redacted
+from fedgrid.grids.trackers.mlflow.store import is_marked, tracking_uri, write_mark
 from fedgrid.regular_files import read_file
 
 if TYPE_CHECKING:
@@ -28,9 +25,8 @@ def log_result(search: Search, trials: list[Trial], written: list[Path], grid: T
     """Log the search's result to MLflow, unless it is there. A failure warns, and the next call retries."""
     storage = grid.storage
     folder = GridFolder(storage, search.name).path
-    digest = sha256(read_file(folder / FOUND)).hexdigest()[:12]
-    mark = seal({"uri": redacted(tracking_uri(storage.root)), "search": digest})
-    if (folder / MARK).is_file() and read_file(folder / MARK) == mark.encode():
+    uri, digest = tracking_uri(storage.root), sha256(read_file(folder / FOUND)).hexdigest()[:12]
+    if is_marked(folder / MARK, uri, search=digest):
         return
     results = files.read_results(search.name, storage)
     tags = {"search": "complete" if results["complete"] else "not complete", "objective": search.objective}
@@ -49,6 +45,6 @@ def log_result(search: Search, trials: list[Trial], written: list[Path], grid: T
             tracker.log(PARENT, scores, tags)
             for run_id in numbers.keys() & tracker.runs.keys():
                 tracker.log(run_id, {}, {"trial": str(numbers[run_id])})
-            write_text(folder / MARK, mark)
+            write_mark(folder / MARK, uri, search=digest)
     except TrackerFailed as error:
         warn(f"{error}; the same command logs the result of the search to MLflow later")

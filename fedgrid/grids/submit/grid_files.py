@@ -8,7 +8,7 @@ from pathlib import Path
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.presets.preset_files import is_path, preset_names
 from fedgrid.grids.presets.yaml_file import YamlFile, read_yaml
-from fedgrid.grids.submit.images import Shipment, relative
+from fedgrid.grids.submit.images import Shipment, relative_names
 
 OPTION = "--plugin"
 FOLDER = "grid"
@@ -41,7 +41,7 @@ def stage(name: str, folder: Path, shipment: Shipment) -> str:
         copy.parent.mkdir(parents=True, exist_ok=True)
         stage_listed(path, copy.parent)
         copy.write_text(shipment.rewrite(path.read_text()))
-        if left := next(relative(read_yaml(copy).values), None):
+        if left := next(relative_names(read_yaml(copy).values), None):
             raise ConfigError(f"{path}: {left}: write this name in one piece, without escapes")
     return Path(FOLDER, next(iter(files)).relative_to(root)).as_posix()
 

@@ -34,7 +34,7 @@ class Shipment:
             DataError: they cannot be used.
             ConfigError: all images of the job together are too large.
         """
-        for name in relative(value):
+        for name in relative_names(value):
             if name not in self._names:
                 self._names[name] = self._ship(name)
 
@@ -66,14 +66,14 @@ class Shipment:
         return f"{kind}:{SHIPPED}{shipped}{size}"
 
 
-def relative(value: Any) -> Iterator[str]:
+def relative_names(value: Any) -> Iterator[str]:
     """Yield each `npz:PATH` and `folder:PATH` with a relative path in a value, or in the values within it."""
     if isinstance(value, dict):
         for inner in value.values():
-            yield from relative(inner)
+            yield from relative_names(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from relative(inner)
+            yield from relative_names(inner)
     elif isinstance(value, str):
         for word in value.split(","):
             name = word.strip(" []'\"")

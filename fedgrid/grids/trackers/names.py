@@ -25,7 +25,7 @@ VERSIONS = ("fedgrid", "torch", "ray", "scikit-learn", "hdbscan", "numpy")
 ARCHIVE = {"source": "the OCFL authors' archive"}
 
 
-def described() -> dict[str, str]:
+def metric_meanings() -> dict[str, str]:
     """Return key -> meaning of the metrics that MLflow and TensorBoard show of a round.
 
     A key has a section, by which they sort their charts: `clustering/ari`. Metrics are declared in
@@ -44,7 +44,7 @@ def plain(key: str) -> str:
 
 def metrics(scores: Mapping[str, Any]) -> Mapping[str, float | int | bool | None]:
     """Return the metrics of a round by key, None where the round has none."""
-    return {key: scores.get(plain(key)) for key in described()}
+    return {key: scores.get(plain(key)) for key in metric_meanings()}
 
 
 def run_name(config: RunConfig, axes: Sequence[str] = ()) -> str:
@@ -81,7 +81,7 @@ def tags(config: RunConfig, grid_name: str, axes: Sequence[str] = ()) -> dict[st
     }
 
 
-def made_by(grid_name: str, config: RunConfig | None = None) -> dict[str, str]:
+def source_tags(grid_name: str, config: RunConfig | None = None) -> dict[str, str]:
     """Return the tags that say what makes a run, or without `config` the grid's own: this command, here."""
     is_ours = config is None or not is_archived(config)
     return {**(origin() if is_ours else ARCHIVE), **source(grid_name)}

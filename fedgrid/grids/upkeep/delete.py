@@ -64,12 +64,12 @@ def delete_grid(
     if only_superseded and not old:
         print_plain(console, f"No run of {name} is superseded.")
         return
-    asked = _doomed(folder, storage, only_superseded)
+    asked = _find_doomed(folder, storage, only_superseded)
     what = f"the superseded runs of {name}" if only_superseded else f"the grid {name} in {storage}"
-    if ask is not None and not _agreed(ask, f"Delete {what}: {asked.words}?", console):
+    if ask is not None and not _confirm(ask, f"Delete {what}: {asked.words}?", console):
         return
     with Lease(storage, name, deletion_claims(asked.runs), warn), disk_errors(storage.root):
-        now = _doomed(folder, storage, only_superseded)
+        now = _find_doomed(folder, storage, only_superseded)
         # Another grid may have got some of the runs since.
         doomed = replace(now, runs=tuple(run for run in now.runs if run in asked.runs))
         # A launch that has just ended may ask for some of them again.
@@ -85,7 +85,7 @@ def delete_grid(
         print_plain(console, marked)
 
 
-def _doomed(folder: GridFolder, storage: Storage, only_superseded: bool) -> Doomed:
+def _find_doomed(folder: GridFolder, storage: Storage, only_superseded: bool) -> Doomed:
     """Return what would go: those of the runs that no other grid has, and with all of them the grid."""
     others = {
         run.run_id
@@ -96,16 +96,17 @@ def _doomed(folder: GridFolder, storage: Storage, only_superseded: bool) -> Doom
     stored = folder.read()
     runs = stored.superseded if only_superseded else stored.every
     own = [run for run in runs if run.run_id not in others]
-    there = tuple(run for run in own if folder_of(storage.root, run).exists())
-    folders = [folder_of(storage.root, run) for run in there] + ([] if only_superseded else [folder.path])
-    return Doomed(there, len(runs) - len(own), sum(_size(each, storage) for each in folders))
+    stored_runs = tuple(run for run in own if folder_of(storage.root, run).exists())
+    paths = [folder_of(storage.root, run) for run in stored_runs]
+    paths += [] if only_superseded else [folder.path]
+    return Doomed(stored_runs, len(runs) - len(own), sum(_size(path, storage) for path in paths))
 
 
 def _size(folder: Path, storage: Storage) -> int:
     return sum(storage.sizes(folder.relative_to(storage.root).as_posix()).values())
 
 
-def _agreed(ask: Ask, question: str, console: Console) -> bool:
+def _confirm(ask: Ask, question: str, console: Console) -> bool:
     question = printable(redacted(question))
     if not sys.stdin.isatty():
         raise ConfigError(f"{question} There is no terminal to confirm on: add --yes")

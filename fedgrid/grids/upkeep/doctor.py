@@ -25,7 +25,7 @@ from fedgrid.grids.ray_cluster.gpus import open_here
 from fedgrid.grids.ray_cluster.nodes import listed_gpus, usable_gpus, why
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.upkeep import reach
-from fedgrid.grids.upkeep.machine import GIB, Section, granted_gpus, look_at_job, look_at_machine
+from fedgrid.grids.upkeep.machine import GIB, Findings, granted_gpus, look_at_job, look_at_machine
 from fedgrid.redaction import printable, redacted
 
 PACKAGES = ("torch", "torchvision", "ray", "mlflow", "numpy", "scipy", "scikit-learn", "hdbscan", "optuna")
@@ -60,11 +60,11 @@ def run_doctor(storage: str, as_json: bool, console: Console) -> bool:
     return not problems
 
 
-def examine(storage: str) -> Mapping[str, Section]:
+def examine(storage: str) -> Mapping[str, Findings]:
     """Return what is found here, by title."""
     # Before the libraries that are asked below set variables of their own.
     settings = _environment()
-    looks: Mapping[str, Callable[[], Section]] = {
+    looks: Mapping[str, Callable[[], Findings]] = {
         "fedgrid": _versions,
         "machine": look_at_machine,
         "GPUs": look_at_gpus,
@@ -77,17 +77,17 @@ def examine(storage: str) -> Mapping[str, Section]:
     return {title: _section(look) for title, look in looks.items()}
 
 
-def _section(look: Callable[[], Section]) -> Section:
+def _section(look: Callable[[], Findings]) -> Findings:
     """Return what `look` returns; if it raises an error of ours, that is the finding, and a problem."""
     try:
         section = look()
     except (FedgridError, TrackerFailed, OSError) as error:
-        section = Section({"problem": str(error)}, [str(error)])
+        section = Findings({"problem": str(error)}, [str(error)])
     facts = {name: _clean(text) for name, text in section.facts.items()}
-    return Section(facts, [_clean(text) for text in section.problems])
+    return Findings(facts, [_clean(text) for text in section.problems])
 
 
-def _versions() -> Section:
+def _versions() -> Findings:
     plugins = ", ".join(plugin.source.name for plugin in installed())
     facts = {
         "fedgrid": f"{version_of('fedgrid')}, commit {commit()}, format {FORMAT} of runs",
@@ -95,23 +95,23 @@ def _versions() -> Section:
         "packages": ", ".join(f"{name} {version_of(name)}" for name in PACKAGES),
         "installed plugins": plugins or "none",
     }
-    return Section(facts)
+    return Findings(facts)
 
 
-def _environment() -> Section:
+def _environment() -> Findings:
     """Return the variables that matter; `redacted` knows a secret by its name."""
     names = sorted(name for name in os.environ if name.startswith(SETTINGS))
     pairs = (redacted(f"{name}={os.environ[name]}").partition("=") for name in names)
-    return Section({name: value for name, _, value in pairs} or {"variables": "none is set"})
+    return Findings({name: value for name, _, value in pairs} or {"variables": "none is set"})
 
 
 def _clean(text: str) -> str:
     return printable(redacted(" ".join(text.split())))
 
 
-def look_at_gpus() -> Section:
+def look_at_gpus() -> Findings:
     """Return what torch needs, what is here, and why a GPU cannot be used."""
-    section = Section({"torch": _build_of_torch(), "driver": driver()})
+    section = Findings({"torch": _build_of_torch(), "driver": driver()})
     listed = listed_gpus()
     if not listed:
         section.facts["GPUs"] = "none; grids train on the CPU"
@@ -139,7 +139,7 @@ def _build_of_torch() -> str:
     return f"{torch.__version__}, built for CPUs"
 
 
-def _open_gpus(section: Section) -> None:
+def _open_gpus(section: Findings) -> None:
     try:
         gpus = open_here(Request())
     except ConfigError as error:

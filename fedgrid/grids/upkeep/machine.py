@@ -19,16 +19,16 @@ SHOWN = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass
-class Section:
+class Findings:
     """Facts, each with a name; and what must be fixed, each in one line with the next step."""
 
     facts: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
-def look_at_machine() -> Section:
+def look_at_machine() -> Findings:
     """Return what there is; too little of something is a problem."""
-    section = Section({"cores": f"this process may use {len(os.sched_getaffinity(0))} of {os.cpu_count()}"})
+    section = Findings({"cores": f"this process may use {len(os.sched_getaffinity(0))} of {os.cpu_count()}"})
     memory, files = available_memory(), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if memory is not None:
         section.facts["memory"] = f"{memory / GIB:.1f} GiB free"
@@ -70,14 +70,14 @@ def granted_gpus() -> int:
     return _number("SLURM_GPUS_ON_NODE") or 0
 
 
-def look_at_job() -> Section:
+def look_at_job() -> Findings:
     """Return what the job has here; outside a job one line."""
     job, node = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURMD_NODENAME")
     if job is None:
         here = shutil.which("sbatch") is not None
         text = "outside a job; `sbatch clusters/slurm.sh GRID` starts one" if here else "not here"
-        return Section({"job": text})
-    section = Section({"job": f"{job}, on {num_nodes()} nodes"})
+        return Findings({"job": text})
+    section = Findings({"job": f"{job}, on {num_nodes()} nodes"})
     if node is None:
         section.facts["nodes"] = "this is none of them: `srun --overlap fedgrid doctor` looks there"
     else:
@@ -88,7 +88,7 @@ def look_at_job() -> Section:
     return section
 
 
-def _cpus(section: Section) -> None:
+def _cpus(section: Findings) -> None:
     asked, may_use = _number("SLURM_CPUS_PER_TASK") or 1, len(os.sched_getaffinity(0))
     section.facts["CPUs"] = f"{asked} a task; this process may use {may_use}"
     if may_use < asked:
@@ -98,18 +98,19 @@ def _cpus(section: Section) -> None:
         )
 
 
-def _gpus(section: Section) -> None:
+def _gpus(section: Findings) -> None:
     granted, shown = granted_gpus(), os.environ.get(SHOWN)
-    told = f"{SHOWN} is not set" if shown is None else f"{SHOWN}={shown}"
-    section.facts["GPUs"] = f"{granted} on this node; {told}"
+    setting = f"{SHOWN} is not set" if shown is None else f"{SHOWN}={shown}"
+    section.facts["GPUs"] = f"{granted} on this node; {setting}"
     if granted and len([name for name in (shown or "").split(",") if name]) != granted:
         section.problems.append(
-            f"Slurm has granted {granted} GPUs on this node, and {told}: start it in the job's script, or in "
-            f"a step with --gpus-per-task={granted}; if that is the script, ask the site about its gres.conf"
+            f"Slurm has granted {granted} GPUs on this node, and {setting}: start it in the job's script, or "
+            f"in a step with --gpus-per-task={granted}; if that is the script, ask the site about its "
+            "gres.conf"
         )
 
 
-def _memory(section: Section) -> None:
+def _memory(section: Findings) -> None:
     by_cpu = (_number("SLURM_MEM_PER_CPU") or 0) * (_number("SLURM_CPUS_ON_NODE") or 1)
     granted = _number("SLURM_MEM_PER_NODE") or by_cpu
     section.facts["memory"] = f"{granted / 1024:.1f} GiB on this node" if granted else "the site's default"

@@ -23,7 +23,7 @@ from fedgrid.grids.trackers.mlflow.store import (
     one_line,
     tracking_uri,
 )
-from fedgrid.grids.upkeep.machine import Section, num_nodes
+from fedgrid.grids.upkeep.machine import Findings, num_nodes
 
 GRIDS_NAMED = 10
 PROC = Path("/proc")
@@ -38,7 +38,7 @@ SECONDS = 5.0
 """How long to wait for `df`, which a network that is down holds up."""
 
 
-def ray() -> Section:
+def ray() -> Findings:
     """Return which cluster a grid would run on.
 
     Raises:
@@ -46,7 +46,9 @@ def ray() -> Section:
     """
     address, servers = cluster.address(), ray_servers()
     names = ", ".join(f"{name} {number}" for number, (name, _) in servers.items())
-    section = Section({"version": version("ray"), "token": describe(), "processes of yours": names or "none"})
+    section = Findings(
+        {"version": version("ray"), "token": describe(), "processes of yours": names or "none"}
+    )
     orphans = [str(number) for number, (_, is_orphan) in servers.items() if is_orphan]
     if address != cluster.LOCAL:
         cluster.check_answers(address)
@@ -61,7 +63,7 @@ def ray() -> Section:
     return section
 
 
-def storage(text: str) -> Section:
+def storage(text: str) -> Findings:
     """Return what a storage holds, and which driver has it.
 
     Raises:
@@ -80,10 +82,10 @@ def storage(text: str) -> Section:
         "grids": f"{len(grids)}: {named}" if grids else "none",
         "drivers": "; ".join(map(str, drivers(place))) or "none",
     }
-    return Section(facts | on.facts, on.problems)
+    return Findings(facts | on.facts, on.problems)
 
 
-def mlflow(text: str) -> Section:
+def mlflow(text: str) -> Findings:
     """Return the MLflow store that a storage's runs are logged to.
 
     Raises:
@@ -92,10 +94,10 @@ def mlflow(text: str) -> Section:
     uri = tracking_uri(Storage.of(text).root)
     own_file(uri, artifact_root(Storage.of(text).root))
     if is_missing(uri):
-        return Section({"store": f"{uri} (not there yet; the first grid creates it)"})
+        return Findings({"store": f"{uri} (not there yet; the first grid creates it)"})
     with one_line(uri):
         check_reachable(uri)
-    return Section({"store": f"{uri} answers"})
+    return Findings({"store": f"{uri} answers"})
 
 
 def ray_servers() -> Mapping[int, tuple[str, bool]]:
@@ -122,7 +124,7 @@ def _status(process: int) -> Mapping[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-def look_at_disk(root: Path, on_several_machines: bool) -> Section:
+def look_at_disk(root: Path, on_several_machines: bool) -> Findings:
     """Return what the folder `root`, which need not be there yet, lies on; nothing is left behind.
 
     `on_several_machines`: whether machines beside this one must see it.
@@ -130,7 +132,7 @@ def look_at_disk(root: Path, on_several_machines: bool) -> Section:
     nearest = next(path for path in (root, *root.parents) if path.exists()).resolve()
     kind, free, failure = file_system(nearest), shutil.disk_usage(nearest).free, locks_fail(nearest)
     locks = f"do not work ({failure})" if failure else "work"
-    section = Section({"file system": kind, "disk": f"{readable_size(free)} free", "locks": locks})
+    section = Findings({"file system": kind, "disk": f"{readable_size(free)} free", "locks": locks})
     if free < LEAST_FREE:
         section.problems.append(
             f"{readable_size(free)} free in {nearest}; states and records need more: name another folder, or "

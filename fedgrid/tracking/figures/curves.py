@@ -26,8 +26,7 @@ from fedgrid.tracking.figures.panels import (
     title,
 )
 from fedgrid.tracking.figures.style import GRID, HUES, INK, SMALL, Style, paper_style, styles
-from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.study import Study, require_one
+from fedgrid.tracking.scoring.study import Study, by_round, require_one
 
 
 @dataclass(frozen=True)
@@ -118,15 +117,6 @@ def per_round(study: Study, kind: str) -> Figure:
 def is_recorded(study: Study, curve: str) -> bool:
     """Return whether any finished run has a value of a curve."""
     return any(np.isfinite(result.curves[curve]).any() for result in study.finished)
-
-
-def by_round(results: Sequence[Run], curve: str) -> tuple[Array, Array]:
-    """Return the rounds of all runs, shape (R,), and the curve, (S, R), NaN in rounds that a run lacks."""
-    round_R = np.unique(np.concatenate([result.round_R for result in results]))
-    values_SR = np.full((len(results), len(round_R)), np.nan)
-    for values_R, result in zip(values_SR, results, strict=True):
-        values_R[np.searchsorted(round_R, result.round_R)] = result.curves[curve]
-    return round_R, values_SR
 
 
 def deviation(values_SR: Array) -> Array:

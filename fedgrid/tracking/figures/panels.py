@@ -29,8 +29,6 @@ LINE = 0.115
 """Height of a line of text, in inches."""
 HANDLE = 0.45
 """Width of the line before a legend entry and of the space after the entry, in inches."""
-X_LABEL, Y_LABEL = 0.2, 0.13
-"""Distance from the x axis to its label, and from the figure's edge to the label of the y axis, in inches."""
 LONG = 30
 """Letters of a name that fit in one line."""
 NO_RUN = "no run is finished"
@@ -92,8 +90,9 @@ def panels(
         left = margins.left + column * (panel + margins.gap)
         foot = total - top - margins.head - sum(heights[: row + 1]) - row * margins.row_gap
         axes = figure.add_axes((left / width, foot / total, panel / width, heights[row] / total))
-        axes.xaxis.set_label_coords(0.5, -X_LABEL / heights[row])
-        axes.yaxis.set_label_coords((Y_LABEL - margins.left) / panel, 0.5)
+        # 0.2 inches from the x axis to its label, 0.13 from the figure's edge to the label of the y axis.
+        axes.xaxis.set_label_coords(0.5, -0.2 / heights[row])
+        axes.yaxis.set_label_coords((0.13 - margins.left) / panel, 0.5)
         places.append(axes)
     return figure, places
 

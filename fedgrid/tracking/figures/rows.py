@@ -102,10 +102,8 @@ def critical_difference(
 ) -> Figure:
     """Draw average ranks on a line, and bars that join algorithms without a significant difference.
 
-    `first` says what rank 1 is. An algorithm whose rank is NaN is left out.
-
-    Source: Demsar, Statistical comparisons of classifiers over
-    multiple data sets, JMLR 7, 2006, Figure 1.
+    `first` says what rank 1 is. An algorithm whose rank is NaN is left out. Source: Demsar, Statistical
+    comparisons of classifiers over multiple data sets, JMLR 7, 2006, Figure 1.
     """
     ordered = {name: rank for name, rank in sorted(ranks.items(), key=lambda item: item[1]) if rank == rank}
     bars = _levels([[ordered[name] for name in clique if name in ordered] for clique in cliques])
@@ -140,8 +138,8 @@ def critical_difference(
             x, y = side + inches * (rank - 1), names_from + step * row
             axes.plot([x, x, edge], [AXIS, y, y], color=INK, linewidth=0.7, label=labels[position])
             axes.plot([x], [AXIS], linestyle="none", **style[name].of_marker)
-            left, side_of = (-0.06, "right") if edge < PAGE / 2 else (0.06, "left")
-            axes.text(edge + left, y, labels[position], ha=side_of, va="center")
+            offset, align = (-0.06, "right") if edge < PAGE / 2 else (0.06, "left")
+            axes.text(edge + offset, y, labels[position], ha=align, va="center")
     return figure
 
 

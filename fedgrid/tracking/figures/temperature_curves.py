@@ -13,7 +13,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from fedgrid.tracking.arrays import Array, mean
-from fedgrid.tracking.figures.curves import by_round
 from fedgrid.tracking.figures.panels import (
     NO_RUN,
     Margins,
@@ -27,7 +26,7 @@ from fedgrid.tracking.figures.panels import (
 )
 from fedgrid.tracking.figures.style import GRID, INK, Style, paper_style, styles
 from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.study import Study, require_one
+from fedgrid.tracking.scoring.study import Study, by_round, require_one
 
 UNKNOWN = "no temperature was recorded"
 FAMILY = "OCFL"

@@ -2,12 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
-from fedgrid.tracking.papers.papers import PAPERS
+from fedgrid.tracking.papers.bettinelli.claims import PAPER as BETTINELLI
+from fedgrid.tracking.papers.flis.claims import PAPER as FLIS
+from fedgrid.tracking.papers.ocfl.tables import PAPER as OCFL
+from fedgrid.tracking.papers.prigent.tables import PAPER as PRIGENT
 from fedgrid.tracking.papers.shared.claim import Check, Claim, verdict
 from fedgrid.tracking.papers.shared.paper import Paper, Study
 from fedgrid.tracking.report.page import Section, add_words
 from fedgrid.tracking.scoring.axes import runs_of_setting, setting_words
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table, fixed
+
+PAPERS = (FLIS, PRIGENT, OCFL, BETTINELLI)
+
 
 NOTHING_PUBLISHED = (
     "The papers have no tables for the data sets and settings of this grid. Claims, if it has the runs for "
@@ -38,7 +44,7 @@ def paper_sections(study: Study) -> list[Section]:
 
 def _paper_sections(paper: Paper, study: Study) -> Iterator[Section]:
     for setting in study.settings if paper.by_setting else [()]:
-        if tables := paper.put_beside(runs_of_setting(study, setting) if setting else study):
+        if tables := paper.beside(runs_of_setting(study, setting) if setting else study):
             title = f"Beside the published numbers: {paper.title}"
             yield add_words(Section(f"published-{paper.name}", title, items=tables), setting_words(setting))
 

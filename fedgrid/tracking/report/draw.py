@@ -12,9 +12,8 @@ from threading import Thread
 
 from fedgrid.tracking import figures
 from fedgrid.tracking.figures.style import OwnStyle
-from fedgrid.tracking.report.page import Plate
+from fedgrid.tracking.report.page import FORMATS, Plate
 
-FORMATS = ("svg", "png")
 PROCESSES = 2
 FEW = 8
 """Up to this many figures one process is faster: a second one takes about two seconds to import."""

@@ -10,8 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from fedgrid.tracking.report import draw
-from fedgrid.tracking.report.page import Choice, Page, Plate
+from fedgrid.tracking.report.page import FORMATS, Choice, Page, Plate
 from fedgrid.tracking.tables.formats import to_latex
 from fedgrid.tracking.tables.table import NONE, Row, Table
 
@@ -102,7 +101,7 @@ def render(page: Page, folder: Path) -> Iterator[str]:
         image_of=lambda plate: _image((folder / "figures" / f"{plate.name}.svg").read_bytes()),
         to_latex=to_latex,
         table_formats=TABLE_FORMATS,
-        figure_formats=draw.FORMATS,
+        figure_formats=FORMATS,
     )
 
 
@@ -131,9 +130,7 @@ def _view_of(table: Table) -> _View:
     return _View(
         groups=tuple(_groups(table)),
         parts=tuple((part, tuple(rows)) for part, rows in groupby(table.rows, key=lambda row: row.section)),
-        legend=tuple(
-            (kind, legend.get(kind, kind)) for kind in ("better", "worse", *legend) if kind in kinds
-        ),
+        legend=tuple((kind, words) for kind, words in legend.items() if kind in kinds),
     )
 
 

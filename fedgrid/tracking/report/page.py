@@ -8,7 +8,10 @@ from matplotlib.figure import Figure
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.tables.table import Table
 
-__all__ = ["Choice", "Page", "Plate", "Section", "Table"]
+__all__ = ["FORMATS", "Choice", "Page", "Plate", "Section", "Table"]
+
+FORMATS = ("svg", "png")
+"""Suffixes of a figure's files."""
 
 
 @dataclass(frozen=True)

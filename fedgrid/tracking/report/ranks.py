@@ -14,15 +14,15 @@ __all__ = ["Comparison", "diagram", "significance"]
 def diagram(name: str, result: Comparison, first: str = "1 is best") -> Plate:
     """Return the diagram of a comparison by the measure `name`; `first` says what rank 1 is."""
     ranks = dict(zip(result.algorithms, result.ranks, strict=True))
-    bars = (
-        "Critical-difference diagram: a bar joins algorithms between which the exact signed-rank test with "
-        f"Holm's correction finds no significant difference (level {ALPHA}).",
-    )
+    words = [f"Average ranks {result.where}; {first}."]
+    if result.pairs:
+        words.append(
+            "Critical-difference diagram: a bar joins algorithms between which the exact signed-rank test "
+            f"with Holm's correction finds no significant difference (level {ALPHA})."
+        )
     return Plate(
         f"ranks-{name.replace(' ', '-')}",
         f"Average ranks: {name}",
-        " ".join(
-            [f"Average ranks {result.where}; {first}.", *(bars if result.pairs else ()), *result.remarks]
-        ),
+        " ".join([*words, *result.remarks]),
         partial(critical_difference, ranks, result.cliques, result.num_scenarios, first),
     )

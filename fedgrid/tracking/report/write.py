@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from fedgrid.regular_files import LARGEST_LIST, read_file
 from fedgrid.tracking.figures.style import OwnStyle
 from fedgrid.tracking.report import draw, html
-from fedgrid.tracking.report.page import Page, Section
+from fedgrid.tracking.report.page import FORMATS, Page, Section
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 
 INDEX = "index.html"
@@ -58,7 +58,7 @@ def write(
     files = (
         INDEX,
         *(f"tables/{table.name}.{suffix}" for table in tables for suffix in WRITERS),
-        *(f"figures/{plate.name}.{suffix}" for plate in plates for suffix in draw.FORMATS),
+        *(f"figures/{plate.name}.{suffix}" for plate in plates for suffix in FORMATS),
     )
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(f"{TEMPORARY}*"):
@@ -111,7 +111,7 @@ def _list_files(index: Path) -> set[str]:
         text = read_file(index, LARGEST_LIST).decode("utf-8", "replace")
     except OSError:
         return set()
-    kinds = {*WRITERS, *draw.FORMATS}
+    kinds = {*WRITERS, *FORMATS}
     files = LISTED.findall(text)
     return {file for file in files if file.rpartition(".")[2] in kinds}
 

@@ -24,11 +24,6 @@ def axes_of(study: Study) -> tuple[str, ...]:
     return tuple(key for key in keys if len(values_of(study, key)) > 1)
 
 
-def setting_axes(study: Study) -> tuple[str, ...]:
-    """Return the axes of a study that are no settings of an algorithm, in the order of `Run.setting`."""
-    return tuple(dict.fromkeys(key for run in study.runs for key, _ in run.setting))
-
-
 def values_of(study: Study, axis: str) -> tuple[str, ...]:
     """Return the values of an axis: numbers by size, else in the order of the study, without None."""
     in_order = {"dataset": study.datasets, "split": study.splits, "algorithm": study.algorithms}

@@ -1,10 +1,10 @@
 """A study is the runs of a grid and their results: tables, figures and reports are functions of it.
 
-Shapes: R rounds, K clients.
+Shapes: S runs, R rounds, K clients.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import product
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from fedgrid.redaction import printable
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.run import AxisValue, Run, Scenario, select
 from fedgrid.tracking.scoring.selection import Condition
 
@@ -233,6 +234,15 @@ def require_one(study: Study, *parts: str) -> tuple[Any, ...]:
                 f"choose with study.where({part}={values[0]!r})"
             )
     return tuple(getattr(study.runs[0], part) for part in parts) if study.runs else ()
+
+
+def by_round(results: Sequence[Run], curve: str) -> tuple[Array, Array]:
+    """Return the rounds of all runs, shape (R,), and the curve, (S, R), NaN in rounds that a run lacks."""
+    round_R = np.unique(np.concatenate([result.round_R for result in results]))
+    values_SR = np.full((len(results), len(round_R)), np.nan)
+    for values_R, result in zip(values_SR, results, strict=True):
+        values_R[np.searchsorted(round_R, result.round_R)] = result.curves[curve]
+    return round_R, values_SR
 
 
 def plain(name: str) -> str:

@@ -34,8 +34,6 @@ MEASURES = (
 )
 NAMED = 6
 """Number of cells without a partner, and of values of a key, that a caption names."""
-NOTHING = "none"
-"""Stands for a setting that a run's algorithm does not have."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ def _differing(pairs: Sequence[Pair]) -> list[str]:
         for key in one.keys.keys() | other.keys.keys():
             if key == "seed" or (key.startswith(SETTING_OF_ALGORITHM) and one.method != other.method):
                 continue
-            values = one.keys.get(key, NOTHING), other.keys.get(key, NOTHING)
+            values = one.keys.get(key, "none"), other.keys.get(key, "none")
             if values[0] != values[1]:
                 differences.setdefault(key, {})[" against ".join(values)] = None
     return [f"{key} ({', '.join(list(differences[key])[:NAMED])})" for key in sorted(differences)]

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from fedgrid.tracking.scoring import measures
-from fedgrid.tracking.scoring.axes import setting_axes
 from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rounds
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.scoring.study import Study
@@ -45,6 +44,7 @@ def overview(study: Study) -> Table:
 def per_scenario(study: Study) -> Table:
     """Return one row per scenario and algorithm with all scores that the other tables average."""
     columns = _measures()
+    axes = dict.fromkeys(key for run in study.runs for key, _ in run.setting)
     rows = tuple(
         Row(
             algorithm,
@@ -65,7 +65,7 @@ def per_scenario(study: Study) -> Table:
         "All scores by scenario and algorithm, in the published conventions and in the right ones. Names are "
         "as in the other tables.",
         (
-            *map(Column, ("data set", "clients", "split", *setting_axes(study))),
+            *map(Column, ("data set", "clients", "split", *axes)),
             *map(Column, ("finished", "exactly right")),
             *(Column(name, group) for group, name in columns),
             Column("not finished"),

@@ -71,7 +71,10 @@ def effects(comparison: Comparison) -> Table:
             Row(
                 pair.other,
                 (
-                    *counts(pair.test),
+                    *(
+                        Cell(str(number), float(number))
+                        for number in (pair.test.better, pair.test.equal, pair.test.worse)
+                    ),
                     *effect(pair.test),
                     _p(pair.p),
                     *([_p(pair.p_datasets)] if over_datasets else []),
@@ -102,11 +105,6 @@ def _effect_words(comparison: Comparison) -> Iterator[str]:
             "are random; –: the difference is the same in all."
         )
     yield f"After Holm's correction; bold below {ALPHA}."
-
-
-def counts(test: SignedRanks) -> tuple[Cell, ...]:
-    """Return the cells of how many scenarios are better, equal and worse."""
-    return tuple(Cell(str(number), float(number)) for number in (test.better, test.equal, test.worse))
 
 
 def effect(test: SignedRanks) -> tuple[Cell, ...]:

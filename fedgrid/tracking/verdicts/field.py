@@ -145,14 +145,12 @@ def field_of(
         for method, of_method in group_by_method(chosen).items()
     }
     references = {outcome.method for outcome in chosen if outcome.is_reference}
-    comparison = compare_scores(
-        {
-            method: {block: {0: score} for block, score in by_block.items()}
-            for method, by_block in scores.items()
-            if method not in references
-        },
-        question.name,
-    )
+    competing = {
+        method: {block: {0: score} for block, score in by_block.items()}
+        for method, by_block in scores.items()
+        if method not in references
+    }
+    comparison = compare_scores(competing, question.name)
     if not comparison.algorithms:
         return None
     shared = set.intersection(*(set(scores[method]) for method in comparison.algorithms))

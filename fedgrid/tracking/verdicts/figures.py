@@ -99,7 +99,7 @@ def tiles(maps: Mapping[str, Map], legend: Mapping[str, str]) -> Figure:
     }
     names = [name for own in families.values() for name in own]
     labels, left, _ = name_rows(methods)
-    head = 0.42 + LETTER * max(map(len, names), default=0)
+    head = 0.2 + 0.22 + LETTER * max(map(len, names), default=0)
     rows = ROW * max(1, len(methods))
     height = head + rows + 0.05
     column = (PAGE - left - 0.05 - GAP * (len(maps) - 1)) / max(1, len(names))

@@ -20,7 +20,7 @@ from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.analyses.report import describe_runs
 from fedgrid.grids.attack.analysis import ATTACK
 from fedgrid.grids.attack.show import COLUMNS
-from fedgrid.grids.cli.actions.analyses import analysis_named
+from fedgrid.grids.cli.actions.analyses import find_analysis
 from fedgrid.grids.epsilons.analysis import Epsilons
 from fedgrid.grids.explain.analysis import EXPLAIN
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -36,9 +36,7 @@ def made(tmp_path_factory):
     storage = finished_grid(tmp_path_factory.mktemp("made"))
     active.use([PLUGIN])
     how = How(in_process=True, as_json=True)
-    analyse(
-        analysis_named("spread"), GRID, storage, NOWHERE, AnalysisSettings(), Console(quiet=True), how=how
-    )
+    analyse(find_analysis("spread"), GRID, storage, NOWHERE, AnalysisSettings(), Console(quiet=True), how=how)
     yield storage
     active.use()
 
@@ -58,7 +56,7 @@ def changed(path, change):
 
 
 def asked(storage):
-    return report.asked_jobs(analysis_named("spread"), GridFolder(storage, GRID), RUNS)
+    return report.asked_jobs(find_analysis("spread"), GridFolder(storage, GRID), RUNS)
 
 
 def mark_of(storage, run):
@@ -134,7 +132,7 @@ def test_results_of_other_types_do_not_count(analysis, about, tmp_path):
 def test_number_that_no_float_holds_does_not_count(storage):
     job = asked(storage)[0]
     run = describe_runs(RUNS, storage)[job.config.run_id]
-    spread = analysis_named("spread")
+    spread = find_analysis("spread")
     assert spread.is_whole(JobResult(job, run, {"distance": 10**300}, {}))
     assert not spread.is_whole(JobResult(job, run, {"distance": 10**400}, {}))
 

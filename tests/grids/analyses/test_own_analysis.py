@@ -19,7 +19,11 @@ from fedgrid.grids.analyses.analysis import AnalysisSettings, Context
 from fedgrid.grids.analyses.command import How, Result, analyse
 from fedgrid.grids.analyses.execute import _task, run_on_ray
 from fedgrid.grids.analyses.report import describe_runs, find_results, sections
-from fedgrid.grids.cli.actions.analyses import analysis_named, settings_of, shown_analyses
+from fedgrid.grids.cli.actions.analyses import (
+    find_analysis,
+    list_analyses,
+    settings_of,
+)
 from fedgrid.grids.following.teller import News, Teller
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
@@ -50,7 +54,7 @@ def storage(finished, tmp_path):
 
 def run(storage, **options):
     how = How(**{"in_process": True, "as_json": True, **options})
-    own, console = analysis_named("spread"), Console(quiet=True)
+    own, console = find_analysis("spread"), Console(quiet=True)
     return analyse(own, GRID, storage, NOWHERE, AnalysisSettings(), console, how=how)
 
 
@@ -76,12 +80,12 @@ def test_command_computes_resumes_and_logs_a_number_of_each_run(finished, tmp_pa
 def test_report_has_a_section_if_the_plugin_is_named(storage, capsys):
     run(storage)
     grid = GridFolder(storage, GRID)
-    [section] = sections(shown_analyses([PLUGIN]), grid, storage, published=False)
+    [section] = sections(list_analyses([PLUGIN]), grid, storage, published=False)
     assert (section.name, section.title) == ("analysis-spread", "Spread")
     [table] = section.items
     assert [row.name for row in table.rows] == ["BNC", "OCFL-KM"]
     assert table.rows[0].cells[0].value == 0
-    assert list(sections(shown_analyses([]), grid, storage, published=False)) == []
+    assert list(sections(list_analyses([]), grid, storage, published=False)) == []
     assert "lacks the analysis spread" in capsys.readouterr().err
 
 
@@ -117,15 +121,15 @@ def test_results_are_of_the_file_that_was_named_although_a_run_s_plugin_has_one_
     storage, runs_own
 ):
     """Its digest was written beside the numbers of the other: asked for by its file, they were its own."""
-    named = analysis_named("spread")
+    named = find_analysis("spread")
     key = named.key(AnalysisSettings())
     active.activate([runs_own.digest])
     assert named.key(AnalysisSettings()) == key
-    assert analysis_named("spread").key(AnalysisSettings()) != key
+    assert find_analysis("spread").key(AnalysisSettings()) != key
 
 
 def test_task_computes_what_was_named_by_the_plugins_of_the_run(storage, runs_own):
-    named = analysis_named("spread")
+    named = find_analysis("spread")
     context = Context(storage, NOWHERE, describe_runs(RUNS, storage))
     [job, *_] = named.jobs(RUNS, AnalysisSettings(), context)
     work = pickle.dumps((named, job, context))
@@ -143,16 +147,16 @@ def test_asked_to_stop_leaves_the_rest_for_later(storage, monkeypatch):
 
 def test_unknown_names_and_settings_are_refused(storage):
     with pytest.raises(ConfigError, match="unknown analysis 'spred'; did you mean 'spread'"):
-        analysis_named("spred")
+        find_analysis("spred")
     with pytest.raises(ConfigError, match="explain has a command of its own"):
-        analysis_named("explain")
+        find_analysis("explain")
     with pytest.raises(ConfigError, match="depth"):
-        settings_of(analysis_named("spread"), ["depth=3"])
+        settings_of(find_analysis("spread"), ["depth=3"])
 
 
 @pytest.mark.ray
 def test_ray_task_loads_the_plugin(storage, ray_session):
-    own, ended = analysis_named("spread"), []
+    own, ended = find_analysis("spread"), []
     context = Context(storage, NOWHERE, describe_runs(RUNS, storage))
     jobs = own.jobs(RUNS, AnalysisSettings(), context)
     with Lease(storage, GRID) as lease:

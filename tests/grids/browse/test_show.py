@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.grids.browse.run_facts import shown_rounds
+from fedgrid.grids.browse.run_facts import choose_rounds
 from fedgrid.tracking.records import read_records
 from tests.grids.browse.conftest import EARLY, LATE, PLAIN, WAITING
 from tests.helpers.command_line import fedgrid, strict_json
@@ -95,7 +95,7 @@ def test_unknown_name_is_refused_with_the_nearest(show):
 
 
 def test_short_table_of_rounds_keeps_the_first_the_last_and_eventful_ones():
-    assert shown_rounds(np.arange(1, 6), {}) == [1, 2, 3, 4, 5]
-    chosen = shown_rounds(np.arange(1, 201), {77: "1 -> 3 clusters"})
+    assert choose_rounds(np.arange(1, 6), {}) == [1, 2, 3, 4, 5]
+    chosen = choose_rounds(np.arange(1, 201), {77: "1 -> 3 clusters"})
     assert {1, 77, 200} <= set(chosen)
     assert len(chosen) <= 12

@@ -14,7 +14,7 @@ from fedgrid.algorithms import registry
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import PlainConsole, warn
 from fedgrid.grids.display.progress import Bars
-from fedgrid.grids.results.runs import just_failed
+from fedgrid.grids.results.runs import failed_run
 from tests.helpers.small_grid import config
 
 NAMES = ["OCFL [v2]", "run [/b]", "[red]LS", ":bomb: [link=x]", "\x1b]0;title\x1b[2J\u202efile"]
@@ -49,7 +49,7 @@ def test_title_of_a_plugin_is_shown_while_it_runs(tmp_path, name, shown, monkeyp
         view.start(run, 0)
         view.retry(run, name, 1)
         view.start(run, 0)
-        view.finish(run, just_failed(run, Storage.of(tmp_path), name))
+        view.finish(run, failed_run(run, Storage.of(tmp_path), name))
     lines = screen.file.getvalue()
     assert f"retry   {shown}: {shown}" in lines
     assert f"failed  {shown}: {shown}" in lines

@@ -10,7 +10,7 @@ from rich.console import Console
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines, headline, work_done
 from fedgrid.grids.display.tally import Tally
-from fedgrid.grids.results.runs import just_failed, read_runs
+from fedgrid.grids.results.runs import failed_run, read_runs
 from fedgrid.tracking.scoring.scores import score_rounds
 from tests.helpers.small_grid import config, take
 
@@ -38,7 +38,7 @@ def show(view, run):
         view.finish(taken, finished)
         view.start(config(seed=2), 0)
         bad = config(seed=2)
-        view.finish(bad, just_failed(bad, Storage.of(finished.folder.parent), "out of [memory]"))
+        view.finish(bad, failed_run(bad, Storage.of(finished.folder.parent), "out of [memory]"))
         view.start(config(seed=3), 0)
         view.stopping()
         view.stop(config(seed=3))

@@ -82,7 +82,7 @@ def servers():
 
 def launch(runs, storage, view, clock, *, retries):
     """Run `runs` one at a time, as each takes all of the session's CPUs."""
-    from fedgrid.grids.execution.server_trainable import LaunchContext
+    from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
     from fedgrid.grids.execution.tune import run_trials
 
     deadlines = ServerDeadlines(Deadlines(clock, first=300, least=10, times_slowest=1))
@@ -95,7 +95,7 @@ def launch(runs, storage, view, clock, *, retries):
         places = {3: Placement(1, 3.5, 0.0)}
         # Each round is reported at once: the view strikes after the first.
         context = LaunchContext("mine", runs, places, storage, NOWHERE, lease.token, gather=0.0)
-        run_trials(context, watch, retries, deadlines)
+        run_trials(ServerTrainable, context, watch, retries, deadlines)
     return watch
 
 

@@ -6,7 +6,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.following.follow import Pauses, Trackers
-from fedgrid.grids.following.teller import tracker_named
+from fedgrid.grids.following.teller import find_tracker
 from fedgrid.grids.planning.options import trackers_in
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.logged_runs import ROUNDS, config_of, record
@@ -116,14 +116,14 @@ def test_tracker_that_raises_has_one_warning_and_the_others_go_on(plugin, storag
 def test_class_that_raises_in_the_driver_stops_nothing(plugin, storage, monkeypatch):
     warnings = []
     trackers = Trackers("mine", Storage(storage), warnings.append, names=["written"])
-    monkeypatch.setattr(tracker_named("written"), "lacks", lambda run, grid: 1 / 0)
+    monkeypatch.setattr(find_tracker("written"), "lacks", lambda run, grid: 1 / 0)
     assert trackers.lacking([A]) == []
     assert warnings == ["tracker written: ZeroDivisionError('division by zero')"]
 
 
 def test_unknown_tracker_is_refused_by_name_and_none_stands_alone(plugin):
     with pytest.raises(ConfigError, match="unknown tracker 'mlfow'.*mlflow"):
-        tracker_named("mlfow")
+        find_tracker("mlfow")
     with pytest.raises(ConfigError, match="none stands alone"):
         trackers_in("none,mlflow")
     assert trackers_in("none") == ()
@@ -136,7 +136,7 @@ def test_tracker_with_a_name_of_the_package_is_refused(tmp_path):
     active.use([file])
     try:
         with pytest.raises(ConfigError, match="tracker 'mlflow' is both of fedgrid and of a plugin"):
-            tracker_named("mlflow")
+            find_tracker("mlflow")
     finally:
         active.use([])
 

@@ -10,7 +10,7 @@ from fedgrid.engine.runtime.storage import user_files
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results import outcome
-from fedgrid.grids.results.outcome import damage, is_finished, read_scores, trusting_times
+from fedgrid.grids.results.outcome import damage, is_finished, read_scores, trust_times
 from fedgrid.grids.results.runs import read_runs
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, config_of, record
@@ -82,7 +82,7 @@ def test_folder_of_another_run_shows_no_numbers(storage):
 
 
 def look(storage):
-    with trusting_times(storage):
+    with trust_times(storage):
         return is_finished(storage, RUN)
 
 
@@ -116,7 +116,7 @@ def test_times_of_an_unchanged_run_are_read_once(storage, monkeypatch):
     plain, found = outcome.times_of, []
     monkeypatch.setattr(outcome, "times_of", lambda folder: found.append(folder) or plain(folder))
     for _ in range(2):
-        with trusting_times(storage):
+        with trust_times(storage):
             assert is_finished(storage, RUN)
             [run] = read_runs([RUN], storage)
             assert [run.times[name] for name in ("seconds", "rounds", "peak_memory_mb")] == [2.0, 4, 400.0]

@@ -6,7 +6,7 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.grids.results.own_items import own_items, with_own_items
+from fedgrid.grids.results.own_items import add_own_items, own_items
 from fedgrid.tracking.report.page import Page
 from fedgrid.tracking.tables.personalisation import fairness
 from tests.helpers.studies import WHOLE, result_of, run_of, study_of
@@ -54,9 +54,9 @@ def test_its_mean_and_deviation_are_those_of_the_report():
 
 def test_section_follows_the_first_one_of_the_report():
     sections = own_items([DOCS / "own_report.py"], STUDY)
-    assert with_own_items(Page("report", (), ()), sections).sections == sections
+    assert add_own_items(Page("report", (), ()), sections).sections == sections
     with pytest.raises(ConfigError, match="the report has figure own-speed twice"):
-        with_own_items(Page("report", (), sections), sections)
+        add_own_items(Page("report", (), sections), sections)
 
 
 @pytest.mark.parametrize(

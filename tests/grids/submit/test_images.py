@@ -13,7 +13,7 @@ from fedgrid.engine.runtime.data.datasets import find, is_here, load
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.submit import images
 from fedgrid.grids.submit.grid_files import stage
-from fedgrid.grids.submit.images import Shipment, relative
+from fedgrid.grids.submit.images import Shipment, relative_names
 
 
 def write_npz(path, seed=0):
@@ -105,7 +105,7 @@ def test_name_is_changed_wherever_an_option_has_it(here, job, argument):
 
 def test_absolute_paths_are_the_clusters(here, job):
     value = {"dataset": ["npz:/data/mine.npz", "folder:~/images", "npz:@ab/mine.npz", "mnist"]}
-    assert list(relative(value)) == []
+    assert list(relative_names(value)) == []
     shipment = Shipment(job)
     shipment.take(value)
     assert not job.exists()

@@ -23,7 +23,7 @@ from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions.listings import list_algorithms
 from fedgrid.grids.trackers.mlflow.descriptions import of_metrics
-from fedgrid.grids.trackers.names import described, metrics
+from fedgrid.grids.trackers.names import metric_meanings, metrics
 from fedgrid.record_columns import EVERY_COLUMN, RecordColumn, schemas
 from fedgrid.tracking import records
 from fedgrid.tracking.scoring import scores
@@ -62,8 +62,8 @@ def test_added_metric_is_in_parquet_in_tracking_and_in_mlflow(tmp_path, monkeypa
     assert found.rounds["gini"].tolist() == [0.25] * ROUNDS
     assert scores.curves(found)["gini"].tolist() == [0.25] * ROUNDS
     assert [numbers["other/gini"] for numbers in shown(folder)] == [0.25] * ROUNDS
-    assert described()["other/gini"] == GINI.meaning
-    assert "`other/gini` | Inequality of the updates' norms." in of_metrics(described())
+    assert metric_meanings()["other/gini"] == GINI.meaning
+    assert "`other/gini` | Inequality of the updates' norms." in of_metrics(metric_meanings())
     assert "| `gini` | `other/gini` | Inequality of the updates' norms. |" in documented()
 
 
@@ -92,7 +92,10 @@ def test_number_that_an_entry_declares_is_in_parquet_scores_mlflow_and_the_list(
     assert table["spread"].to_pylist() == [None] * ROUNDS
     assert scores.own_numbers(scores.curves(records.read_records(folder))) == ("gini", "spread")
     assert [numbers["other/gini"] for numbers in shown(folder)] == [0.75] * ROUNDS
-    assert described().items() >= {"other/gini": GINI.meaning, "clustering/spread": "Of the models."}.items()
+    assert (
+        metric_meanings().items()
+        >= {"other/gini": GINI.meaning, "clustering/spread": "Of the models."}.items()
+    )
     console = Console(record=True, width=100)
     list_algorithms("fedavg", False, console)
     assert "gini, of each round: Inequality of the updates' norms." in console.export_text()

@@ -7,7 +7,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.grids.ray_cluster.gpus import Gpu
 from fedgrid.grids.upkeep import doctor, machine, reach
-from fedgrid.grids.upkeep.machine import Section
+from fedgrid.grids.upkeep.machine import Findings
 from tests.helpers.command_line import fedgrid, strict_json
 
 GIB = 2**30
@@ -59,7 +59,7 @@ def test_version_names_the_commit(command):
 
 def test_each_problem_is_one_line_with_its_section_and_the_code_says_so(tmp_path, monkeypatch):
     """On a machine whose GPU is in exclusive mode, in a job of Slurm on two nodes without a shared folder."""
-    found = Section({"GPU 0": "NVIDIA A100"}, ["GPU 0 is in exclusive mode:\n one process"])
+    found = Findings({"GPU 0": "NVIDIA A100"}, ["GPU 0 is in exclusive mode:\n one process"])
     monkeypatch.setattr(doctor, "look_at_gpus", lambda: found)
     result = fedgrid("doctor", "--storage", tmp_path / "runs", SLURM_JOB_ID="1", SLURM_JOB_NUM_NODES="2")
     assert result.code == 1

@@ -5,7 +5,7 @@ from math import nan
 
 import pytest
 
-from fedgrid.grids.explain.shown.scores import explanation_sections
+from fedgrid.grids.explain.shown.sections import explanation_sections
 from fedgrid.tracking.papers.ocfl import numbers
 from fedgrid.tracking.papers.ocfl.explanations import ranks, scores
 from fedgrid.tracking.report.contents import report_page

@@ -43,6 +43,7 @@ from fedgrid.engine.federation.models.flat_vectors import FlatModule, squared_no
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training import evaluation, local
 from fedgrid.engine.federation.training.confusion import Counts
+from fedgrid.engine.federation.training.results import LocalResult
 from fedgrid.engine.federation.uplink.replies import residuals, send_reply
 
 
@@ -137,7 +138,7 @@ class ClientWorker:
             described.append(Described(payload, perf_counter() - started))
         return described
 
-    def _train(self, turns: Sequence[Turn]) -> tuple[list[local.LocalResult], float]:
+    def _train(self, turns: Sequence[Turn]) -> tuple[list[LocalResult], float]:
         """Return the results of clients that train together, and the seconds of one."""
         if self._stacks is not None:
             return self._stacks.train(turns)
@@ -178,7 +179,7 @@ class ClientWorker:
             perf_counter() - started,
         )
 
-    def _reply(self, turn: Turn, result: local.LocalResult, train_seconds: float) -> Reply:
+    def _reply(self, turn: Turn, result: LocalResult, train_seconds: float) -> Reply:
         started, task, order, on_server = perf_counter(), turn.task, turn.task.order, turn.on_server
         if self._stacks is not None:  # Else the model is in the workspace.
             self._flat.write(result.model)

@@ -26,7 +26,7 @@ from fedgrid.engine.federation.models.normalisation import MixedPrecision, Norma
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.layers import draws
-from fedgrid.engine.federation.training.local import LocalResult
+from fedgrid.engine.federation.training.results import LocalResult
 from fedgrid.engine.federation.training.stacked import Member, Stack, train_together
 
 Key = tuple[int, bool]

@@ -5,7 +5,7 @@ Shapes: N images, L classes.
 
 from collections.abc import Callable, Sequence
 from math import inf, isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedgrid.algorithms.contract.orders import ChooseBy
 from fedgrid.engine.federation.training.confusion import Counts
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.orders import ChooseBy
 
 TEST_BATCH = 128
 """Images per test batch. Fixed because the last bits of a loss depend on it; larger batches exceed the CPU's
@@ -77,7 +79,7 @@ def test(module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, ba
     return Counts(confusion.cpu().numpy(), float(loss_sum))
 
 
-def best(candidates: Sequence[int], test: Callable[[int], Counts], by: ChooseBy) -> int:
+def best(candidates: Sequence[int], test: Callable[[int], Counts], by: "ChooseBy") -> int:
     """Return the candidate with the least loss, or the highest accuracy; ties go to the first.
 
     A loss that is NaN counts as infinite.
@@ -86,7 +88,7 @@ def best(candidates: Sequence[int], test: Callable[[int], Counts], by: ChooseBy)
     return min(candidates, key=penalties.__getitem__)
 
 
-def _penalty(counts: Counts, by: ChooseBy) -> float:
+def _penalty(counts: Counts, by: "ChooseBy") -> float:
     if by == "accuracy":
         return -float(counts.confusion.trace())
     return inf if isnan(counts.loss_sum) else counts.loss_sum

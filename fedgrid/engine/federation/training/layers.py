@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fedgrid.engine.federation.errors import ConfigError
+
 
 class MaskedNorm(nn.Module):
     """BatchNorm in training mode over the images of `mask_B`; state and numbers are those of the layer.
@@ -96,3 +98,14 @@ def draws(module: nn.Module, shape: tuple[int, int, int]) -> bool:
         before = torch.default_generator.get_state()
         module.train()(torch.zeros(2, *shape))
         return not torch.equal(before, torch.default_generator.get_state())
+
+
+def smallest_batch(module: nn.Module, batch_size: int) -> int:
+    """Return the least number of images that the module can be trained on at a time."""
+    if not any(isinstance(layer, _BatchNorm | MaskedNorm) for layer in module.modules()):
+        return 1
+    if batch_size == 1:
+        raise ConfigError(
+            "training.batch_size=1 does not work with a model that has BatchNorm; choose at least 2"
+        )
+    return 2

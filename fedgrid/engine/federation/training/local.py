@@ -5,51 +5,22 @@ its batches from them in a seeded order; the optimizer works on one flat tensor;
 device before the last epoch ends. Shapes: N images, P entries of a state vector of which W are parameters.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from math import ceil, nan
-from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
 from fedgrid.algorithms.updates.source import Vector
-from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.training.batches import batches, draw_moves
 from fedgrid.engine.federation.training.evaluation import predict, set_mode, to_inputs
-from fedgrid.engine.federation.training.layers import MaskedNorm, seeded
+from fedgrid.engine.federation.training.layers import seeded, smallest_batch
 from fedgrid.engine.federation.training.optimizers import OPTIMIZERS
+from fedgrid.engine.federation.training.results import NOTHING, OPTIMIZER, PERSONAL, LocalResult, Memory
 from fedgrid.engine.federation.training.settings import LocalTraining
-
-Memory = Mapping[str, NDArray[Any]]
-NOTHING: Memory = MappingProxyType({})
-OPTIMIZER, PERSONAL = "optimizer", "personal"
-"""The names of the optimizer's state and of personal entries (`LocalRule.personal`) in a client's memory."""
-
-
-@dataclass(frozen=True)
-class LocalResult:
-    """What local training leaves behind."""
-
-    model: Vector
-    """The whole state afterwards, float32, shape (P,)."""
-    losses: tuple[float, ...]
-    """Mean cross-entropy of each epoch, as the model changed; NaN where no image was trained on."""
-    accuracies: tuple[float, ...]
-    """Share of images classified rightly in each epoch, as the model changed; NaN likewise."""
-    steps: int
-    outputs: Memory
-    memory: Memory
-    """For the client's next round: what the rule remembers; personal entries under `personal`, in the order
-    of their ranges; if it is kept, the optimizer's state under `optimizer`: shape (W,) of SGD with momentum,
-    (2 W + 1,) of Adam."""
 
 
 @torch.enable_grad()
@@ -244,17 +215,6 @@ def _restore_own_entries(start: Vector, rule: LocalRule, memory: Memory) -> Vect
 def _own_entries(model: Vector, rule: LocalRule) -> Memory:
     own = [model[first:stop] for first, stop in rule.personal]
     return {PERSONAL: np.concatenate(own)} if own else {}
-
-
-def smallest_batch(module: nn.Module, batch_size: int) -> int:
-    """Return the least number of images that the module can be trained on at a time."""
-    if not any(isinstance(layer, _BatchNorm | MaskedNorm) for layer in module.modules()):
-        return 1
-    if batch_size == 1:
-        raise ConfigError(
-            "training.batch_size=1 does not work with a model that has BatchNorm; choose at least 2"
-        )
-    return 2
 
 
 def _running_means(

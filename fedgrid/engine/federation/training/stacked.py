@@ -25,9 +25,9 @@ from torch.nn import functional
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.training.batches import Moves, blocks, draw_moves, gather
 from fedgrid.engine.federation.training.evaluation import to_inputs
-from fedgrid.engine.federation.training.layers import MaskedNorm, mask_norms
-from fedgrid.engine.federation.training.local import NOTHING, OPTIMIZER, LocalResult, Memory, smallest_batch
+from fedgrid.engine.federation.training.layers import MaskedNorm, mask_norms, smallest_batch
 from fedgrid.engine.federation.training.optimizers import STACKED_OPTIMIZERS, StackedOptimizer
+from fedgrid.engine.federation.training.results import NOTHING, OPTIMIZER, LocalResult, Memory
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.updates.source import UPDATE, Vector
 from fedgrid.engine.federation.models.registry import build
@@ -42,14 +41,14 @@ def is_private(uplink: Sequence[UplinkStep], privacy: Privacy) -> bool:
 def problem(
     uplink: Sequence[UplinkStep],
     privacy: Privacy,
-    algorithm: Algorithm,
+    averages_updates: bool,
     model: str,
     shape: tuple[int, int, int],
     num_classes: int,
 ) -> str | None:
     """Return in one line what of a run does not go with its noise, and what to set; None if all does.
 
-    `shape` is that of an image: channels, height, width.
+    `averages_updates` is the algorithm's trait, `shape` that of an image: channels, height, width.
     """
     if privacy.central_noise and clip_of(uplink) is None:
         return (
@@ -61,7 +60,7 @@ def problem(
             "privacy.central_noise beside noise in the uplink: clients that add noise need not trust the "
             "server; take one of them"
         )
-    if privacy.central_noise and not algorithm.traits.averages_updates:
+    if privacy.central_noise and not averages_updates:
         return (
             f"privacy.central_noise = {privacy.central_noise:g}: this algorithm's models are not only means "
             "of updates, so the server's noise would not cover them; take noise in the uplink, or an "

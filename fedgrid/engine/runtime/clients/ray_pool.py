@@ -31,12 +31,11 @@ from fedgrid.engine.runtime.clients.actor import Client, death_of
 from fedgrid.engine.runtime.clients.machine import BFLOAT16, relevant_machines
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.storage.clock import Deadlines
+from fedgrid.engine.runtime.storage.clock import MAX_DEATHS, Deadlines
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.encoders.encoder import Encoder
 
-MAX_DEATHS = 3
 START_TIMEOUT = 300.0
 """Seconds for an actor to start and take its data: a bundle is reserved, so only a broken node needs more."""
 

@@ -117,7 +117,7 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     if (message := algorithm.message()) is not None:
         _check_encoder(message.encoder, config.dataset, conditions.has_reference_images, data_dir)
     of_model = config.model, dataset.shape, dataset.num_classes
-    problem = privacy.problem(config.uplink, config.privacy, algorithm, *of_model)
+    problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
     if problem is not None:
         raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
 

@@ -5,6 +5,8 @@ changed is refused. Other code, versions or machines may give other bits, so tha
 if the user accepts it; that starts a new part.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +15,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import python_version_tuple
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError, DataError
 from fedgrid.engine.runtime.integrity.code import ROOTS, SOURCES
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import Algorithm
 
 MADE_WITH = "made_with.json"
 IMAGES, CODE, PYTHON = "images", "code", "python"

@@ -21,7 +21,6 @@ from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.round_cache.key import digest, of_setup
 from fedgrid.engine.runtime.round_cache.lock import RoundLock
-from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage import sealed_arrays
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes
 from fedgrid.engine.runtime.storage.clock import CLOCK
@@ -172,8 +171,8 @@ def name_of(encoder_id: str) -> str:
     return f"{FOLDER}/{encoder_id}/{FILE}"
 
 
-def encoder_of(config: RunConfig, storage: Storage) -> Encoder | None:
-    """Return the encoder of a run, None if its clients send no message that takes one.
+def encoder_of(config: RunConfig, folder: Path, storage: Storage) -> Encoder | None:
+    """Return the encoder of the run in a folder, None if its clients send no message that takes one.
 
     Raises:
         RunError: the storage no longer has it.
@@ -181,7 +180,7 @@ def encoder_of(config: RunConfig, storage: Storage) -> Encoder | None:
     message = algorithm_of(config).message()
     if message is None or message.encoder is None:
         return None
-    parts = parts_of(folder_of(storage.root, config) / MADE_WITH)
+    parts = parts_of(folder / MADE_WITH)
     encoder_id = str(parts[0].made_with.get(ENCODER, "")) if parts else ""
     encoder = load_encoder(storage, encoder_id) if encoder_id else None
     if encoder is None:

@@ -22,7 +22,7 @@ from fedgrid.engine.federation.clients.messages import Setup, TrainTask
 from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.federation.clients.workspace import module_of
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data.images import HeldImages
+from fedgrid.engine.federation.data.images import HeldImages, ImageSet
 from fedgrid.engine.federation.encoders.encoder import Encoder
 from fedgrid.engine.federation.round.federation import Federation, fresh_models
 from fedgrid.engine.federation.round.plan import plan_round
@@ -31,7 +31,7 @@ from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.run.prepare import prepare
 
-__all__ = ["Encoder", "HeldImages", "Observed", "SentUpdate", "observe"]
+__all__ = ["Encoder", "HeldImages", "ImageSet", "Observed", "SentUpdate", "observe"]
 
 
 @dataclass(frozen=True)

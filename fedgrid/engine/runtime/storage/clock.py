@@ -68,6 +68,8 @@ FIRST = 6 * 3600.0
 LEAST = 1800.0
 """Seconds that every later answer may take at least."""
 TIMES_SLOWEST = 20.0
+MAX_DEATHS = 3
+"""Times that a client actor may die, or not answer in time, before its run stops."""
 
 
 @dataclass

@@ -22,29 +22,30 @@ WITH_COMMANDS = EXPLAIN, ATTACK
 BUILT_IN: Mapping[str, Analysis] = {each.name: each for each in (*WITH_COMMANDS, Epsilons(beside))}
 
 
-def analysis_named(name: str) -> Analysis:
+def find_analysis(name: str) -> Analysis:
     """Return an analysis without a command of its own: of the package, or of a plugin in use.
 
     Raises:
         ConfigError: there is no analysis of this name.
     """
-    if name in (each.name for each in WITH_COMMANDS):
+    if name in (analysis.name for analysis in WITH_COMMANDS):
         raise ConfigError(f"{name} has a command of its own: `fedgrid {name} GRID`")
-    found: Mapping[str, Analysis] = {**ANALYSES, **BUILT_IN}
-    if name not in found:
-        guess = hint(name, found)
+    analyses: Mapping[str, Analysis] = {**ANALYSES, **BUILT_IN}
+    if name not in analyses:
+        guess = hint(name, analyses)
         raise ConfigError(f"unknown analysis '{name}'; {guess}name the file that lists it with --plugin")
-    return found[name]
+    return analyses[name]
 
 
-def shown_analyses(files: Iterable[Path]) -> dict[str, Analysis]:
+def list_analyses(files: Iterable[Path]) -> dict[str, Analysis]:
     """Return the analyses that a report can show, by name: also those of `files`.
 
     Raises:
         ConfigError: a file cannot be loaded.
     """
     plugins = [*installed(), *(load(read_source(path)) for path in files)]
-    return {**{each.name: each for plugin in plugins for each in plugin.lists["ANALYSES"]}, **BUILT_IN}
+    analyses = (analysis for plugin in plugins for analysis in plugin.lists["ANALYSES"])
+    return {**{analysis.name: analysis for analysis in analyses}, **BUILT_IN}
 
 
 def settings_of(analysis: Analysis, changes: Sequence[str]) -> Section:

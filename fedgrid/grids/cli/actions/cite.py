@@ -9,7 +9,7 @@ from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, PACKAGES, PYTH
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cite.methods import paragraph
-from fedgrid.grids.cite.references import references, without
+from fedgrid.grids.cite.references import list_uncited, references
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
@@ -38,7 +38,7 @@ def cite(what: str, storage: Storage, data_dir: Path) -> None:
             "papers, which `fedgrid cite paper` prints"
         )
     print(paragraph(runs, _made_with(runs, storage), data_dir), end="\n\n")
-    if lacking := without(runs):
+    if lacking := list_uncited(runs):
         print(f"% Without a citation here: {'; '.join(lacking)}.", end="\n\n")
     print("\n\n".join(references(runs).values()))
 
@@ -49,6 +49,6 @@ def _made_with(runs: Sequence[RunConfig], storage: Storage) -> dict[str, str]:
         part.made_with for run in runs for part in parts_of(folder_of(storage.root, run) / MADE_WITH)
     ] or [versions()]
     return {
-        name: " or ".join(sorted({each[name] for each in made if name in each}))
+        name: " or ".join(sorted({of_run[name] for of_run in made if name in of_run}))
         for name in (PYTHON, *PACKAGES)
     }

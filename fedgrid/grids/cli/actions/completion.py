@@ -60,5 +60,5 @@ def _files(incomplete: str) -> list[str]:
     folder = Path(incomplete) if incomplete.endswith("/") else Path(incomplete).parent
     if not folder.is_dir():
         return []
-    found = [f"{path}/" if path.is_dir() else str(path) for path in folder.iterdir()]
-    return sorted(name for name in found if name.startswith(incomplete) and name.endswith((*YAML, "/")))
+    paths = [f"{path}/" if path.is_dir() else str(path) for path in folder.iterdir()]
+    return sorted(name for name in paths if name.startswith(incomplete) and name.endswith((*YAML, "/")))

@@ -9,9 +9,9 @@ from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.grids.analyses.analysis import Analysis
 from fedgrid.grids.analyses.report import sections
 from fedgrid.grids.archive.explanation_records import explained
-from fedgrid.grids.explain.shown.scores import explanation_sections
+from fedgrid.grids.explain.shown.sections import explanation_sections
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.own_items import own_items, with_own_items
+from fedgrid.grids.results.own_items import add_own_items, own_items
 from fedgrid.tracking.figures.style import style_context
 from fedgrid.tracking.papers.sections import paper_sections
 from fedgrid.tracking.report.contents import comparison_page, report_page
@@ -38,8 +38,8 @@ def report_of(
         RunError: a file of an analysis is damaged.
     """
     ids = {run.run_id for run in study.runs}
-    there = {(run.scenario[:3], run.method) for run in study.runs}
-    rows = (row for row in explained(grid) if (row.scenario, row.algorithm) in there)
+    pairs = {(run.scenario[:3], run.method) for run in study.runs}
+    rows = (row for row in explained(grid) if (row.scenario, row.algorithm) in pairs)
     own = sections(analyses, grid, grid.storage, published=published, among=ids)
     page = report_page(
         study,
@@ -49,7 +49,7 @@ def report_of(
         papers=paper_sections(study) if published else (),
         analyses=(*explanation_sections([*rows]), *own),
     )
-    return with_own_items(page, own_items(plugins, study))
+    return add_own_items(page, own_items(plugins, study))
 
 
 def comparison_of(one: Study, other: Study, scores: Sequence[str]) -> Page:

@@ -13,7 +13,7 @@ from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.cli.actions.report_page import comparison_of, own_styles, report_of
-from fedgrid.grids.cli.actions.studies import filtered, names_in, read_study
+from fedgrid.grids.cli.actions.studies import filter_study, names_in, read_study
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.display.tables import page_table
@@ -82,7 +82,7 @@ def write_report(
         raise unknown("grid", str(against), [PUBLISHED, *grids])
     styles = own_styles(style)
     whole = read_study(name, storage, steps, sizes=terms.traffic != "training", superseded=superseded)
-    study = filtered(whole, filters)
+    study = filter_study(whole, filters)
     other = read_study(against, storage, steps) if against not in (None, PUBLISHED) else None
     grid = GridFolder(storage, name)
     steps.say("Computing the tables")
@@ -101,8 +101,8 @@ def write_report(
     _show((next(page.tables()), *asked), folder, written, console)
     if against == PUBLISHED:
         count = sum(table.name.startswith("against-") for table in page.tables())
-        found = f"Beside the published numbers, {count} tables: {folder / 'tables' / 'against-*.md'}"
-        print_plain(console, found if count else NOTHING_PUBLISHED)
+        line = f"Beside the published numbers, {count} tables: {folder / 'tables' / 'against-*.md'}"
+        print_plain(console, line if count else NOTHING_PUBLISHED)
     _show_lacking(study, storage, console)
     if is_logged:
         print_plain(

@@ -38,7 +38,7 @@ SEED = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern
 def schema() -> Schema:
     """Return the schema of a file, with the algorithms, models and data sets that this process knows."""
     run = RunConfig.model_json_schema()
-    definitions = {name: _described(name, part) for name, part in run.pop("$defs", {}).items()}
+    definitions = {name: _describe(name, part) for name, part in run.pop("$defs", {}).items()}
     definitions["Split"]["properties"]["kind"] |= _one_or_several({"enum": list(KINDS)})
     definitions["Split"]["properties"]["kind"].pop("type")
     keys = {
@@ -58,7 +58,7 @@ def schema() -> Schema:
     }
 
 
-def _described(name: str, part: Schema) -> Schema:
+def _describe(name: str, part: Schema) -> Schema:
     """Return a section's schema with the meaning of its keys, none of which a file must have."""
     models = {
         field.annotation.__name__: field.annotation
@@ -73,11 +73,11 @@ def _described(name: str, part: Schema) -> Schema:
 
 
 def _properties(properties: Mapping[str, Schema], meanings: Mapping[str, str]) -> Schema:
-    found = {}
+    described = {}
     for name, one in properties.items():
         plain = {key: value for key, value in one.items() if key != "title"}
-        found[name] = plain | ({"description": meanings[name]} if name in meanings else {})
-    return found
+        described[name] = plain | ({"description": meanings[name]} if name in meanings else {})
+    return described
 
 
 def _of_key(name: str, usual: Schema) -> Schema:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TEXT = "Measuring on a GPU whether stacks of clients are faster ..."
 
 
-def settled(
+def decide_stacking(
     load: Load,
     storage: Storage,
     options: LaunchOptions,
@@ -55,10 +55,10 @@ def settled(
     if grid.sets_stacked:
         line = f"{ASKED} nothing is decided: the grid, or --set, gives training.stacked itself"
         return grid, line if is_asked else ""
-    kept, earlier = _kept(grid, storage)
-    if kept is not None and (is_asked or grid.source != OPTIONS):
-        line = f"{kept} (decided at this grid's first launch)" if is_asked or kept.changes else ""
-        return _as_kept(grid, kept, load), line
+    stored, earlier = _read_stacking(grid, storage)
+    if stored is not None and (is_asked or grid.source != OPTIONS):
+        line = f"{stored} (decided at this grid's first launch)" if is_asked or stored.changes else ""
+        return _load_as_stored(grid, stored, load), line
     if not is_asked:
         return grid, ""
     if not earlier.isdisjoint(run.run_id for run in grid.runs):
@@ -66,33 +66,33 @@ def settled(
             f"{ASKED} nothing is stacked: runs of this grid were launched without it, and keep their ids; "
             "--name OTHER makes a grid of its own"
         )
-    found = _decided(grid, load, options, console, dry_run=dry_run)
-    if found is None:
+    decision = _decide(grid, load, options, console, dry_run=dry_run)
+    if decision is None:
         return grid, f"{ASKED} decided at the first launch: here is no GPU to measure on"
-    return replace(load(found.changes), stacking=found), str(found)
+    return replace(load(decision.changes), stacking=decision), str(decision)
 
 
-def _kept(grid: Grid, storage: Storage) -> tuple[Stacking | None, set[str]]:
+def _read_stacking(grid: Grid, storage: Storage) -> tuple[Stacking | None, set[str]]:
     """Return what the grid's folder keeps, and the ids of its runs."""
     folder = GridFolder(storage, grid.name)
     storage.pull(f"{GRIDS}/{grid.name}", only=RUNS)
     if not folder.is_there:
         return None, set()
-    stored = folder.read()
-    return stored.stacking, {run.run_id for run in stored.every}
+    grid_before = folder.read()
+    return grid_before.stacking, {run.run_id for run in grid_before.every}
 
 
-def _as_kept(grid: Grid, kept: Stacking, load: Load) -> Grid:
+def _load_as_stored(grid: Grid, decision: Stacking, load: Load) -> Grid:
     try:
-        return load(kept.changes)
+        return load(decision.changes)
     except ConfigError as error:
         raise ConfigError(
-            f"{error}; the grid {grid.name} keeps {kept.changes[0]} of --gpus-per-actor auto: --name OTHER "
-            "makes these runs a grid of their own"
+            f"{error}; the grid {grid.name} keeps {decision.changes[0]} of --gpus-per-actor auto: --name "
+            "OTHER makes these runs a grid of their own"
         ) from error
 
 
-def _decided(
+def _decide(
     grid: Grid, load: Load, options: LaunchOptions, console: Console, *, dry_run: bool
 ) -> Stacking | None:
     """Return what is best on the cluster, or on this machine; None if a dry run cannot know it."""

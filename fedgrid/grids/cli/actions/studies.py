@@ -40,7 +40,7 @@ def read_study(
     return study
 
 
-def filtered(study: Study, filters: Sequence[str]) -> Study:
+def filter_study(study: Study, filters: Sequence[str]) -> Study:
     """Return the study of the runs that pass all filters, as of `fedgrid run`.
 
     Raises:

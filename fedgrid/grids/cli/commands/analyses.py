@@ -175,8 +175,8 @@ def analyse(
 
     Runs are not changed. After an interruption, the same command continues.
     """
-    from fedgrid.grids.cli.actions.analyses import analysis_named, settings_of
+    from fedgrid.grids.cli.actions.analyses import find_analysis, settings_of
 
     use_plugins(work.plugins)
-    analysis = analysis_named(name)
+    analysis = find_analysis(name)
     work.do(analysis, what, settings_of(analysis, changes or []), filters)

@@ -24,8 +24,8 @@ PLAIN_WIDTH = 132
 
 def console() -> PlainConsole:
     """Return a console for standard output."""
-    found = PlainConsole()
-    return found if found.is_terminal else PlainConsole(width=PLAIN_WIDTH)
+    shown = PlainConsole()
+    return shown if shown.is_terminal else PlainConsole(width=PLAIN_WIDTH)
 
 
 def use_plugins(files: Sequence[Path] | None) -> None:

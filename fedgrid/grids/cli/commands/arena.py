@@ -64,7 +64,7 @@ def arena(
 
     options = launch.options(in_process=in_process)
     use_plugins([*(own or []), *(launch.plugins or [])])
-    found = load_arena(
+    definition = load_arena(
         name,
         dataset,
         algorithms or [],
@@ -78,14 +78,14 @@ def arena(
         budget=fine_tune,
     )
     storage = open_storage(launch.storage)
-    kept = KeptResults() if recompute else read()
+    results = KeptResults() if recompute else read()
     if check is not None:
-        exit_with(run_check(found, kept, check, storage, options, console()))
+        exit_with(run_check(definition, results, check, storage, options, console()))
     if dry_run:
-        plan_arena(found, kept, storage, options, console())
+        plan_arena(definition, results, storage, options, console())
         return
 
     def advance_search(search: Search) -> Advanced:
         return advance(search, storage, options, console())
 
-    exit_with(run_arena(found, kept, storage, options, console(), advance_search))
+    exit_with(run_arena(definition, results, storage, options, console(), advance_search))

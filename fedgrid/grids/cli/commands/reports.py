@@ -63,7 +63,7 @@ def report(
     shown = console()
     with Steps(shown, quiet=as_json) as steps:
         steps.say("Starting")
-        from fedgrid.grids.cli.actions.analyses import shown_analyses
+        from fedgrid.grids.cli.actions.analyses import list_analyses
         from fedgrid.grids.cli.actions.reports import terms_of, write_report
 
         terms, place = terms_of(target, unit, traffic), open_storage(storage)
@@ -77,7 +77,7 @@ def report(
             shown,
             steps,
             plugins or [],
-            shown_analyses(plugins or []),
+            list_analyses(plugins or []),
             superseded=superseded,
             filters=filters or [],
             style=style,
@@ -125,9 +125,9 @@ def table(
     shown = console()
     with Steps(shown) as steps:
         steps.say("Starting")
-        from fedgrid.grids.cli.actions.studies import filtered, print_table, read_study
+        from fedgrid.grids.cli.actions.studies import filter_study, print_table, read_study
 
-        study = filtered(read_study(grid, open_storage(storage), steps), filters or [])
+        study = filter_study(read_study(grid, open_storage(storage), steps), filters or [])
         steps.pause()
         print_table(study, shown, format, scores=score, rows=rows, columns=columns, against=against)
 

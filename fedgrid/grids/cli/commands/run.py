@@ -82,7 +82,7 @@ def run(
 
     After an interruption, the same command continues: finished runs are not repeated.
     """
-    from fedgrid.grids.cli.actions.stacking import settled
+    from fedgrid.grids.cli.actions.stacking import decide_stacking
     from fedgrid.grids.display.plain import print_marked, warn
     from fedgrid.grids.execution.run import run_grid
     from fedgrid.grids.presets.load import load_grid
@@ -94,7 +94,7 @@ def run(
         raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")
     use_plugins(launch.plugins)
     storage = open_storage(launch.storage)
-    found = read_tuned(tuned or [], storage)
+    searches = read_tuned(tuned or [], storage)
 
     def load(decided: Sequence[str]) -> "Grid":
         grid = load_grid(
@@ -105,13 +105,13 @@ def run(
             filters=filters or [],
             seeds=seeds,
             extends=extends or [],
-            overrides=[one.override for one in found],
+            overrides=[one.override for one in searches],
             name=name,
             decided=decided,
         )
-        return add_notes(grid, found)
+        return add_notes(grid, searches)
 
-    grid, line = settled(load, storage, options, console(), is_asked=launch.is_auto, dry_run=dry_run)
+    grid, line = decide_stacking(load, storage, options, console(), is_asked=launch.is_auto, dry_run=dry_run)
     for note in grid.notes:
         warn(note)
     if dry_run:

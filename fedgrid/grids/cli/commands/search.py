@@ -20,7 +20,7 @@ app = typer.Typer()
 
 
 @dataclass(frozen=True)
-class Trying:
+class SearchSettings:
     """How settings are tried, instead of as the file says."""
 
     trials: Annotated[int | None, typer.Option(help="Number of settings to try. [default: 32]")] = None
@@ -70,7 +70,7 @@ def search(
         list[str] | None, typer.Option("--filter", help="Only these scenarios: AXIS=VALUE[,...].")
     ] = None,
     changes: Changes = None,
-    trying: Trying,
+    settings: SearchSettings,
     name: Annotated[
         str | None, typer.Option(help="The name for --tuned. [default: ALGORITHM-DATASET, or the file's]")
     ] = None,
@@ -89,18 +89,18 @@ def search(
 
     options = launch.options(in_process=in_process)
     use_plugins(launch.plugins)
-    found = load_search(
+    definition = load_search(
         what,
         scenario.axes(dataset=dataset),
         changes or [],
         options.data_dir,
-        own=trying.given(),
+        own=settings.given(),
         name=name,
         base=base,
         filters=filters or [],
         seeds=seeds,
     )
     if dry_run:
-        plan_search(found, open_storage(launch.storage), options, console())
+        plan_search(definition, open_storage(launch.storage), options, console())
         return
-    exit_with(run_search(found, open_storage(launch.storage), options, console()))
+    exit_with(run_search(definition, open_storage(launch.storage), options, console()))

@@ -85,7 +85,7 @@ def curves(
     mixtures += [(place, count, False) for place, count in points[2:]]
     scores = torch.cat(
         [
-            score(_mixed(image_CHW, baseline_CHW, ranks, mixtures[start : start + TEST_BATCH]))
+            score(_mix(image_CHW, baseline_CHW, ranks, mixtures[start : start + TEST_BATCH]))
             for start in range(0, len(mixtures), TEST_BATCH)
         ]
     ).to("cpu", torch.float64)
@@ -102,7 +102,7 @@ def auc(curve: Tensor) -> float:
     return float(torch.trapezoid(curve)) / (len(curve) - 1)
 
 
-def _mixed(
+def _mix(
     image_CHW: Tensor, baseline_CHW: Tensor, ranks: Tensor, mixtures: Sequence[tuple[int, int, bool]]
 ) -> Tensor:
     """Return the image with only, or without, some of the first pixels of an order, shape (M, C, H, W)."""

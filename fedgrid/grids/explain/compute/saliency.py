@@ -72,7 +72,7 @@ def grad_cam(module: nn.Module, layer: str, images_NCHW: Tensor, targets_N: Tens
     rectified_N1hw = unrectified_maps(module, layer, images_NCHW, targets_N).relu()[:, None]
     size = images_NCHW.shape[2:]
     enlarged_N1HW = functional.interpolate(rectified_N1hw, size=size, mode="bilinear", align_corners=False)
-    return _scaled(enlarged_N1HW[:, 0], rectified_N1hw.amax(dim=(1, 2, 3)))
+    return _scale(enlarged_N1HW[:, 0], rectified_N1hw.amax(dim=(1, 2, 3)))
 
 
 def unrectified_maps(module: nn.Module, layer: str, images_NCHW: Tensor, targets_N: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ def input_gradients(module: nn.Module, images_NCHW: Tensor, targets_N: Tensor) -
             for image_CHW, target in zip(images_NCHW, targets_N.tolist(), strict=True)
         ]
     )
-    return _scaled(maps_NHW, maps_NHW.amax(dim=(1, 2)))
+    return _scale(maps_NHW, maps_NHW.amax(dim=(1, 2)))
 
 
 def _layer(module: nn.Module, name: str) -> nn.Module:
@@ -132,7 +132,7 @@ def check_mode(module: nn.Module) -> None:
         raise ValueError("the model is in train mode: BatchNorm would see half-black images; call .eval()")
 
 
-def _scaled(maps_NHW: Tensor, largest_N: Tensor) -> Saliency:
+def _scale(maps_NHW: Tensor, largest_N: Tensor) -> Saliency:
     """Shift each map to a least value of 0, and divide it by its greatest."""
     shifted_NHW = maps_NHW - maps_NHW.amin(dim=(1, 2), keepdim=True)
     range_N11 = shifted_NHW.amax(dim=(1, 2), keepdim=True)

@@ -99,7 +99,7 @@ class Paired:
     images: int
 
 
-def paired(grid: ExplainedGrid, on: str) -> list[Paired]:
+def pair_images(grid: ExplainedGrid, on: str) -> list[Paired]:
     """Return the comparison of each algorithm with BNC, image by image; none without BNC."""
     against = grid.excess.get((on, AGAINST), {})
     comparisons = []
@@ -115,12 +115,12 @@ def paired(grid: ExplainedGrid, on: str) -> list[Paired]:
 
 def sentence(grid: ExplainedGrid, on: str) -> str:
     """Return in a sentence whether clustering helps once confidence is taken out; empty without BNC."""
-    comparisons = paired(grid, on)
+    comparisons = pair_images(grid, on)
     if not comparisons:
         return ""
     better, worse = ([one for one in comparisons if sign * one.difference > 0] for sign in (1, -1))
     words = [
-        f"{len(chosen)} of {len(comparisons)} algorithms {verb}: {_listed(chosen)}"
+        f"{len(chosen)} of {len(comparisons)} algorithms {verb}: {_list_gains(chosen)}"
         for chosen, verb in ((better, "gain"), (worse, "lose"))
         if chosen
     ]
@@ -132,7 +132,7 @@ def sentence(grid: ExplainedGrid, on: str) -> str:
     )
 
 
-def _listed(comparisons: Sequence[Paired]) -> str:
+def _list_gains(comparisons: Sequence[Paired]) -> str:
     ranked = sorted(comparisons, key=lambda one: -abs(one.difference))
     first = f"{ranked[0].algorithm} {ranked[0].difference:+.3f} (better on {ranked[0].better:.0%})"
     return ", ".join(

@@ -20,7 +20,7 @@ from fedgrid.engine.runtime.configuration.idle_settings import idle_settings
 from fedgrid.engine.runtime.integrity.made_with import IMAGES, MADE_WITH, Parts, parts_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.grids.trackers.annotations import Annotations
-from fedgrid.grids.trackers.mlflow.view import VIEW_KEY
+from fedgrid.grids.trackers.mlflow.view import VIEW_KEY, VIEW_TAG
 from fedgrid.redaction import in_markdown, redacted
 
 NAME_LENGTH, DIGEST_LENGTH, NOTE_LENGTH = 500, 36, 8000
@@ -29,8 +29,21 @@ NOTE_TAG, OURS_TAG = "mlflow.note.content", "fedgrid.note"
 """A description, and the digest of what was written there last: another text is the user's own."""
 ANNOTATED_TAG = "fedgrid.annotated"
 """A digest of the annotations that were written last, and the keys of their tags."""
+KIND_TAG, KIND = "mlflow.experimentKind", "custom_model_development"
+"""Without it, MLflow's pages are those for language models."""
 RULE = "\n\n---\n\n"
 """Between a note and the description below it."""
+
+
+def describe_experiment(client: Any, experiment_id: str, grid: str, view: str) -> None:
+    """Set an experiment's prepared view, and its description, unless the user has written one."""
+    present = client.get_experiment(experiment_id).tags
+    tags = {VIEW_TAG: view, KIND_TAG: present.get(KIND_TAG, KIND)}
+    if is_ours(present):
+        tags |= note_tags(of_grid(grid, experiment_id))
+    for key, value in tags.items():
+        if present.get(key) != value:
+            client.set_experiment_tag(experiment_id, key, value)
 
 
 def of_grid(name: str, experiment_id: str) -> str:

@@ -15,16 +15,16 @@ from typing import Any
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.storage_id import id_of
-from fedgrid.engine.runtime.storage.atomic import write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.times import round_ends, started_ms
 from fedgrid.grids.trackers.annotations import Annotations, annotations_of
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow import descriptions, runs
-from fedgrid.grids.trackers.mlflow.store import is_missing, one_line, tracking_uri
-from fedgrid.grids.trackers.names import described, made_by, metrics, run_name, tags, totals
+from fedgrid.grids.trackers.mlflow.store import is_marked, is_missing, one_line, tracking_uri, write_mark
+from fedgrid.grids.trackers.mlflow.view import view
+from fedgrid.grids.trackers.names import metric_meanings, metrics, run_name, source_tags, tags, totals
 from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun, Tracker
 from fedgrid.redaction import redacted
 
@@ -65,7 +65,7 @@ class MlflowTracker(Tracker):
         given = tags(config, self.grid.name, self.grid.axes)
         given["mlflow.parentRunId"] = self._begin().info.run_id
         if self.grid.is_launch or is_new:
-            given |= made_by(self.grid.name, config)
+            given |= source_tags(self.grid.name, config)
         started = run.started_ms
         if is_new:
             given |= descriptions.note_tags(descriptions.describe_run(config))
@@ -116,9 +116,8 @@ class MlflowTracker(Tracker):
         """End a run, and mark its folder: the next launch need not log it."""
         mlflow_run_id, rounds = self._end(run, "FINISHED")
         if run.folder.is_dir():
-            mark = {"uri": redacted(self._uri), "mlflow_run_id": mlflow_run_id, "rounds": rounds}
             with one_line(self._uri):
-                write_text(run.folder / MARK, seal(mark))
+                write_mark(run.folder / MARK, self._uri, mlflow_run_id=mlflow_run_id, rounds=rounds)
             self.grid.storage.push(f"{run.folder.name}/{MARK}")
 
     def failed(self, run: TrackedRun, status: Status) -> None:
@@ -137,7 +136,7 @@ class MlflowTracker(Tracker):
         self._begin()
         parent = self._read(PARENT)
         if counts:
-            self._describe(PARENT, descriptions.of_metrics(described()), Annotations(), counts)
+            self._describe(PARENT, descriptions.of_metrics(metric_meanings()), Annotations(), counts)
         runs.end(self._client, parent, status)
 
     def has(self, run: TrackedRun | None, status: Status, rounds: int) -> bool:
@@ -172,13 +171,8 @@ class MlflowTracker(Tracker):
         Raises:
             NewerFormat: a newer fedgrid wrote it.
         """
-        try:
-            mark = unseal(run.folder / MARK)
-        except (FileNotFoundError, DamagedFile, UnreadableFile):
-            return True
         uri = tracking_uri(grid.storage.root)
-        same = (mark.get("uri"), mark.get("rounds")) == (redacted(uri), run.config.training.rounds)
-        return not same or is_missing(uri)
+        return not is_marked(run.folder / MARK, uri, rounds=run.config.training.rounds) or is_missing(uri)
 
     @classmethod
     def title(cls) -> str:
@@ -221,11 +215,12 @@ class MlflowTracker(Tracker):
             return self.runs[PARENT]
         given, is_new = {"grid": self.grid.name}, PARENT not in self.runs
         if self.grid.is_launch or is_new:
-            given |= made_by(self.grid.name)
+            given |= source_tags(self.grid.name)
         if is_new:
-            given |= descriptions.note_tags(descriptions.of_metrics(described()))
+            given |= descriptions.note_tags(descriptions.of_metrics(metric_meanings()))
         parent = self._start(PARENT, self.grid.name, given, {}, None)
-        runs.describe_experiment(self._client, self._experiment_id, self.grid, [*described()])
+        shown = view([*metric_meanings()], self.grid.axes, self.grid.searched)
+        descriptions.describe_experiment(self._client, self._experiment_id, self.grid.name, shown)
         if self.grid.text:
             with TemporaryDirectory(prefix="fedgrid-") as scratch:
                 preset = Path(scratch, "preset.yaml")

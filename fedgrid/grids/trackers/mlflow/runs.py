@@ -1,26 +1,21 @@
-"""An experiment of MLflow and its runs: found by one search, described, deleted."""
+"""An experiment of MLflow and its runs: found by one search, ended, deleted."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.trackers.errors import TrackerFailed
-from fedgrid.grids.trackers.mlflow.descriptions import is_ours, note_tags, of_grid
 from fedgrid.grids.trackers.mlflow.own_store import make_ready, own_file
 from fedgrid.grids.trackers.mlflow.store import artifact_root, connect, is_missing, tracking_uri
-from fedgrid.grids.trackers.mlflow.view import VIEW_TAG, view
-from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.redaction import redacted
 
 RUN_ID_TAG = "fedgrid.run_id"
 STORAGE_TAG = "fedgrid.storage_id"
 ROUND = "round"
 """The metric that counts rounds."""
-KIND_TAG, KIND = "mlflow.experimentKind", "custom_model_development"
-"""Without it, MLflow's pages are those for language models."""
 RUNS_PER_PAGE = 100
 PARAMS_PER_BATCH, PARAM_LENGTH, TAG_LENGTH = 100, 6000, 8000
 """Limits of MLflow."""
@@ -83,17 +78,6 @@ def end(client: Any, run: Any, status: str, ended_ms: int | None = None) -> None
     """
     ended_ms = max(run.info.start_time, int(time.time() * 1000) if ended_ms is None else ended_ms)
     client.set_terminated(run.info.run_id, status, ended_ms)
-
-
-def describe_experiment(client: Any, experiment_id: str, grid: TrackedGrid, keys: Sequence[str]) -> None:
-    """Set an experiment's view, of metrics with these keys, and its description, unless it is the user's."""
-    present = client.get_experiment(experiment_id).tags
-    tags = {VIEW_TAG: view(keys, grid.axes, grid.searched), KIND_TAG: present.get(KIND_TAG, KIND)}
-    if is_ours(present):
-        tags |= note_tags(of_grid(grid.name, experiment_id))
-    for key, value in tags.items():
-        if present.get(key) != value:
-            client.set_experiment_tag(experiment_id, key, value)
 
 
 def delete_runs(name: str, storage: Storage, run_ids: Collection[str] | None = None) -> int:

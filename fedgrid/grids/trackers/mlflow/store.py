@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from fedgrid.engine.runtime.storage.atomic import write_text
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
 from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.redaction import redacted
 
 SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https")
 REACH_SECONDS = 10
@@ -101,6 +104,24 @@ def is_missing(uri: str) -> bool:
     """Return whether it is a SQLite store whose file is not there."""
     file = database_file(uri)
     return file is not None and not file.exists()
+
+
+def is_marked(mark: Path, uri: str, **facts: Any) -> bool:
+    """Return whether a file says that this store has what lies beside it, with these facts.
+
+    Raises:
+        NewerFormat: a newer fedgrid wrote it.
+    """
+    try:
+        values = unseal(mark)
+    except (FileNotFoundError, DamagedFile, UnreadableFile):
+        return False
+    return all(values.get(name) == value for name, value in {"uri": redacted(uri), **facts}.items())
+
+
+def write_mark(mark: Path, uri: str, **facts: Any) -> None:
+    """Write what `is_marked` reads."""
+    write_text(mark, seal({"uri": redacted(uri), **facts}))
 
 
 @contextmanager

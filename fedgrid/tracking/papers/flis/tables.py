@@ -14,7 +14,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from fedgrid.tracking.papers.shared.paper import Run, Study, csv_rows, put_beside, table_beside
+from fedgrid.tracking.papers.shared.paper import Run, Study, put_beside, table_beside
+from fedgrid.tracking.papers.shared.printed import csv_rows
 from fedgrid.tracking.scoring.cost import Cost, cost
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.tables.cells import over_seeds

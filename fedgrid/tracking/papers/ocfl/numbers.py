@@ -15,13 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.tracking.papers.shared.paper import csv_rows
+from fedgrid.tracking.papers.shared.printed import csv_rows
 from fedgrid.tracking.scoring.partitions import PublishedClustering
 from fedgrid.tracking.scoring.run import Scenario
 
 FOLDER = Path(__file__).parent
-DIGITS = (5, 4)
-"""The clustering scores were rounded to five digits, then to four: 0.509855, 0.50985, 0.5098."""
 SCENARIOS = 8
 """Scenarios per data set: four splits, each with 15 and with 30 clients."""
 
@@ -63,8 +61,8 @@ def explanations() -> Mapping[tuple[Scenario, str, str], tuple[float, float]]:
 
 
 def digits_of(value: float) -> float:
-    """Return a clustering score rounded like the published ones."""
-    for digits in DIGITS:
+    """Return a clustering score rounded like the published ones: 0.509855 to 0.50985, then to 0.5098."""
+    for digits in (5, 4):
         # numpy rounds halves to even, as was done for the published numbers.
         value = float(np.round(value, digits))
     return value

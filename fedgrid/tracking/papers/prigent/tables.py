@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.tracking.papers.shared.paper import Paper, Run, Study, csv_rows, table_beside
+from fedgrid.tracking.papers.shared.paper import Paper, Run, Study, table_beside
+from fedgrid.tracking.papers.shared.printed import csv_rows
 from fedgrid.tracking.scoring.cost import cost, sent
 from fedgrid.tracking.tables.cells import explain_cells
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, fixed, median

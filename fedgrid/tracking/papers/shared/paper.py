@@ -1,9 +1,7 @@
 """What a paper's folder provides, and reads and prints alike; `papers.PAPERS` lists them all."""
 
-import csv
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from fedgrid.tracking.papers.shared.claim import Claim
 from fedgrid.tracking.scoring.run import Run
@@ -11,7 +9,7 @@ from fedgrid.tracking.scoring.study import Study, split_name
 from fedgrid.tracking.tables.cells import explain_cells
 from fedgrid.tracking.tables.table import ABSENT, FAR, Cell, Column, Row, Table, Tone, letter_notes
 
-__all__ = ["Paper", "Run", "Study", "csv_rows", "put_beside", "split_name", "table_beside"]
+__all__ = ["Paper", "Run", "Study", "put_beside", "split_name", "table_beside"]
 """A paper, and what its functions take."""
 
 
@@ -22,18 +20,12 @@ class Paper:
     name: str
     """As in the anchor of its section: `flis`."""
     title: str
-    put_beside: Callable[[Study], tuple[Table, ...]] = lambda study: ()
+    beside: Callable[[Study], tuple[Table, ...]] = lambda study: ()
     """Our numbers beside the printed ones: no table if a study has no runs in the paper's setting."""
     by_setting: bool = False
-    """Whether `put_beside` takes one combination of a grid's further axes at a time."""
+    """Whether `beside` takes one combination of a grid's further axes at a time."""
     claims: tuple[Claim, ...] = ()
     """What the paper says, as our runs can tell."""
-
-
-def csv_rows(path: Path) -> list[dict[str, str]]:
-    """Return a row for each line of a csv file of printed numbers, by the names of its columns."""
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def put_beside(cell: Cell, reference: float, text: str, *, far: float, highest: bool | None = True) -> Cell:

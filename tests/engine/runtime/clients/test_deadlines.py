@@ -8,8 +8,8 @@ from ray.exceptions import GetTimeoutError
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients import ray_pool
 from fedgrid.engine.runtime.clients.placement import Placement
-from fedgrid.engine.runtime.clients.ray_pool import MAX_DEATHS, RayPool
-from fedgrid.engine.runtime.storage.clock import FIRST, LEAST, Deadlines
+from fedgrid.engine.runtime.clients.ray_pool import RayPool
+from fedgrid.engine.runtime.storage.clock import FIRST, LEAST, MAX_DEATHS, Deadlines
 from tests.helpers.time import Time
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fedgrid.grids.explain.shown.figures import insertion_against_deletion, mean_curves
 from fedgrid.grids.explain.shown.maps import map_grid, overlay
-from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, Paired, ShownMap, paired, sentence
+from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, Paired, ShownMap, pair_images, sentence
 from fedgrid.grids.explain.shown.sections import own_sections
 from fedgrid.grids.explain.shown.tables import own_scores
 from fedgrid.tracking import figures
@@ -37,8 +37,8 @@ def test_images_are_paired_and_those_of_one_algorithm_alone_do_not_count():
         BNC={image(0): 0.25, image(1): 0.5, image(2): 0.125, image(9): 1.0},
         SCL={image(0): 0.5, image(1): 0.375, image(2): 0.125, image(7): -1.0},
     )
-    assert paired(found, "members") == [Paired("SCL", 0.125 / 3, 0.5, 3)]
-    assert paired(found, "server") == []
+    assert pair_images(found, "members") == [Paired("SCL", 0.125 / 3, 0.5, 3)]
+    assert pair_images(found, "server") == []
 
 
 def test_sentence_says_which_algorithms_gain_and_which_lose():

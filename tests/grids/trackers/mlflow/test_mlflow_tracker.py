@@ -20,7 +20,7 @@ from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker, log_report
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.mlflow.view import TOTALS
-from fedgrid.grids.trackers.names import described, run_name
+from fedgrid.grids.trackers.names import metric_meanings, run_name
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record, tell
@@ -75,8 +75,8 @@ def test_run_has_name_tags_and_parameters(storage, store):
     assert (run.data.metrics["cost/seconds"], run.data.metrics["cost/peak_memory_mb"]) == (2.0, 400.0)
     assert run.data.metrics["cost/uncached_seconds"] == 2.0
     assert run.data.metrics["cost/rounds_computed"] == ROUNDS
-    assert set(run.data.metrics) <= {*described(), "round", *TOTALS}
-    assert len(described()) + 1 == 27
+    assert set(run.data.metrics) <= {*metric_meanings(), "round", *TOTALS}
+    assert len(metric_meanings()) + 1 == 27
     kept = store.artifacts(run_name(CONFIG))
     assert kept == {"config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "figures"}
     assert store.artifacts(run_name(CONFIG), "figures") == {"figures/run.png"}

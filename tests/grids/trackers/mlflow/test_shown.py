@@ -12,8 +12,7 @@ from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.integrity.made_with import CODE, MADE_WITH, Part, seal_parts
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.grids.following.teller import End
-from fedgrid.grids.trackers.mlflow.descriptions import of_run_ended
-from fedgrid.grids.trackers.mlflow.runs import KIND_TAG
+from fedgrid.grids.trackers.mlflow.descriptions import KIND_TAG, of_run_ended
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.mlflow.view import VIEW_TAG
 from fedgrid.grids.trackers.names import run_name, source
