@@ -14,7 +14,6 @@ from mlflow.tracking import MlflowClient
 from fedgrid.grids.archive import layout, one_run
 from fedgrid.grids.archive.layout import ALGORITHMS
 from fedgrid.grids.trackers.mlflow.store import default_uri
-from fedgrid.tracking import figures
 from fedgrid.tracking.figures import runs as run_figures
 from fedgrid.tracking.report import draw
 from fedgrid.tracking.scoring.partitions import published_clustering
@@ -171,7 +170,7 @@ def imported(archive, tmp_path_factory):
     """
     storage = new_storage(tmp_path_factory.mktemp("imported") / "runs")
     command = ("import", archive, "--name", "ocfl-archive", "--storage", storage, "--json")
-    write, composed = figures.write, set()
+    write, composed = run_figures.write, set()
 
     def compose_one_of_a_kind(folder, to):
         config = strict_json((folder / "config.json").read_text())
@@ -184,7 +183,7 @@ def imported(archive, tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_figures, "save", lambda figure, path: path.touch())
-        patch.setattr(figures, "write", compose_one_of_a_kind)
+        patch.setattr(run_figures, "write", compose_one_of_a_kind)
         said, temperatures = strict_json(fedgrid(*command).out)["grids"]
     assert (said["grid"], temperatures["grid"]) == ("ocfl-archive", "ocfl-archive-temperature")
     assert temperatures["imported"] == 2
