@@ -20,7 +20,7 @@ from rich.console import Console
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.data.datasets import default_data_dir
-from fedgrid.engine.runtime.integrity.files import DONE, mark_of, times_mark_of
+from fedgrid.engine.runtime.integrity.files import mark_of, times_mark_of
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import seal
@@ -32,6 +32,7 @@ from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import SCORES
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MARK
+from fedgrid.record_columns import DONE
 
 REAL = 3
 COPIED = ("rounds.parquet", "clients.parquet", "timings.parquet", MADE_WITH, SCORES)

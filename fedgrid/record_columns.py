@@ -7,6 +7,7 @@ documentation follow from the declarations. The engine's first floor writes rows
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,10 @@ LARGEST = 1e50
 """Far beyond a norm of float32 numbers."""
 MOST = 1 << 31
 """Rounds, clients or clusters."""
+RUN = "fedgrid_run"
+"""Key of a run's id in the metadata of its files."""
+DONE = "done.json"
+"""The mark of a finished run in its folder."""
 GLOBAL_MODEL = "global_model"
 """In `RecordColumn.only`: `evaluation.global_model`; other words there are those of `Traits.columns`."""
 
@@ -39,6 +44,11 @@ class RecordColumn:
     """What only some runs have it with; empty: all runs have it."""
     section: str = ""
     """Its section among MLflow's metrics; empty: MLflow does not show it."""
+
+
+def run_id_of(folder: Path) -> str:
+    """Return the id of the run whose files lie in a folder: the end of its name."""
+    return folder.name.rpartition("-")[2]
 
 
 def schema_of(columns: Iterable[RecordColumn]) -> pa.Schema:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedgrid.parquet_files import BadTable, is_number, read_parquet, wrong_type, wrong_value
-from fedgrid.record_columns import RECALL, SCORES, TESTS, declared
+from fedgrid.record_columns import DONE, RECALL, RUN, SCORES, TESTS, declared, run_id_of
 from fedgrid.regular_files import LARGEST_TABLE, open_file
 from fedgrid.tracking.arrays import Array
 
@@ -206,7 +206,9 @@ def table(
         RecordsError: it is missing, or cannot be read.
     """
     later = {}
-    for path in sorted(run_folder.glob(f"{name}-*.parquet")):
+    # Those of a finished run are joined: whatever else lies there is not read.
+    is_done = (run_folder / DONE).exists()
+    for path in () if is_done else sorted(run_folder.glob(f"{name}-*.parquet")):
         with suppress(FileNotFoundError):  # The run has just ended, and its first file is whole by now.
             later[path] = _read(path, keys, columns)
     first = run_folder / f"{name}.parquet"
@@ -238,6 +240,9 @@ def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.
     def chosen(schema: pa.Schema) -> list[str]:
         if (why := wrong_type(schema, declared)) is not None:
             raise RecordsError(f"cannot read {path}: {why}")
+        run_id = (schema.metadata or {}).get(RUN.encode(), b"").decode("ascii", "replace")
+        if run_id not in ("", run_id_of(path.parent)):
+            raise RecordsError(f"cannot read {path}: it is of run {run_id}")
         if missing := [name for name in keys if name not in schema.names]:
             raise RecordsError(f"cannot read {path}: it has no column {missing[0]!r}")
         names = [name for name in schema.names if columns is None or name in columns]

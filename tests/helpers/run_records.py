@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from fedgrid.engine.federation.record_names import SCORES, TESTS
 from fedgrid.engine.runtime.integrity.files import stamped
-from fedgrid.record_columns import schemas
+from fedgrid.record_columns import run_id_of, schemas
 
 WHOLE = ("round", "client", "cluster", "true_cluster")
 TESTED = tuple(f"{test}_{score}" for test in TESTS for score in SCORES if score != "recall")
@@ -83,4 +83,5 @@ def write_timings(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write `timings.parquet` with the columns that the first row has, and rounds from 1 on."""
     rows = [{"round": number, **row} for number, row in enumerate(rows, start=1)]
     schema = pa.schema([field for field in schemas()["timings"] if field.name in rows[0]])
-    pq.write_table(stamped(pa.Table.from_pylist(rows, schema=schema)), folder / "timings.parquet")
+    table = stamped(pa.Table.from_pylist(rows, schema=schema), run_id_of(folder))
+    pq.write_table(table, folder / "timings.parquet")

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.integrity.files import checksum
-from fedgrid.engine.runtime.run import checkpoint
+from fedgrid.engine.runtime.integrity.files import checksum, state_names
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes, write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, check_run, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Artifacts, Job, JobResult
 from fedgrid.regular_files import read_file
@@ -53,7 +52,7 @@ class JobFiles:
         return self.run / self.folder / f"{self.job.key}{end}"
 
     def result(self, run: Run) -> JobResult | None:
-        """Return the results, None if they are not there."""
+        """Return the results, None if they are not there; raises as `read`."""
         if (mark := self.read()) is None:
             return None
         paths = {".json": self.mark, **{end: self.file(end) for end in mark["files"]}}
@@ -61,31 +60,36 @@ class JobFiles:
         return JobResult(self.job, run, about, paths)
 
     def read(self) -> dict[str, Any] | None:
-        """Return what the mark says; None if there are no whole results of the run's state as it is now.
+        """Return what the mark says; None if there is none, or it is of an older state of the run.
 
         Raises:
             NewerFormat: a newer fedgrid wrote it.
+            DamagedFile: it, or a file that it lists, is not what was written, or is another run's.
+            UnreadableFile: the disk does not give one of them.
         """
         try:
             mark = unseal(self.mark)
-            state = self._state()
-            if not self._is_ours(mark):
-                return None
-            is_whole = all(checksum(self.file(end)) == digest for end, digest in mark["files"].items())
-        except (FileNotFoundError, DamagedFile, UnreadableFile):
+        except FileNotFoundError:
             return None
+        self._check_ours(mark)
+        for end, digest in mark["files"].items():
+            try:
+                same = checksum(self.file(end)) == digest
+            except FileNotFoundError as error:
+                raise DamagedFile(self.file(end), "it is missing") from error
+            if not same:
+                raise DamagedFile(self.file(end), "its bytes differ from those that were written")
         # Without that state it cannot be analysed again, and no other one has taken its place.
-        return mark if is_whole and state in (None, mark.get("state")) else None
+        return mark if self._state() in (None, mark.get("state")) else None
 
-    def _is_ours(self, mark: Mapping[str, Any]) -> bool:
-        """Return whether a mark is of this job, and names its files: another user may have written it."""
-        job, files = self.job, mark.get("files")
-        return (
-            (mark.get("run_id"), mark.get("settings"))
-            == (job.config.run_id, job.settings.model_dump(mode="json"))
-            and isinstance(files, dict)
-            and all(re.match(PLAIN_NAME, end) for end in files)
-        )
+    def _check_ours(self, mark: Mapping[str, Any]) -> None:
+        """Check that a mark is of this job, and names its files: another user may have written it."""
+        check_run(self.mark, mark.get("run_id"), self.job.config.run_id)
+        files = mark.get("files")
+        if mark.get("settings") != self.job.settings.model_dump(mode="json"):
+            raise DamagedFile(self.mark, "it is of other settings")
+        if not isinstance(files, dict) or not all(re.match(PLAIN_NAME, end) for end in files):
+            raise DamagedFile(self.mark, "it does not list files")
 
     def write(self, artifacts: Artifacts) -> None:
         """Write the files, then their mark.
@@ -114,5 +118,5 @@ class JobFiles:
 
     def _state(self) -> str | None:
         """Return a digest of the state's checksums, None if there is no such state."""
-        path = self.run / checkpoint.names(self.job.round)[1]
+        path = self.run / state_names(self.job.round)[1]
         return sha256(read_file(path)).hexdigest() if path.exists() else None

@@ -14,7 +14,7 @@ from fedgrid.algorithms.contract.section import Section as Settings
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.storage.atomic import ASIDE
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, next_step, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, Job, JobResult
 from fedgrid.grids.analyses.files import PLAIN_NAME, JobFiles
@@ -105,12 +105,19 @@ def describe_runs(runs: Sequence[RunConfig], storage: Storage) -> dict[str, Run]
 def find_results(
     analysis: Analysis, jobs: Sequence[Job], runs: Mapping[str, Run], storage: Storage
 ) -> tuple[list[JobResult], list[Job]]:
-    """Return the results of the jobs that are done, and the others; `runs` are all of the grid."""
+    """Return the results of the jobs that are done, and the others; `runs` are all of the grid.
+
+    Damaged results are said, and belong to the others.
+    """
     for run in dict.fromkeys(runs[job.config.run_id].folder.name for job in jobs):
         storage.pull(run, skip=("state-", ASIDE))
     results, missing = [], []
     for job in jobs:
-        result = JobFiles(storage, analysis.folder, job).result(runs[job.config.run_id])
+        try:
+            result = JobFiles(storage, analysis.folder, job).result(runs[job.config.run_id])
+        except (DamagedFile, UnreadableFile) as error:
+            warn(next_step(str(error), "it does not count, and is computed again when it is asked for"))
+            result = None
         if result is not None and analysis.is_whole(result):
             results.append(result)
         else:

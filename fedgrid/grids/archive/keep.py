@@ -25,7 +25,8 @@ def keep(run: ArchivedRun, config: RunConfig, source: str, storage: Storage) -> 
         RunError: if it cannot be written.
     """
     folder = folder_of(storage.root, config)
-    records = {"rounds.parquet": parquet_bytes(run.rounds), "clients.parquet": parquet_bytes(run.clients)}
+    tables = {"rounds.parquet": run.rounds, "clients.parquet": run.clients}
+    records = {name: parquet_bytes(table, config.run_id) for name, table in tables.items()}
     storage.refresh(*(f"{folder.name}/{name}" for name in records))
     if is_finished(storage, config) and all(
         (folder / name).exists() and read_file(folder / name, LARGEST_TABLE) == data

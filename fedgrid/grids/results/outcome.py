@@ -9,13 +9,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.files import DONE, LISTED, TIMES, TIMES_CHECKSUM
+from fedgrid.engine.runtime.integrity.files import LISTED, TIMES, TIMES_CHECKSUM, state_names
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, check_run, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.engine.runtime.storage.user_files import Checked, Stat
 from fedgrid.grids.results.times import Times, times_of
+from fedgrid.record_columns import DONE
 from fedgrid.tracking.scoring.run import DAMAGED, FAILED, FINISHED
 
 WAITING = "not started"
@@ -57,7 +58,8 @@ def look(storage: Storage, config: RunConfig) -> Look:
         NewerFormat: a newer fedgrid wrote it.
     """
     folder = folder_of(storage.root, config)
-    stats = tuple([_signature(f"{folder}/{name}") for name in FILES])
+    names = (*FILES, *state_names(config.training.rounds))
+    stats = tuple([_signature(f"{folder}/{name}") for name in names])
     has_mark, has_scores, *_ = stats
     if not has_mark:
         return Look(False, None, Times())
@@ -103,8 +105,7 @@ def read_scores(folder: Path, run_id: str) -> dict[str, Any]:
         NewerFormat: a newer fedgrid wrote them.
     """
     scores = unseal(folder / SCORES)
-    if (of := scores.pop(RUN_ID, None)) != run_id:
-        raise DamagedFile(folder / SCORES, f"it is of run {of}")
+    check_run(folder / SCORES, scores.pop(RUN_ID, None), run_id)
     wrong = [name for name, value in scores.items() if not _is_number(value)]
     if wrong:
         raise DamagedFile(folder / SCORES, f"its {wrong[0]} is no number")

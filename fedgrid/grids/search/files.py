@@ -1,7 +1,9 @@
 """Writes and reads the files of a search in its grid's folder: `search.json`, `search.csv`, figures."""
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from fedgrid.redaction import csv_text
 from fedgrid.regular_files import read_file
 
 TABLE, FIGURES = "search.csv", "figures"
+ASKED = "search"
+"""Key of the digest of what the search asks for."""
 
 
 def check_same(search: Search, storage: Storage) -> None:
@@ -44,12 +48,23 @@ def check_same(search: Search, storage: Storage) -> None:
         )
 
 
-def result_of(search: Search, trials: Sequence[Trial], complete: bool) -> dict[str, Any]:
-    """Return the result of a search as it stands in `search.json`."""
+def digest_of(folder: GridFolder) -> str:
+    """Return a digest of what the search in a folder asks for, however many trials.
+
+    Raises:
+        ConfigError: its preset is missing or damaged.
+    """
+    values = {**YamlFile(folder.name, folder.preset()).values, "trials": None}
+    return sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def result_of(search: Search, trials: Sequence[Trial], complete: bool, asked: str) -> dict[str, Any]:
+    """Return the result of a search as it stands in `search.json`; `asked` is its `digest_of`."""
     free = label_free(search.objective)
     bests = best(trials, search.objective)
     return {
         "name": search.name,
+        ASKED: asked,
         "algorithm": search.algorithm,
         "datasets": list(dict.fromkeys(run.dataset for run in search.base)),
         "runs": [run.name for run in search.base],
@@ -83,7 +98,7 @@ def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Stor
         RunError: if they cannot be written.
     """
     folder = GridFolder(storage, search.name)
-    text = seal(result_of(search, trials, complete), indent=2)
+    text = seal(result_of(search, trials, complete, digest_of(folder)), indent=2)
     figures = folder.path / FIGURES
     results = folder.path / FOUND
     if not (results.exists() and read_file(results) == text.encode() and figures.exists()):
@@ -99,11 +114,13 @@ def read_results(name: str, storage: Storage) -> dict[str, Any]:
     """Return the result of a search, the content of `search.json`.
 
     Raises:
-        ConfigError: if there is no such search, or its file is damaged.
+        ConfigError: if there is no such search, or its file is damaged or that of another search.
     """
-    folder = GridFolder(storage, name).path
+    folder = GridFolder(storage, name)
     try:
-        results = unseal(folder / FOUND)
+        results = unseal(folder.path / FOUND)
+        if (results.get("name"), results.get(ASKED)) != (name, digest_of(folder)):
+            raise DamagedFile(folder.path / FOUND, "it is of another search")
     except FileNotFoundError as error:
         names = sorted(path.parent.name for path in (storage.root / GRIDS).glob(f"*/{FOUND}"))
         advice = f"there: {', '.join(names)}" if names else "`fedgrid search` starts one"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from hashlib import file_digest, sha256
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,11 +23,13 @@ from fedgrid.engine.runtime.storage.format import (
     NewerFormat,
     UnreadableFile,
     check_format,
+    check_run,
     read_errors,
     seal,
     unseal,
 )
 from fedgrid.parquet_files import read_parquet
+from fedgrid.record_columns import DONE, RUN
 from fedgrid.regular_files import LARGEST_STATE, LARGEST_TABLE, open_file, read_file
 
 if TYPE_CHECKING:
@@ -37,20 +39,23 @@ COLUMNS = "fedgrid_columns"
 """Checksum of the columns' names: Parquet's own checksums do not cover them."""
 
 
-def parquet_bytes(table: pa.Table) -> bytes:
+def parquet_bytes(table: pa.Table, run_id: str = "") -> bytes:
     """Return a table, `stamped`, as a file with checksums."""
     data = BytesIO()
-    pq.write_table(stamped(table), data, write_page_checksum=True)
+    pq.write_table(stamped(table, run_id), data, write_page_checksum=True)
     return data.getvalue()
 
 
-def stamped(table: pa.Table) -> pa.Table:
-    """Return a table with the metadata that its file is to have."""
-    return table.replace_schema_metadata({METADATA: str(FORMAT), COLUMNS: _digest(table.column_names)})
+def stamped(table: pa.Table, run_id: str = "") -> pa.Table:
+    """Return a table with the metadata that its file is to have, those of its run too if it has one."""
+    about = {METADATA: str(FORMAT), COLUMNS: _digest(table.column_names)}
+    return table.replace_schema_metadata(about | ({RUN: run_id} if run_id else {}))
 
 
-def read_table(path: Path, schema: pa.Schema) -> pa.Table:
+def read_table(path: Path, schema: pa.Schema, run_id: str = "") -> pa.Table:
     """Return the records in a file with the columns of `schema`; one that the file lacks is null.
+
+    With `run_id`, a file of another run is damage.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -60,7 +65,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     """
 
     def written(stored: pa.Schema) -> list[str]:
-        _check_schema(path, stored, schema)
+        _check_schema(path, stored, schema, run_id)
         return list(stored.names)
 
     with read_errors(path), open_file(path, LARGEST_TABLE) as data:
@@ -72,10 +77,12 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     return table.select(schema.names).cast(schema)
 
 
-def _check_schema(path: Path, stored: pa.Schema, schema: pa.Schema) -> None:
+def _check_schema(path: Path, stored: pa.Schema, schema: pa.Schema, run_id: str) -> None:
     about = stored.metadata or {}
     version = about.get(METADATA.encode())
     check_format(None if version is None else version.decode("ascii", "replace"), path)
+    if run_id:
+        check_run(path, about.get(RUN.encode(), b"").decode("ascii", "replace"), run_id)
     if about.get(COLUMNS.encode()) != _digest(stored.names).encode():
         raise DamagedFile(path, "its columns differ from those written")
     unknown = [name for name in stored.names if name not in schema.names]
@@ -117,22 +124,36 @@ def _digest(names: list[str]) -> str:
     return sha256("\n".join(names).encode()).hexdigest()
 
 
-DONE, CONFIG = "done.json", "config.json"
+CONFIG = "config.json"
 ROUNDS, CLIENTS, TIMES = "rounds.parquet", "clients.parquet", "timings.parquet"
 LISTED = (CONFIG, MADE_WITH, ROUNDS, CLIENTS)
-"""Files that it lists, if they are there: those with the same bytes whenever the run is repeated."""
+"""Files that it lists, if they are there: those with the same bytes whenever the run is repeated. The last
+state is another."""
 TIMES_CHECKSUM = "timings.sha256"
 """The checksum of a finished run's times, in the format of sha256sum. It is no part of the mark, which
 has the same bytes whenever the run is repeated."""
 
 OF_ROUNDS = (ROUNDS, CLIENTS, TIMES, TIMES_CHECKSUM, MADE_WITH)
 """Files that a run which starts over writes anew."""
+BYTES, SHA256 = "bytes", "sha256"
+
+Listed = Mapping[str, Mapping[str, Any]]
+"""File -> its `SHA256`, and its `BYTES`, which the checksum of the times does not say."""
+
+
+def state_names(rounds: int) -> tuple[str, str]:
+    """Return the files of the state after a round without clients' memories: its tensors, and checksums."""
+    return f"state-{rounds:06d}.safetensors", f"state-{rounds:06d}.sha256"
 
 
 def mark_of(folder: Path, config: RunConfig) -> str:
     """Return the text of the mark of a run whose files lie in `folder`."""
-    names = [name for name in LISTED if (folder / name).exists()]
-    files = {name: checksum(folder / name) for name in names}
+    *_, state = state_names(config.training.rounds)
+    names = [name for name in (*LISTED, state) if (folder / name).exists()]
+    sums = {name: checksum(folder / name) for name in names}
+    if state in sums:
+        sums |= read_checksums(folder / state)
+    files = {name: {BYTES: (folder / name).stat().st_size, SHA256: digest} for name, digest in sums.items()}
     return seal({"run_id": config.run_id, "rounds": config.training.rounds, "files": files}, indent=2)
 
 
@@ -141,8 +162,8 @@ def times_mark_of(folder: Path) -> str:
     return f"{checksum(folder / TIMES)}  {TIMES}\n"
 
 
-def checksums(folder: Path, config: RunConfig) -> dict[str, str]:
-    """Return file -> checksum as the mark has them, and the checksum of the times.
+def listed_files(folder: Path, config: RunConfig) -> Listed:
+    """Return what the mark lists, and the times.
 
     Raises:
         FileNotFoundError: there is no mark.
@@ -150,21 +171,28 @@ def checksums(folder: Path, config: RunConfig) -> dict[str, str]:
         DamagedFile: it is not this run's mark as it was written.
     """
     mark = unseal(folder / DONE)
+    check_run(folder / DONE, mark.get("run_id"), config.run_id)
     listed = mark.get("files")
-    named = {"run_id": config.run_id, "rounds": config.training.rounds, "files": listed}
-    if mark != named or not isinstance(listed, dict):
-        raise DamagedFile(folder / DONE, "it belongs to another run")
-    return listed | _of_times(folder)
+    is_whole = isinstance(listed, dict) and all(
+        isinstance(entry, dict) and set(entry) == {BYTES, SHA256} for entry in listed.values()
+    )
+    if mark != {"run_id": config.run_id, "rounds": config.training.rounds, "files": listed} or not is_whole:
+        raise DamagedFile(folder / DONE, "it does not list the files of this run")
+    return {**listed, **_of_times(folder)}
 
 
-def check(path: Path, listed: Mapping[str, str]) -> None:
-    """Check a file, if the mark lists it.
+def check(path: Path, listed: Listed) -> None:
+    """Check a file, if the mark lists it; first its size, for which nothing is read.
 
     Raises:
         DamagedFile: it is missing, cannot be read, or has other bytes.
     """
+    entry = listed.get(path.name)
+    if entry is None:
+        return
     try:
-        same = path.name not in listed or checksum(path) == listed[path.name]
+        _check_size(path, entry)
+        same = checksum(path) == entry[SHA256]
     except FileNotFoundError as error:
         raise DamagedFile(path, "it is missing") from error
     if not same:
@@ -174,22 +202,35 @@ def check(path: Path, listed: Mapping[str, str]) -> None:
 def damage(folder: Path, config: RunConfig, *, everything: bool) -> str | None:
     """Return in one line what is wrong with a finished run's files, None if nothing is.
 
-    Unless `everything` must be there, those files are checked that are.
+    Unless `everything` must be there, those files are checked that are. A state may be missing, which only
+    further work on its models needs, and of its tensors, which are large, only the sizes are compared: who
+    reads them compares their checksums.
 
     Raises:
         NewerFormat: a newer fedgrid wrote them.
     """
     try:
-        listed = checksums(folder, config)
-        for name in listed:
-            if everything or (folder / name).exists():
-                check(folder / name, listed)
+        listed = listed_files(folder, config)
+        for name, entry in listed.items():
+            path, is_state = folder / name, name.startswith("state-")
+            if (is_state or not everything) and not path.exists():
+                continue
+            if is_state and path.suffix == ".safetensors":
+                _check_size(path, entry)
+            else:
+                check(path, listed)
     except (DamagedFile, UnreadableFile) as error:
         return str(error)
     return None
 
 
-def _of_times(folder: Path) -> dict[str, str]:
+def _check_size(path: Path, entry: Mapping[str, Any]) -> None:
+    size = path.stat().st_size
+    if size != entry.get(BYTES, size):
+        raise DamagedFile(path, f"it has {size:,} bytes, not {entry[BYTES]:,}")
+
+
+def _of_times(folder: Path) -> Listed:
     path = folder / TIMES_CHECKSUM
     try:
         listed = read_checksums(path)
@@ -199,4 +240,4 @@ def _of_times(folder: Path) -> dict[str, str]:
         return {}
     if list(listed) != [TIMES]:
         raise DamagedFile(path, f"it does not name {TIMES}")
-    return listed
+    return {name: {SHA256: digest} for name, digest in listed.items()}

@@ -21,7 +21,8 @@ from pydantic import BaseModel
 
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError, DataError
 from fedgrid.engine.runtime.integrity.code import ROOTS, SOURCES
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, check_run, seal, unseal
+from fedgrid.record_columns import run_id_of
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm
@@ -115,9 +116,10 @@ def differing(before: MadeWith, now: MadeWith) -> list[str]:
     ]
 
 
-def seal_parts(parts: Parts) -> str:
+def seal_parts(parts: Parts, run_id: str) -> str:
     """Return the text of `made_with.json`."""
-    return seal({"parts": [{"from_round": part.from_round, **part.made_with} for part in parts]}, indent=2)
+    listed = [{"from_round": part.from_round, **part.made_with} for part in parts]
+    return seal({"run_id": run_id, "parts": listed}, indent=2)
 
 
 def parts_of(path: Path) -> Parts:
@@ -127,9 +129,11 @@ def parts_of(path: Path) -> Parts:
         NewerFormat, DamagedFile: it cannot be used.
     """
     try:
-        listed = unseal(path).get("parts")
+        values = unseal(path)
     except FileNotFoundError:
         return ()
+    check_run(path, values.get("run_id"), run_id_of(path.parent))
+    listed = values.get("parts")
     if not isinstance(listed, list) or not all(map(_is_part, listed)):
         raise DamagedFile(path, "it does not list parts")
     return tuple(

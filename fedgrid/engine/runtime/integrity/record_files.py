@@ -27,7 +27,7 @@ from fedgrid.engine.runtime.integrity.files import read_table, stamped
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.parquet_files import wrong_value
-from fedgrid.record_columns import declared
+from fedgrid.record_columns import DONE, declared, run_id_of
 
 SEGMENT_ROWS = 2048
 """Rows of `clients` with which a file is complete: a later round starts the next one."""
@@ -45,6 +45,7 @@ class RecordFiles:
 
     def __init__(self, folder: Path, schemas: Mapping[str, pa.Schema]) -> None:
         self._folder = folder
+        self._run_id = run_id_of(folder)
         self._schemas = schemas
         self._starts: dict[str, list[int]] = {}
         self._has_later_rows = False
@@ -55,7 +56,7 @@ class RecordFiles:
         self._newest_start = dict.fromkeys(self._schemas, start)
         self._newest = {name: schema.empty_table() for name, schema in self._schemas.items()}
 
-    def look(self, listed: Mapping[str, str]) -> tuple[int, dict[str, str]]:
+    def look(self, listed: files.Listed) -> tuple[int, dict[str, str]]:
         """Look at what is on disk; files that `listed` has are compared with its checksums.
 
         Returns:
@@ -134,7 +135,7 @@ class RecordFiles:
         names = [name_of(table) for table in self._schemas]
         with replacing(*(self._folder / name for name in names)) as paths:
             for (table, schema), path in zip(self._schemas.items(), paths, strict=True):
-                _write(path, _tables(self._folder, table, schema), schema, rounds)
+                _write(path, _tables(self._folder, table, schema), schema, rounds, self._run_id)
         flush(self._folder)
         return names, gone
 
@@ -170,7 +171,7 @@ def read_records(folder: Path, table: str, schema: pa.Schema) -> pa.Table:
 
 def _read(path: Path, schema: pa.Schema) -> pa.Table:
     """Return the rows of one file, as `read_table`; a value that a column cannot have is damage too."""
-    rows = read_table(path, schema)
+    rows = read_table(path, schema, run_id_of(path.parent))
     if (why := wrong_value(rows, declared)) is not None:
         raise DamagedFile(path, why)
     return rows
@@ -186,12 +187,18 @@ def write_joined(folder: Path, target: Path, schemas: Mapping[str, pa.Schema]) -
         return []
     paths = [target / name_of(table) for table in schemas]
     for path, (table, schema) in zip(paths, schemas.items(), strict=True):
-        pq.write_table(stamped(read_records(folder, table, schema)), path, write_page_checksum=True)
+        rows = stamped(read_records(folder, table, schema), run_id_of(folder))
+        pq.write_table(rows, path, write_page_checksum=True)
     return paths
 
 
 def _starts(folder: Path, table: str) -> list[int]:
-    """Return the first rounds of a table's files, ascending, whether or not there is one of round 1."""
+    """Return the first rounds of a table's files, ascending, whether or not there is one of round 1.
+
+    Those of a finished run are joined: whatever else lies there is not read.
+    """
+    if (folder / DONE).exists():
+        return [1]
     matches = (SEGMENT.fullmatch(path.name) for path in folder.glob(f"{table}-*.parquet"))
     return [1, *sorted(int(match[2]) for match in matches if match)]
 
@@ -206,13 +213,13 @@ def _tables(folder: Path, table: str, schema: pa.Schema) -> Iterator[pa.Table]:
             yield rows
 
 
-def _write(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, rounds: int) -> None:
-    about = stamped(schema.empty_table()).schema
+def _write(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, rounds: int, run_id: str) -> None:
+    about = stamped(schema.empty_table(), run_id).schema
     last = 0
     with pq.ParquetWriter(path, about, write_page_checksum=True) as writer:
         for group in _row_groups(tables):
             last = _last_round(group)
-            writer.write_table(stamped(group), row_group_size=GROUP_ROWS)
+            writer.write_table(stamped(group, run_id), row_group_size=GROUP_ROWS)
     if last != rounds:
         raise RunError(
             f"{path.parent}: its records end with round {last} of {rounds}; run the same command again"

@@ -20,9 +20,10 @@ from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.updates.source import Arrays
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.runtime.integrity.files import checksum, read_checksums, stamped
+from fedgrid.engine.runtime.integrity.files import checksum, read_checksums, stamped, state_names
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
-from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, check_format, read_errors
+from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, check_format, check_run, read_errors
+from fedgrid.record_columns import run_id_of
 
 KEEP = 2
 """Number of stored states. If the newest is damaged, the run continues from the one before."""
@@ -30,11 +31,6 @@ NAME = re.compile(r"state-(\d+|client-\d+-\d+)\.safetensors")
 """What a checkpoint's checksums may name."""
 MEMORY = re.compile(r"state-client-(\d+)-(\d+)\.safetensors")
 """Those of them with a client's memory: the client, and the round that last changed it."""
-
-
-def names(rounds_done: int) -> tuple[str, str]:
-    """Return the files of a state without clients' memories, in the order in which they are put in place."""
-    return f"state-{rounds_done:06d}.safetensors", f"state-{rounds_done:06d}.sha256"
 
 
 def save(folder: Path, run_state: RunState, tables: Mapping[str, pa.Table]) -> list[str]:
@@ -48,15 +44,16 @@ def save(folder: Path, run_state: RunState, tables: Mapping[str, pa.Table]) -> l
         name: line for number in stored_rounds(folder) for name, line in _checksums(folder, number).items()
     }
     new = [name for name in memories if name not in stored]
-    state_name, checksum_name = names(run_state.rounds_done)
+    state_name, checksum_name = state_names(run_state.rounds_done)
+    run_id = run_id_of(folder)
     written = [*tables, *new, state_name, checksum_name]
     with replacing(*(folder / name for name in written)) as temporaries:
         paths = dict(zip(written, temporaries, strict=True))
         for name, table in tables.items():
-            pq.write_table(stamped(table), paths[name], write_page_checksum=True)
+            pq.write_table(stamped(table, run_id), paths[name], write_page_checksum=True)
         for name in new:
-            _save(run_state.memories[memories[name]], paths[name])
-        _save(_tensors(run_state), paths[state_name])
+            _save(run_state.memories[memories[name]], paths[name], run_id)
+        _save(_tensors(run_state), paths[state_name], run_id)
         checksums = {name: checksum(paths[name]) for name in (state_name, *new)}
         lines = {name: checksums.get(name) or stored[name] for name in (state_name, *sorted(memories))}
         paths[checksum_name].write_text("".join(f"{digest}  {name}\n" for name, digest in lines.items()))
@@ -72,13 +69,13 @@ def stored_rounds(folder: Path) -> list[int]:
 
 
 def load(folder: Path, rounds_done: int) -> RunState | None:
-    """Return the state after a round, None if a file of its state is damaged or missing.
+    """Return the state after a round, None if a file of its state is damaged, missing or another run's.
 
     Raises:
         NewerFormat: a newer fedgrid wrote it.
         UnreadableFile: a file of it cannot be read at present.
     """
-    state_name, _ = names(rounds_done)
+    state_name, _ = state_names(rounds_done)
     checksums = _checksums(folder, rounds_done)
     if state_name not in checksums:
         return None
@@ -94,8 +91,10 @@ def load(folder: Path, rounds_done: int) -> RunState | None:
                 memories[client] = _load(folder / name)
     except (FileNotFoundError, DamagedFile):
         return None
+    if int(tensors["rounds_done"]) != rounds_done:
+        return None
     state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
-    return RunState(int(tensors["rounds_done"]), state, memories, memory_rounds, tensors.get("spent"))
+    return RunState(rounds_done, state, memories, memory_rounds, tensors.get("spent"))
 
 
 def drop(folder: Path, until: int) -> list[str]:
@@ -118,7 +117,7 @@ def files_of(folder: Path, rounds: Iterable[int]) -> list[str]:
     """Return the names of the files of states that no other state needs, whether they are there or not."""
     going = sorted(set(rounds))
     needed = _needed(folder, going)
-    of_them = (name for number in going for name in (*_checksums(folder, number), *names(number)))
+    of_them = (name for number in going for name in (*_checksums(folder, number), *state_names(number)))
     return [name for name in dict.fromkeys(of_them) if name not in needed]
 
 
@@ -127,16 +126,19 @@ def _needed(folder: Path, going: Sequence[int]) -> set[str]:
     return {name for number in staying for name in _checksums(folder, number)}
 
 
-def _save(arrays: Arrays, path: Path) -> None:
+def _save(arrays: Arrays, path: Path, run_id: str) -> None:
     # Of a strided view safetensors writes the wrong bytes, silently.
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    save_file(contiguous, path, metadata={METADATA: str(FORMAT)})
+    # One entry: safetensors writes several in an order that changes.
+    save_file(contiguous, path, metadata={METADATA: f"{FORMAT} {run_id}"})
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
     with read_errors(path):
         with safe_open(path, "numpy") as file:
-            check_format((file.metadata() or {}).get(METADATA), path)
+            version, _, run_id = (file.metadata() or {}).get(METADATA, "").partition(" ")
+        check_format(version or None, path)
+        check_run(path, run_id, run_id_of(path.parent))
         return load_file(path)
 
 
@@ -147,7 +149,7 @@ def _memory_name(client: int, number: int) -> str:
 def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:
     """Return file name -> checksum of a state, empty if they are missing or damaged."""
     try:
-        listed = read_checksums(folder / names(rounds_done)[1])
+        listed = read_checksums(folder / state_names(rounds_done)[1])
     except (FileNotFoundError, DamagedFile):
         return {}
     # Files of these names are moved and deleted: none may lie elsewhere.

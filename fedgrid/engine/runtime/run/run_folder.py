@@ -6,7 +6,7 @@ newer fedgrid is refused, and nothing is changed.
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -18,15 +18,22 @@ from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.integrity import files
-from fedgrid.engine.runtime.integrity.files import CONFIG, DONE, OF_ROUNDS, TIMES, TIMES_CHECKSUM
+from fedgrid.engine.runtime.integrity.files import CONFIG, OF_ROUNDS, TIMES, TIMES_CHECKSUM
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, seal_parts
 from fedgrid.engine.runtime.integrity.record_files import RecordFiles, segments
 from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.storage.atomic import ASIDE, delete_partial, disk_errors, set_aside, write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, read_errors, seal, unseal
+from fedgrid.engine.runtime.storage.format import (
+    DamagedFile,
+    UnreadableFile,
+    check_run,
+    read_errors,
+    seal,
+    unseal,
+)
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.record_columns import schemas
+from fedgrid.record_columns import DONE, schemas
 from fedgrid.redaction import redacted
 from fedgrid.regular_files import read_file
 
@@ -142,7 +149,7 @@ class RunFolder:
             parts, notes = changes(self.config.name, before, now, rounds_done, accept=accept)
             self.log(*(f"warning: {note}" for note in notes))
             if parts != before:
-                self._mark(MADE_WITH, seal_parts(parts))
+                self._mark(MADE_WITH, seal_parts(parts, self.config.run_id))
 
     def save(self, record: RoundRecord, run_state: RunState) -> None:
         """Store one more round: its records first, then the state, which makes the round valid.
@@ -175,7 +182,7 @@ class RunFolder:
         """Mark the run as failed after `attempts` attempts; `open` removes the mark."""
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            self._mark(FAILED, seal(asdict(Failure(cause, attempts))))
+            self._mark(FAILED, seal({"run_id": self.config.run_id, **asdict(Failure(cause, attempts))}))
 
     def failure(self) -> Failure | None:
         """Return why the run failed, None if it has not.
@@ -184,7 +191,9 @@ class RunFolder:
             NewerFormat: a newer fedgrid wrote it.
         """
         try:
-            return Failure(**unseal(self.path / FAILED))
+            values = unseal(self.path / FAILED)
+            check_run(self.path / FAILED, values.pop("run_id", None), self.config.run_id)
+            return Failure(**values)
         except FileNotFoundError:
             return None
         except (DamagedFile, UnreadableFile, TypeError):
@@ -210,7 +219,7 @@ class RunFolder:
     def _config_text(self) -> str:
         return json.dumps(self.config.written(), indent=2, sort_keys=True) + "\n"
 
-    def _newest(self, listed: Mapping[str, str]) -> RunState | None:
+    def _newest(self, listed: files.Listed) -> RunState | None:
         stored = checkpoint.stored_rounds(self.path)
         last_round, damaged = self._records.look(listed)
         is_any_undamaged = False
@@ -223,7 +232,7 @@ class RunFolder:
                 self._delete(self._records.go_on_after(number))
                 return run_state
         if stored and not is_any_undamaged:
-            names = ", ".join(checkpoint.names(number)[0] for number in stored)
+            names = ", ".join(files.state_names(number)[0] for number in stored)
             raise FinalError(f"every state in {self.path} is damaged ({names}); move it away to start again")
         if stored or damaged:
             why = "; ".join(damaged.values()) or f"the records end before round {stored[-1]}"
@@ -233,10 +242,10 @@ class RunFolder:
         self._records.begin(1)
         return None
 
-    def _read_mark(self) -> dict[str, str]:
+    def _read_mark(self) -> files.Listed:
         """Return the checksums of a finished run's files, empty of another run; sets a damaged mark aside."""
         try:
-            return files.checksums(self.path, self.config) if self.is_done else {}
+            return files.listed_files(self.path, self.config) if self.is_done else {}
         except DamagedFile as error:
             self.log(f"warning: {error}")
             self._set_aside([DONE, TIMES_CHECKSUM])

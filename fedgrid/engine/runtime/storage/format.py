@@ -90,6 +90,16 @@ def check_format(version: object, path: Path) -> None:
         raise NewerFormat(path, f"format {text}")
 
 
+def check_run(path: Path, stored: object, run_id: str) -> None:
+    """Check that a file belongs to a run.
+
+    Raises:
+        DamagedFile: it names another run, or none.
+    """
+    if stored != run_id:
+        raise DamagedFile(path, f"it is of run {stored}, not {run_id}" if stored else "it names no run")
+
+
 def seal(values: Mapping[str, Any], indent: int | None = None) -> str:
     """Return values, in their order, as the text of a JSON file, with its format and a checksum."""
     body = {**values, VERSION: FORMAT}

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 from fedgrid.algorithms.contract.base import State
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.runtime.integrity.files import checksum, read_table, stamped
+from fedgrid.engine.runtime.integrity.files import checksum, read_table, stamped, state_names
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, NewerFormat, seal, unseal
 
@@ -110,7 +110,7 @@ def test_table_without_a_format_is_damaged(tmp_path):
 def test_state_of_a_newer_fedgrid_is_refused(tmp_path):
     """Its checksum is right: it is not damaged."""
     checkpoint.save(tmp_path, PROGRESS, {})
-    state, sums = (tmp_path / name for name in checkpoint.names(1))
+    state, sums = (tmp_path / name for name in state_names(1))
     save_file(load_file(state), state, metadata={METADATA: str(FORMAT + 1)})
     sums.write_text(f"{checksum(state)}  {state.name}\n")
     with pytest.raises(NewerFormat):
@@ -122,6 +122,6 @@ def test_checksums_that_name_a_file_elsewhere_delete_nothing(tmp_path):
     folder.mkdir()
     other.write_text("not ours")
     checkpoint.save(folder, PROGRESS, {})
-    (folder / checkpoint.names(1)[1]).write_text(f"{checksum(other)}  ../{other.name}\n")
+    (folder / state_names(1)[1]).write_text(f"{checksum(other)}  ../{other.name}\n")
     checkpoint.drop(folder, 1)
     assert other.read_text() == "not ours"

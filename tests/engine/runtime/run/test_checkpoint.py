@@ -7,6 +7,7 @@ import pytest
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.engine.federation.round.run_state import RunState
+from fedgrid.engine.runtime.integrity.files import state_names
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.storage import atomic as files_module
 
@@ -103,7 +104,7 @@ def test_a_new_folder_has_no_progress(tmp_path):
 def test_a_state_without_memories_is_two_files(tmp_path):
     checkpoint.save(tmp_path, progress(10), {})
     assert files(tmp_path) == ["state-000010.safetensors", "state-000010.sha256"]
-    assert checkpoint.names(10) == ("state-000010.safetensors", "state-000010.sha256")
+    assert state_names(10) == ("state-000010.safetensors", "state-000010.sha256")
 
 
 def give_up(folder, number):
@@ -120,7 +121,7 @@ def test_stored_rounds_are_newest_first(tmp_path):
 def test_a_dropped_state_leaves_nothing(tmp_path):
     for rounds_done in (1, 2):
         checkpoint.save(tmp_path, progress(rounds_done), {})
-    assert sorted(checkpoint.drop(tmp_path, 1)) == sorted(checkpoint.names(1))
+    assert sorted(checkpoint.drop(tmp_path, 1)) == sorted(state_names(1))
     checkpoint.drop(tmp_path, 1)
     assert files(tmp_path) == ["state-000002.safetensors", "state-000002.sha256"]
 
@@ -131,7 +132,7 @@ def test_state_without_checksums_is_deleted_only_if_it_is_old(tmp_path):
     for number in (1, 2, 3):
         checkpoint.save(tmp_path, progress(number, memories=memories), {})
     for number in (1, 3):
-        (tmp_path / checkpoint.names(number)[1]).unlink()
+        (tmp_path / state_names(number)[1]).unlink()
     left = ["state-000001.safetensors", "state-client-000001-000001.safetensors"]
     assert checkpoint.drop(tmp_path, 1) == left
     assert checkpoint.load(tmp_path, 2) is not None
@@ -263,10 +264,10 @@ class TestClientMemories:
             [
                 "state-client-000000-000001.safetensors",
                 "state-client-000001-000001.safetensors",
-                *checkpoint.names(1),
+                *state_names(1),
             ],
-            ["state-client-000000-000002.safetensors", *checkpoint.names(2)],
-            [*checkpoint.names(3)],
+            ["state-client-000000-000002.safetensors", *state_names(2)],
+            [*state_names(3)],
         ]
         assert files(tmp_path) == sorted(name for names in written for name in names)
 
@@ -290,7 +291,7 @@ class TestClientMemories:
         checkpoint.save(tmp_path, three_rounds[0], {})
         inode = (tmp_path / "state-client-000001-000001.safetensors").stat().st_ino
         written = checkpoint.save(tmp_path, remembering(newest(tmp_path), 0), {})
-        assert written == ["state-client-000000-000002.safetensors", *checkpoint.names(2)]
+        assert written == ["state-client-000000-000002.safetensors", *state_names(2)]
         assert (tmp_path / "state-client-000001-000001.safetensors").stat().st_ino == inode
 
     def test_have_their_checksums_beside_the_states(self, tmp_path, three_rounds):
