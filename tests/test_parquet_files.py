@@ -10,7 +10,7 @@ from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.runtime.integrity.record_files import read_records as read_rows
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal
 from fedgrid.parquet_files import memory, read_parquet, wrong_type, wrong_value
-from fedgrid.record_columns import EVERY_COLUMN, TIMINGS, declared, schema_of
+from fedgrid.record_columns import EVERY_COLUMN, TIMINGS, declared, run_id_of, schema_of
 from fedgrid.tracking.records import RecordsError, read_records
 from fedgrid.tracking.records import table as records
 from tests.helpers.run_records import write_records
@@ -90,7 +90,7 @@ def test_name_in_two_files_allows_the_same_in_both():
     ],
 )
 def test_parts_of_other_types_are_damage(tmp_path, part):
-    (tmp_path / MADE_WITH).write_text(seal({"parts": [part]}))
+    (tmp_path / MADE_WITH).write_text(seal({"run_id": run_id_of(tmp_path), "parts": [part]}))
     with pytest.raises(DamagedFile, match="it does not list parts"):
         parts_of(tmp_path / MADE_WITH)
 

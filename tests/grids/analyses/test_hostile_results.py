@@ -16,7 +16,6 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses import report
 from fedgrid.grids.analyses.analysis import AnalysisSettings, Job, JobResult
 from fedgrid.grids.analyses.command import How, analyse
-from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.analyses.report import describe_runs
 from fedgrid.grids.attack.analysis import ATTACK
 from fedgrid.grids.attack.show import COLUMNS
@@ -65,8 +64,11 @@ def mark_of(storage, run):
 
 
 def results(storage):
-    """Return which runs have results."""
-    return [JobFiles(storage, "analyses", job).read() is not None for job in asked(storage)]
+    """Return which runs have results; damaged ones are said, a line each."""
+    jobs = asked(storage)
+    there, missing = report.find_results(find_analysis("spread"), jobs, describe_runs(RUNS, storage), storage)
+    assert len(there) + len(missing) == len(jobs)
+    return [any(result.job == job for result in there) for job in jobs]
 
 
 def test_results_are_found(storage):
@@ -96,9 +98,10 @@ def test_entry_that_cannot_be_is_refused(storage, key, value):
 
 
 @pytest.mark.parametrize("end", ["/../../../../outside/secret", "/x", ""])
-def test_mark_that_names_a_file_elsewhere_is_no_result(storage, end):
+def test_mark_that_names_a_file_elsewhere_is_no_result(storage, end, capsys):
     changed(mark_of(storage, RUNS[0]), lambda values: values["files"].update({end: "0" * 64}))
     assert results(storage) == [False, True]
+    assert "spread-" in capsys.readouterr().err
 
 
 def test_results_of_another_run_are_not_believed_where_the_states_are_gone(storage):

@@ -133,7 +133,7 @@ def test_two_folders_of_one_name_are_two_data_sets(storage):
 def made_with(storage, run, *parts):
     """Note parts: (first round, torch, code)."""
     values = [Part(number, {"torch": torch, "code": code}) for number, torch, code in parts]
-    (RunFolder(storage, run).path / MADE_WITH).write_text(seal_parts(tuple(values)))
+    (RunFolder(storage, run).path / MADE_WITH).write_text(seal_parts(tuple(values), run.run_id))
 
 
 def test_study_notes_runs_that_changed_and_runs_that_differ(storage):

@@ -1,5 +1,6 @@
 """`--tuned`: the best values of a search, for runs of its algorithm and data sets only."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.search.files import ASKED, digest_of
 from fedgrid.grids.search.tuned import add_notes, read_tuned
 from tests.helpers.command_line import fedgrid
 
@@ -45,7 +48,10 @@ def storage(tmp_path):
 def write(root, name, **values):
     folder = root / "grids" / name
     folder.mkdir(parents=True, exist_ok=True)
+    grid = GridFolder(Storage.of(root), name)
+    grid.keep([], "search: {}\n")
     found = {"trials_asked": 32, "trials_done": 8, "complete": True, **values}
+    found |= {"name": name, ASKED: digest_of(grid)}
     (folder / "search.json").write_text(seal(found, indent=2))
 
 
@@ -134,3 +140,18 @@ def test_tuned_option_of_the_command_line(storage):
     refused = fedgrid("run", "quickstart", "--tuned", "sattler-mnist", "--storage", storage.root)
     assert refused.code == 2
     assert "--tuned sattler-mnist: no run of sattler on mnist in this grid" in refused.err
+
+
+def test_search_json_of_another_search_is_damage(storage):
+    """Copied by hand, and sealed."""
+    write(storage.root, "briggs-mnist", algorithm="briggs", datasets=["mnist"], best={})
+    folders = [storage.root / "grids" / name for name in ("briggs-mnist", "sattler-mnist")]
+    shutil.copy(folders[0] / "search.json", folders[1])
+    with pytest.raises(ConfigError, match="search.json is damaged .it is of another search.; repeat"):
+        read_tuned(["sattler-mnist"], storage)
+
+
+def test_search_json_of_an_edited_search_is_damage(storage):
+    GridFolder(storage, "sattler-mnist").keep([], "search: {threshold: [0.1, 0.9]}\n")
+    with pytest.raises(ConfigError, match="it is of another search"):
+        read_tuned(["sattler-mnist"], storage)

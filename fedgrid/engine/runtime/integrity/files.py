@@ -173,10 +173,8 @@ def listed_files(folder: Path, config: RunConfig) -> Listed:
     mark = unseal(folder / DONE)
     check_run(folder / DONE, mark.get("run_id"), config.run_id)
     listed = mark.get("files")
-    is_whole = isinstance(listed, dict) and all(
-        isinstance(entry, dict) and set(entry) == {BYTES, SHA256} for entry in listed.values()
-    )
-    if mark != {"run_id": config.run_id, "rounds": config.training.rounds, "files": listed} or not is_whole:
+    named = {"run_id": config.run_id, "rounds": config.training.rounds, "files": listed}
+    if mark != named or not isinstance(listed, dict) or not all(map(_is_entry, listed.values())):
         raise DamagedFile(folder / DONE, "it does not list the files of this run")
     return {**listed, **_of_times(folder)}
 
@@ -222,6 +220,10 @@ def damage(folder: Path, config: RunConfig, *, everything: bool) -> str | None:
     except (DamagedFile, UnreadableFile) as error:
         return str(error)
     return None
+
+
+def _is_entry(value: object) -> bool:
+    return isinstance(value, dict) and set(value) == {BYTES, SHA256} and isinstance(value[BYTES], int)
 
 
 def _check_size(path: Path, entry: Mapping[str, Any]) -> None:

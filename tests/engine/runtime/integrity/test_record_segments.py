@@ -14,7 +14,7 @@ from fedgrid.engine.runtime.integrity.record_files import RecordFiles, read_reco
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.times import times_of
-from fedgrid.record_columns import schemas
+from fedgrid.record_columns import run_id_of, schemas
 from fedgrid.tracking.records import RecordsError, num_rounds, table
 from tests.helpers.run_folders import (
     ROUNDS,
@@ -89,9 +89,11 @@ def test_joined_row_groups_are_those_of_one_table(tmp_path, monkeypatch):
     parts = [pa.Table.from_pylist(rows[start : start + 3], schema=schema) for start in range(0, 13, 3)]
     for start, part in zip((1, 4, 7, 10, 13), parts, strict=True):
         name = record_files.name_of("clients", start)
-        pq.write_table(record_files.stamped(part), tmp_path / name, write_page_checksum=True)
+        pq.write_table(
+            record_files.stamped(part, run_id_of(tmp_path)), tmp_path / name, write_page_checksum=True
+        )
     expected = tmp_path / "expected"
-    every = record_files.stamped(pa.Table.from_pylist(rows, schema=schema))
+    every = record_files.stamped(pa.Table.from_pylist(rows, schema=schema), run_id_of(tmp_path))
     pq.write_table(every, expected, write_page_checksum=True, row_group_size=5)
     written, gone = RecordFiles(tmp_path, {"clients": schema}).join(13)
     assert (written, len(gone)) == (["clients.parquet"], 4)

@@ -79,12 +79,13 @@ def test_many_models_keep_their_order(tmp_path):
 def test_loaded_progress_saves_to_the_same_bytes(tmp_path):
     memories = {1: {"optimizer": vector(1)}, 0: ARRAYS["several"]}
     checkpoint.save(tmp_path, progress(arrays=ARRAYS["several"], memories=memories), {})
-    (tmp_path / "again").mkdir()
-    checkpoint.save(tmp_path / "again", newest(tmp_path), {})
+    again = tmp_path / "again" / tmp_path.name
+    again.mkdir(parents=True)
+    checkpoint.save(again, newest(tmp_path), {})
     saved = [path for path in tmp_path.iterdir() if path.is_file()]
-    assert len(saved) == len(files(tmp_path / "again")) == 4
+    assert len(saved) == len(files(again)) == 4
     for path in saved:
-        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
+        assert (again / path.name).read_bytes() == path.read_bytes()
 
 
 def test_models_that_are_strided_views_round_trip(tmp_path):

@@ -99,7 +99,7 @@ def test_resumed_run_has_nulls_in_columns_that_an_earlier_version_did_not_record
     save(folder, 1, 2)
     for name, columns in EARLIER.items():
         path = folder.path / f"{name}.parquet"
-        pq.write_table(stamped(pq.read_table(path).drop_columns(columns)), path)
+        pq.write_table(stamped(pq.read_table(path).drop_columns(columns), config().run_id), path)
     folder, kept = open_folder(tmp_path)
     assert kept.rounds_done == 2
     save(folder, 3)
@@ -298,9 +298,9 @@ def test_a_run_is_done_once_it_is_marked(tmp_path):
     folder.finish()
     assert folder.is_done
     mark = unseal(folder.path / "done.json")
-    files = {
-        name: sha256((folder.path / name).read_bytes()).hexdigest() for name in ("config.json", *TABLES[:2])
-    }
+    state = [f"state-{ROUNDS:06d}.{end}" for end in ("safetensors", "sha256")]
+    content = {name: (folder.path / name).read_bytes() for name in ("config.json", *TABLES[:2], *state)}
+    files = {name: {"bytes": len(data), "sha256": sha256(data).hexdigest()} for name, data in content.items()}
     assert mark == {"run_id": config().run_id, "rounds": ROUNDS, "files": files}
 
 
@@ -322,6 +322,7 @@ def test_failure_mark_stays_until_the_run_is_opened(tmp_path):
     assert folder.failure() is None
     folder.fail("client 2, round 1: out of memory", 3)
     assert unseal(folder.path / "failed.json") == {
+        "run_id": config().run_id,
         "cause": "client 2, round 1: out of memory",
         "attempts": 3,
     }
