@@ -60,7 +60,7 @@ def files_of(run: TrackedRun, status: Status) -> Iterator[list[tuple[Path, str]]
 
 @contextmanager
 def records_at_uri(storage: Storage, config: RunConfig) -> Iterator[Path]:
-    """Yield a folder with a copy of the records of a run that another machine takes forward.
+    """Yield a folder, named as the run's, with a copy of its records, which another machine takes forward.
 
     The mirror is left alone: a server on this machine may be writing into it.
 
@@ -69,11 +69,13 @@ def records_at_uri(storage: Storage, config: RunConfig) -> Iterator[Path]:
     """
     folder = folder_of(storage.root, config).name
     with TemporaryDirectory(prefix="fedgrid-") as scratch:
+        copy = Path(scratch, folder)
+        copy.mkdir()
         for name in storage.sizes(folder):
-            path = Path(scratch, Path(name).name)
+            path = copy / Path(name).name
             if RECORDS.fullmatch(path.name) and (data := storage.read(name)) is not None:
                 path.write_bytes(data)
-        yield Path(scratch)
+        yield copy
 
 
 def status_of(folder: Path) -> Status | None:

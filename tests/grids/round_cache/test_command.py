@@ -114,7 +114,7 @@ def test_usage_sums_shared_prefixes(storage):
 def test_timings_without_cache_columns_count_as_computed_rounds(storage):
     path = folder_of(storage.root, BNC) / "timings.parquet"
     new = ["reached_clients", "trained_clients", "uncached_seconds"]
-    pq.write_table(stamped(pq.read_table(path).drop_columns(new)), path)
+    pq.write_table(stamped(pq.read_table(path).drop_columns(new), BNC.run_id), path)
     usage = cache_usage([BNC], storage).total
     assert (usage.computed, usage.taken, usage.seconds, usage.uncached_seconds) == (3, 0, 6.0, 6.0)
 

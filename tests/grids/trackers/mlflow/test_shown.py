@@ -44,7 +44,8 @@ def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, te
     """Four rounds of half a second, the first of which began at STARTED_MS."""
     record(storage, CONFIG, ROUNDS)
     folder = folder_of(storage, CONFIG)
-    (folder / MADE_WITH).write_text(seal_parts((Part(1, {CODE: "a digest", "images": DIGEST}),)))
+    parts = (Part(1, {CODE: "a digest", "images": DIGEST}),)
+    (folder / MADE_WITH).write_text(seal_parts(parts, CONFIG.run_id))
     tell(teller, CONFIG, "FINISHED")
     run = store.runs[NAME]
     assert (run.info.start_time, run.info.end_time) == (STARTED_MS, STARTED_MS + 2000)
