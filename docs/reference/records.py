@@ -62,7 +62,7 @@ FOLDER = {
     "state-N.safetensors": "Models, labels and memories after round N: the last two rounds. The file "
     "`.sha256` beside it makes it valid.",
     "scores.json": "The final scores.",
-    "done.json": "The mark of a finished run, with the checksums of its files.",
+    "done.json": "The mark of a finished run, with sizes and checksums of its files and its last state.",
     "mlflow.json": "That MLflow has all rounds, and which store.",
     "tags.json": "Your note and tags (`fedgrid tag`).",
     "log.txt": "When it started and ended, and its warnings.",
