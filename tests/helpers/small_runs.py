@@ -6,6 +6,7 @@ from zlib import crc32
 
 import numpy as np
 import pyarrow.parquet as pq
+from safetensors.numpy import load_file
 
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, TrainReport
@@ -87,6 +88,19 @@ def numbers(folder):
         for path in sorted(folder.iterdir())
         if path.name not in ("timings.parquet", "timings.sha256", "log.txt")
     }
+
+
+def content(path):
+    """Return what a table or the tensors of a state hold, to the bit, without the run that they name."""
+    if path.suffix == ".parquet":
+        return repr(pq.read_table(path).to_pylist())
+    return {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in load_file(path).items()}
+
+
+def contents(folder):
+    """Return the `content` of the records and states of a run, which has other bytes in another run."""
+    names = [path for path in sorted(folder.iterdir()) if path.suffix in (".parquet", ".safetensors")]
+    return {path.name: content(path) for path in names if path.name != "timings.parquet"}
 
 
 _alone = {}

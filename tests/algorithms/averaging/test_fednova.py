@@ -12,7 +12,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.uplink.privacy import CentralNoise
 from tests.helpers.quadratic import QuadraticSource, layout, train
 from tests.helpers.small_cases import frozen, layout_of, rng
-from tests.helpers.small_runs import Counting, config, play, rows
+from tests.helpers.small_runs import Counting, config, content, play, rows
 
 CURVATURES = [np.diag([1.0, 3.0]), np.diag([4.0, 0.5]), np.array([[2.0, 1.0], [1.0, 2.0]])]
 TARGETS = [np.array([1.0, 0.0]), np.array([0.0, 2.0]), np.array([-1.0, 1.0])]
@@ -154,7 +154,7 @@ def test_with_equal_steps_a_run_has_the_bytes_of_fedavg_but_for_a_number_that_ea
 ):
     plain, ours = (equal_steps(each, weights=weights) for each in ({"name": "fedavg"}, settings))
     states = [play(run, tmp_path / run.run_id) / "state-000002.safetensors" for run in (plain, ours)]
-    assert states[0].read_bytes() == states[1].read_bytes()
+    assert content(states[0]) == content(states[1])
     up = [[row["bytes_up"] for row in rows(run, tmp_path / run.run_id, "rounds")] for run in (plain, ours)]
     assert up[1] == [number + 4 * 6 for number in up[0]]
 

@@ -10,7 +10,7 @@ from fedgrid.algorithms.contract.orders import Presence
 from fedgrid.algorithms.registry import create
 from tests.helpers.quadratic import QuadraticModel, layout, train
 from tests.helpers.small_cases import frozen, rng
-from tests.helpers.small_runs import config, play, rows
+from tests.helpers.small_runs import config, content, play, rows
 
 EVERYBODY = Presence((0, 1), (0, 1))
 
@@ -49,7 +49,7 @@ def test_without_pull_a_run_has_the_bytes_of_fedavg(tmp_path):
     states = []
     for name, settings in (("fedavg", {}), ("fedprox", {"mu": 0})):
         folder = play(config({"name": name, **settings}, training={"rounds": 2}), tmp_path / name)
-        states.append((folder / "state-000002.safetensors").read_bytes())
+        states.append(content(folder / "state-000002.safetensors"))
     assert states[0] == states[1]
 
 

@@ -16,7 +16,7 @@ from fedgrid.engine.federation.training.confusion import scores
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare
 from tests.helpers.small_cases import rng
-from tests.helpers.small_runs import CLIENTS, NOWHERE, Counting, config, numbers, play, rows
+from tests.helpers.small_runs import CLIENTS, NOWHERE, Counting, config, content, numbers, play, rows
 
 LENET5 = {"conv1": (6, 3, 5, 5), "conv2": (16, 6, 5, 5), "fc1": (120, 400), "fc2": (84, 120), "fc3": (10, 84)}
 NORMALISED = Layout(
@@ -86,9 +86,7 @@ def test_with_everything_shared_a_run_has_the_bytes_of_fedavg(tmp_path):
     plain, ours = config("fedavg"), run(3)
     folders = [play(each, tmp_path) for each in (plain, ours)]
     models = [model_of(folder, 3).tobytes() for folder in folders]
-    records = [
-        [(folder / f"{name}.parquet").read_bytes() for name in ("rounds", "clients")] for folder in folders
-    ]
+    records = [[content(folder / f"{name}.parquet") for name in ("rounds", "clients")] for folder in folders]
     assert models[0] == models[1]
     assert records[0] == records[1]
     assert not list(folders[1].glob("state-client-*"))
