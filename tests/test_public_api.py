@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fedgrid
@@ -103,8 +104,12 @@ def test_finished_run_is_read_and_not_repeated(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("fedgrid.grids.execution.one_run.run_to_end", None)
     again = fedgrid.run(first.config, storage=str(tmp_path))
     assert (again.folder, again.scores) == (first.folder, first.scores)
+    of_numpy = {**CONFIG, "clients": np.int64(CONFIG["clients"])}
+    assert fedgrid.run(of_numpy, storage=tmp_path).folder == first.folder
 
 
 def test_unknown_key_is_an_error_of_the_package(tmp_path: Path) -> None:
     with pytest.raises(fedgrid.FedgridError, match="datset"):
         fedgrid.run({"datset": "digits"}, storage=tmp_path)
+    with pytest.raises(fedgrid.FedgridError, match=r"fedgrid.run_grid\('x.yaml'\) runs a file"):
+        fedgrid.run("x.yaml", storage=tmp_path)  # type: ignore[arg-type]

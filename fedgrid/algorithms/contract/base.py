@@ -41,6 +41,8 @@ class Traits:
     columns: frozenset[str] = frozenset()
     """Columns that records of other algorithms lack: those of `counts` and `members` of `Diagnostics` that it
     fills, and `message`."""
+    packages: tuple[str, ...] = ()
+    """Distributions that its numbers depend on beside those of every run, as `igraph`."""
 
 
 Labels = NDArray[np.int64]

@@ -16,6 +16,7 @@ from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.planning.checks import check_origins
+from fedgrid.grids.presets.load import load_grid, plain_values
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.study import load, load_run
 
@@ -54,9 +55,10 @@ def run(
     """
     active.use(plugins)
     images = _images(data_dir)
-    whole = config if isinstance(config, RunConfig) else complete(config, images)
-    if not isinstance(config, RunConfig):
-        check_idle(whole, config)
+    given = config if isinstance(config, RunConfig) else plain_values(config)
+    whole = given if isinstance(given, RunConfig) else complete(given, images)
+    if not isinstance(given, RunConfig):
+        check_idle(whole, given)
     store = _store(storage)
     store.pull_marks()
     check_origins([whole], store, images, accept=accept_changes)
@@ -102,7 +104,6 @@ def run_grid(
     from fedgrid.grids.display.plain import PlainConsole
     from fedgrid.grids.execution.run import run_grid as launch_grid
     from fedgrid.grids.planning.options import LaunchOptions
-    from fedgrid.grids.presets.load import load_grid
 
     active.use(plugins)
     images, store = _images(data_dir), _store(storage)

@@ -195,7 +195,7 @@ def _read(what: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> P
 def _as_file(values: Mapping[str, Any]) -> YamlFile:
     """Return the file that would hold these values; refuses those that YAML has not."""
     try:
-        text = yaml.safe_dump(_plain(values), sort_keys=False)
+        text = yaml.safe_dump(plain_values(values), sort_keys=False)
     except yaml.YAMLError as error:
         raise ConfigError(
             f"the grid's dict: {' '.join(map(str, error.args))}; expected plain values"
@@ -203,12 +203,12 @@ def _as_file(values: Mapping[str, Any]) -> YamlFile:
     return YamlFile("the grid's dict", text.encode(), has_lines=False)
 
 
-def _plain(value: Any) -> Any:
+def plain_values(value: Any) -> Any:
     """Return a value with YAML's types in place of tuples, ranges, paths and NumPy's numbers."""
     if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {key: plain_values(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | range | set | frozenset):
-        return [_plain(inner) for inner in value]
+        return [plain_values(inner) for inner in value]
     if isinstance(value, Path):
         return str(value)
     return value.item() if isinstance(value, np.generic) else value

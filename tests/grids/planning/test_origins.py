@@ -72,7 +72,7 @@ def made(tmp_path, images):
 def other_torch(monkeypatch):
     """Let this process seem to have another torch."""
     versions = module.versions()
-    monkeypatch.setattr(module, "versions", lambda: {**versions, "torch": "99.1"})
+    monkeypatch.setattr(module, "versions", lambda *_: {**versions, "torch": "99.1"})
 
 
 def test_run_says_what_it_was_made_with(made):
@@ -81,6 +81,12 @@ def test_run_says_what_it_was_made_with(made):
     assert part.from_round == 1
     assert {"images", "code", "python", "fedgrid", "torch", "numpy", "processor"} <= part.made_with.keys()
     assert check() == []
+
+
+@pytest.mark.parametrize(("name", "needs"), [("louvain", True), ("leiden", True), ("fedavg", False)])
+def test_versions_of_the_graph_libraries_count_for_algorithms_that_use_them(name, needs):
+    packages = module.made_with(create(name, {}), "images").keys()
+    assert ({"igraph", "leidenalg"} <= packages) == needs
 
 
 def test_same_images_elsewhere_in_time_are_the_same(made, images):

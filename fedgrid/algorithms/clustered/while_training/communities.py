@@ -120,7 +120,8 @@ class Communities(FedOpt):
     def traits(self) -> Traits:
         """With `late` it averages updates; else the clients' latest models."""
         traits = super().traits
-        return replace(traits, averages_updates=traits.averages_updates and self.settings.late is not None)
+        averages = traits.averages_updates and self.settings.late is not None
+        return replace(traits, averages_updates=averages, packages=("igraph", "leidenalg"))
 
     def start_order_key(self) -> tuple[float, ...]:
         """In every round, or once, in round `late`."""

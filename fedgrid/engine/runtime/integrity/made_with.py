@@ -62,7 +62,8 @@ def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str,
     parts = vars(algorithm.settings).values()
     kinds = [type(value) for value in parts if isinstance(value, BaseModel)]
     code = code_of(type(algorithm), *kinds)
-    return {IMAGES: images, CODE: code, **versions(), **of_machines}
+    packages = versions(*PACKAGES, *algorithm.traits.packages)
+    return {IMAGES: images, CODE: code, **packages, **of_machines}
 
 
 def changes(
@@ -152,10 +153,10 @@ def _is_part(value: object) -> bool:
 
 
 @cache
-def versions() -> dict[str, str]:
-    """Return the versions of Python, without its last number, and of `PACKAGES`, those that are here."""
+def versions(*packages: str) -> dict[str, str]:
+    """Return the versions of Python, without its last number, and of distributions, `none` if not here."""
     numbers = {PYTHON: ".".join(python_version_tuple()[:2])}
-    for name in PACKAGES:
+    for name in packages or PACKAGES:
         try:
             numbers[name] = version(name)
         except PackageNotFoundError:
