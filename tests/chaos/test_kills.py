@@ -65,8 +65,9 @@ def test_grid_killed_in_a_folder_with_packages_of_our_names_ends_with_the_same_b
     assert (again.returncode, again.stderr) == (0, ""), log.read_text()
     assert "1 of 1 runs finished" in again.stdout
     printed = [int(number) for number in LINE.findall(again.stdout)]
-    assert printed == list(range(printed[0], ROUNDS + 1))
-    assert printed[0] > 1, "a round that was reported is not computed again"
+    # On a busy machine the servers may have finished before they notice that their driver is dead.
+    assert printed == list(range(ROUNDS + 1 - len(printed), ROUNDS + 1))
+    assert len(printed) < ROUNDS, "a round that was reported is not computed again"
 
     whole = new_storage(tmp_path / "whole")
     assert fedgrid("run", grid, "--in-process", "--storage", whole).code == 0
