@@ -6,7 +6,7 @@ import pytest
 
 from fedgrid.engine.federation.errors import FinalError
 from fedgrid.engine.runtime.run.run_folder import FAILED, RunFolder, folder_of
-from fedgrid.engine.runtime.storage.format import DamagedFile
+from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results import outcome
 from fedgrid.grids.results.outcome import damage, state
@@ -156,3 +156,14 @@ def test_failure_of_another_run_is_damage(root):
     RunFolder(Storage.of(root), OTHER).fail("its own cause", 1)
     copy(root, FAILED)
     assert state(Storage.of(root), RUN)[1] == "failed.json is damaged; see log.txt"
+
+
+@pytest.mark.parametrize("name", ["../secret", "x" * 300, "a\0b", "log.txt", "state-000003.txt"])
+def test_mark_that_lists_other_files_is_damage(root, name):
+    mark = folder_of(root, RUN) / DONE
+    values = unseal(mark)
+    values["files"][name] = {"bytes": 1, "sha256": "0" * 64}
+    mark.write_text(seal(values))
+    assert "done.json is damaged (it does not list the files of this run)" in str(
+        damage(Storage.of(root), RUN)
+    )

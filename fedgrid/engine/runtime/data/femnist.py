@@ -28,6 +28,8 @@ from fedgrid.regular_files import LARGEST_TABLE, open_file, read_file
 SIDE, NUM_CLASSES = 28, 62
 WRITER, LABEL = ("writer", "writer_id"), ("label", "character")
 """Names that the columns of a Parquet file may have."""
+TEST_EVERY = 10
+"""Images of a writer for one in the server's test set."""
 LARGEST_JSON = 1 << 30
 """Bytes of one of LEAF's files; those of FEMNIST have a hundred million."""
 BATCH = 256
@@ -78,7 +80,7 @@ def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[
     for number, writer in enumerate(sorted(by_writer)):
         images = np.concatenate([part[1] for part in by_writer[writer]])
         labels = np.concatenate([np.array(part[2], np.int64) for part in by_writer[writer]])
-        is_test = np.arange(1, len(labels) + 1) % 10 == 0
+        is_test = np.arange(1, len(labels) + 1) % TEST_EVERY == 0
         for name, where in (("train", ~is_test), ("test", is_test)):
             arrays[f"{name}_images"].append(images[where])
             arrays[f"{name}_labels"].append(labels[where])

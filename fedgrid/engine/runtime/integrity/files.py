@@ -6,6 +6,7 @@ file say its format and which columns were written.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from hashlib import file_digest, sha256
 from io import BytesIO
@@ -136,6 +137,8 @@ has the same bytes whenever the run is repeated."""
 OF_ROUNDS = (ROUNDS, CLIENTS, TIMES, TIMES_CHECKSUM, MADE_WITH)
 """Files that a run which starts over writes anew."""
 BYTES, SHA256 = "bytes", "sha256"
+TENSORS = re.compile(r"state-(\d+|client-\d+-\d+)\.safetensors")
+"""Files of a state, which its checksums may name."""
 
 Listed = Mapping[str, Mapping[str, Any]]
 """File -> its `SHA256`, and its `BYTES`, which the checksum of the times does not say."""
@@ -174,7 +177,14 @@ def listed_files(folder: Path, config: RunConfig) -> Listed:
     check_run(folder / DONE, mark.get("run_id"), config.run_id)
     listed = mark.get("files")
     named = {"run_id": config.run_id, "rounds": config.training.rounds, "files": listed}
-    if mark != named or not isinstance(listed, dict) or not all(map(_is_entry, listed.values())):
+    *_, state = state_names(config.training.rounds)
+    # Another user may have written it, and names are joined to paths.
+    if (
+        mark != named
+        or not isinstance(listed, dict)
+        or not all(name in (*LISTED, state) or TENSORS.fullmatch(name) for name in listed)
+        or not all(map(_is_entry, listed.values()))
+    ):
         raise DamagedFile(folder / DONE, "it does not list the files of this run")
     return {**listed, **_of_times(folder)}
 
@@ -227,7 +237,8 @@ def _is_entry(value: object) -> bool:
 
 
 def _check_size(path: Path, entry: Mapping[str, Any]) -> None:
-    size = path.stat().st_size
+    with read_errors(path):
+        size = path.stat().st_size
     if size != entry.get(BYTES, size):
         raise DamagedFile(path, f"it has {size:,} bytes, not {entry[BYTES]:,}")
 

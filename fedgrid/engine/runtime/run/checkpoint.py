@@ -20,17 +20,15 @@ from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.updates.source import Arrays
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.runtime.integrity.files import checksum, read_checksums, stamped, state_names
+from fedgrid.engine.runtime.integrity.files import TENSORS, checksum, read_checksums, stamped, state_names
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
 from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, check_format, check_run, read_errors
 from fedgrid.record_columns import run_id_of
 
 KEEP = 2
 """Number of stored states. If the newest is damaged, the run continues from the one before."""
-NAME = re.compile(r"state-(\d+|client-\d+-\d+)\.safetensors")
-"""What a checkpoint's checksums may name."""
 MEMORY = re.compile(r"state-client-(\d+)-(\d+)\.safetensors")
-"""Those of them with a client's memory: the client, and the round that last changed it."""
+"""Those of `TENSORS` with a client's memory: the client, and the round that last changed it."""
 
 
 def save(folder: Path, run_state: RunState, tables: Mapping[str, pa.Table]) -> list[str]:
@@ -103,7 +101,7 @@ def drop(folder: Path, until: int) -> list[str]:
     Returns their names; some of the files may be gone already, or left by a crash of an earlier call.
     """
     old = [number for number in stored_rounds(folder) if number <= until]
-    states = [path.name for path in folder.glob("state-*.safetensors") if NAME.fullmatch(path.name)]
+    states = [path.name for path in folder.glob("state-*.safetensors") if TENSORS.fullmatch(path.name)]
     left = [name for name in states if int(name.removesuffix(".safetensors").rpartition("-")[2]) <= until]
     needed = _needed(folder, old)
     gone = dict.fromkeys(name for name in (*files_of(folder, old), *sorted(left)) if name not in needed)
@@ -153,7 +151,7 @@ def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:
     except (FileNotFoundError, DamagedFile):
         return {}
     # Files of these names are moved and deleted: none may lie elsewhere.
-    return listed if all(NAME.fullmatch(name) for name in listed) else {}
+    return listed if all(TENSORS.fullmatch(name) for name in listed) else {}
 
 
 def _tensors(run_state: RunState) -> dict[str, np.ndarray]:
