@@ -47,6 +47,7 @@ SHELVES = {
     "arena": ("grids.arena", "tracking.verdicts"),
     "attack": ("grids.attack",),
     "cite": ("grids.cite",),
+    "doctor": ("grids.doctor",),
     "explain": ("grids.explain", "tracking.explained"),
     "papers": ("tracking.papers",),
     "starter": ("grids.starter",),
