@@ -14,6 +14,7 @@ from rich.table import Table
 
 from fedgrid.engine.runtime.clients.placement import Node, describe
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
+from fedgrid.engine.runtime.configuration.own_models import check_own_models
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
@@ -48,7 +49,8 @@ def show_plan(
     what was decided about the clients of an actor.
 
     Raises:
-        ConfigError: if a run cannot fit on the nodes, or its data set is too small for its split.
+        ConfigError: if a run cannot fit on the nodes, its data set is too small for its split, or its model
+            is refused.
         RunError: if the storage cannot be read, or a model cannot be trained as configured.
     """
     nodes = nodes_to_run_on(in_process=options.in_process, request=options.request)
@@ -59,6 +61,7 @@ def show_plan(
         warn(f"--storage {storage} cannot be written to: a run would be refused; name another folder")
     storage.pull_marks()
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
+    check_own_models([run for run, rounds in left if rounds], data_dir)
     request = with_share_here([run for run, rounds in left if rounds], nodes, options.request, data_dir)
     capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
     workloads = workloads_of(left, data_dir)
