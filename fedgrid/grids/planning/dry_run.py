@@ -32,6 +32,7 @@ from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
 from fedgrid.grids.results.axes import name_of, naming_keys
+from fedgrid.grids.results.grid_folder import GridFolder
 
 RUNS_LISTED = 20
 BUSY = 0.75
@@ -58,6 +59,8 @@ def show_plan(
     if not storage.may_be_written():
         warn(f"--storage {storage} cannot be written to: a run would be refused; name another folder")
     storage.pull_marks()
+    if consequence := GridFolder(storage, grid.name).consequence(grid):
+        warn(f"{consequence}; the run asks first")
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
     request = with_share_here([run for run, rounds in left if rounds], nodes, options.request, data_dir)
     capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
