@@ -33,6 +33,7 @@ from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
 from fedgrid.grids.results.axes import name_of, naming_keys
+from fedgrid.grids.results.grid_folder import GridFolder
 
 RUNS_LISTED = 20
 BUSY = 0.75
@@ -60,6 +61,8 @@ def show_plan(
     if not storage.may_be_written():
         warn(f"--storage {storage} cannot be written to: a run would be refused; name another folder")
     storage.pull_marks()
+    if consequence := GridFolder(storage, grid.name).consequence(grid):
+        warn(f"{consequence}; the run asks first")
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
     check_own_models([run for run, rounds in left if rounds], data_dir)
     request = with_share_here([run for run, rounds in left if rounds], nodes, options.request, data_dir)
