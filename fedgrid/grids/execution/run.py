@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.format import next_step
@@ -76,8 +75,8 @@ def run_grid(
 ) -> LaunchResult:
     """Run the unfinished runs of a grid (or `only` some of its runs) and show the results.
 
-    Without `shows_scores` only its failures are shown at the end. `ask` gets what the launch does to
-    finished runs, as `GridFolder.consequence`, and returns why that is refused, empty if it is accepted.
+    Without `shows_scores` only its failures are shown at the end. `ask` is as of
+    `GridFolder.check_source`.
 
     Raises:
         ConfigError, DataError: for wrong settings, missing data or a refusal, before anything is written.
@@ -90,10 +89,7 @@ def run_grid(
     )
     storage.pull_marks()
     chosen = grid.runs if only is None else only
-    folder = GridFolder(storage, grid.name)
-    folder.check_source(grid)
-    if ask and (consequence := folder.consequence(grid)) and (refusal := ask(consequence)):
-        raise ConfigError(f"{consequence}: {refusal}")
+    GridFolder(storage, grid.name).check_source(grid, ask)
     with trust_times(storage):
         result, done = _run_chosen(grid, chosen, storage, options, trackers, console)
         if options.as_json:
