@@ -20,7 +20,6 @@ from fedgrid.grids.archive.layout import FoundExplanations
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.record_columns import RecordColumn, schema_of
 from fedgrid.tracking.explained.scores import Explained
-from fedgrid.tracking.scoring.run import plain_title
 
 FILE = "explanations.parquet"
 CENTRALISED = "centralised"
@@ -75,8 +74,8 @@ def explained(grid: GridFolder) -> tuple[Explained, ...]:
     return tuple(
         Explained(
             scenario=(row["dataset"], row["clients"], row["split"]),
-            algorithm=registry.title(row["algorithm"]),
-            published=plain_title(registry.title(row["algorithm"])),
+            algorithm=row["algorithm"],
+            published=registry.row_in_papers(row["algorithm"]),
             on=row["on"],
             insertion=row["insertion_mean"],
             deletion=row["deletion_mean"],

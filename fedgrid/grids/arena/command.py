@@ -24,7 +24,7 @@ from fedgrid.grids.execution.run import LaunchResult, run_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Outcome
-from fedgrid.tracking.verdicts.tables import as_dict, sentence, table_of, words_of
+from fedgrid.tracking.verdicts.tables import as_dict, names_in, sentence, table_of, words_of
 from fedgrid.tracking.verdicts.verdict import NoVerdict, Verdict, verdict
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def run_arena(
         result = run_grid(grid, storage, options, console, shows_scores=False)
     outcomes = [*computed, *read_outcomes(arena.name, missing, storage)]
     verdicts, missing_verdicts = verdicts_on(arena, outcomes)
-    notes = [*missing_verdicts, *_notes(arena, len(computed), len(entries), len(outcomes), kept)]
+    notes = [*missing_verdicts, *_notes(arena, len(computed), len(entries), outcomes, kept)]
     folder = GridFolder(storage, arena.name)
     files.write(folder, outcomes, tuning, verdicts, notes, arena.budget)
     if options.as_json:
@@ -105,7 +105,9 @@ def _show_tuned(tuned: Tuned, options: LaunchOptions, console: Console) -> None:
         )
 
 
-def _notes(arena: Arena, num_kept: int, rows: int, num_done: int, kept: KeptResults) -> list[str]:
+def _notes(
+    arena: Arena, num_kept: int, rows: int, outcomes: Sequence[Outcome], kept: KeptResults
+) -> list[str]:
     notes = [*arena.left_out]
     if arena.tuned_on is not None:
         notes.append(f"settings were tuned on {arena.tuned_on}, not on {arena.dataset}")
@@ -118,8 +120,10 @@ def _notes(arena: Arena, num_kept: int, rows: int, num_done: int, kept: KeptResu
             f"{num_kept} of {rows} rows are results that fedgrid keeps ({by}); --check 5 computes five of "
             "them again, --recompute all"
         )
-    if num_done < rows:
-        notes.append(f"{rows - num_done} of {rows} rows have no result yet and are in no verdict")
+    if len(outcomes) < rows:
+        notes.append(f"{rows - len(outcomes)} of {rows} rows have no result yet and are in no verdict")
+    if names := names_in(outcomes):
+        notes.append(names)
     for method in arena.competitors:
         if not plays(method, "fine-tuned"):
             notes.append(f"{method} lacks fine_tune, which FedOptSettings has: no verdict with fine-tuning")
