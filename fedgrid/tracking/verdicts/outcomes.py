@@ -43,7 +43,7 @@ class RowOfArena:
     method: str
     """The algorithm's id."""
     title: str
-    """As in tables."""
+    """What papers call it."""
     settings: Settings
     protocol: Protocol
     family: str

@@ -15,7 +15,7 @@ RIGHT = {"learning_gap": (0.1, 0.2), "learning_gap_loss": (1, 2), "published_lea
 
 def study(*datasets, curves=None):
     known = {name: (0.5, 0.6) for name in ("bytes", "temperature", "ari")}
-    runs = [run_of(name, dataset=dataset) for dataset in datasets for name in ("BNC", "OCFL-KM")]
+    runs = [run_of(name, dataset=dataset) for dataset in datasets for name in ("fedavg", "ocfl-kmeans")]
     return study_of([result_of(run, WHOLE, curves={**known, **(curves or RIGHT)}) for run in runs])
 
 
@@ -103,6 +103,6 @@ def test_figures_of_the_global_model_and_the_silhouette_need_a_run_that_recorded
 
 def test_numbers_of_algorithms_own_are_a_table_and_without_any_there_is_none():
     assert all(part.name != "own-numbers" for part in report_page(study("mnist")).sections)
-    runs = [result_of(run_of(), WHOLE, curves={"gini": (0.2, 0.5)}), result_of(run_of("OCFL-KM"), WHOLE)]
+    runs = [result_of(run_of(), WHOLE, curves={"gini": (0.2, 0.5)}), result_of(run_of("ocfl-kmeans"), WHOLE)]
     (section,) = [part for part in report_page(study_of(runs)).sections if part.name == "own-numbers"]
     assert [row.cells[0].text for row in section.items[0].rows] == ["0.500", "–"]
