@@ -58,17 +58,18 @@ CLIENTS = (
             _mean_of(f"cluster_{test}_{column}"),
             section,
             name != "loss",
+            f"{short}\n{heading}" if heading else "",
         )
-        for kind, test, images in (
-            ("personalised", "own", "their clients' own test sets"),
-            ("generalised", "server", "the server's test set"),
+        for kind, short, test, images in (
+            ("personalised", "pers.", "own", "their clients' own test sets"),
+            ("generalised", "gen.", "server", "the server's test set"),
         )
-        for name, column, words, section in (
-            ("accuracy", "accuracy", "Accuracy", "clients"),
-            ("f1", "f1_own", "Macro F1 over the classes in the test set,", "clients"),
-            ("f1_union", "f1_union", "Macro F1 over the true and predicted classes,", ""),
-            ("balanced_accuracy", "balanced_accuracy", "Balanced accuracy", ""),
-            ("loss", "loss", "Loss", "clients"),
+        for name, column, words, section, heading in (
+            ("accuracy", "accuracy", "Accuracy", "clients", "acc."),
+            ("f1", "f1_own", "Macro F1 over the classes in the test set,", "clients", "F1"),
+            ("f1_union", "f1_union", "Macro F1 over the true and predicted classes,", "", ""),
+            ("balanced_accuracy", "balanced_accuracy", "Balanced accuracy", "", ""),
+            ("loss", "loss", "Loss", "clients", ""),
         )
     ),
     Score(
@@ -77,6 +78,7 @@ CLIENTS = (
         _gap_between("cluster_own_accuracy", "cluster_server_accuracy"),
         "clients",
         None,
+        "gap",
     ),
     Score(
         "learning_gap_f1",
