@@ -20,7 +20,7 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished, trust_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from rich.console import Console
 
@@ -71,13 +71,15 @@ def run_grid(
     only: Sequence[RunConfig] | None = None,
     *,
     shows_scores: bool = True,
+    ask: Callable[[str], str] | None = None,
 ) -> LaunchResult:
     """Run the unfinished runs of a grid (or `only` some of its runs) and show the results.
 
-    Without `shows_scores` only its failures are shown at the end.
+    Without `shows_scores` only its failures are shown at the end. `ask` is as of
+    `GridFolder.check_source`.
 
     Raises:
-        ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
+        ConfigError, DataError: for wrong settings, missing data or a refusal, before anything is written.
         RunError: if the grid as a whole cannot go on.
     """
     axes = tuple(dict.fromkeys((*grid.varied, *naming_keys(grid.runs))))
@@ -87,7 +89,7 @@ def run_grid(
     )
     storage.pull_marks()
     chosen = grid.runs if only is None else only
-    GridFolder(storage, grid.name).check_source(grid)
+    GridFolder(storage, grid.name).check_source(grid, ask)
     with trust_times(storage):
         result, done = _run_chosen(grid, chosen, storage, options, trackers, console)
         if options.as_json:
