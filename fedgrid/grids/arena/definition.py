@@ -8,7 +8,6 @@ from typing import Any
 
 import yaml
 
-from fedgrid.algorithms.registry import title
 from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.arena.families import (
@@ -229,6 +228,4 @@ def _name(dataset: str) -> str:
 
 
 def _row(method: str, settings: Settings, protocol: Protocol, run: RunConfig) -> RowOfArena:
-    has_groups = run.split.kind in WITH_GROUPS
-    of_method = method, title(method), settings, protocol
-    return RowOfArena(*of_method, family_of(run), is_reference(method), has_groups)
+    return RowOfArena(method, settings, protocol, family_of(run), run.split.kind in WITH_GROUPS)

@@ -11,7 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fedgrid.redaction import printable
+from fedgrid.tracking.scoring.disturbances import DRIFT, FAULTS
 from fedgrid.tracking.scoring.run import Run
+from fedgrid.tracking.scoring.scores import OF_ROUNDS
 from fedgrid.tracking.scoring.selection import text_of
 from fedgrid.tracking.tables.cells import spread_over_seeds
 from fedgrid.tracking.tables.table import NONE
@@ -19,26 +21,11 @@ from fedgrid.tracking.tables.table import Table as PageTable
 
 RESULT_COLUMNS = {
     "clustering_round": "clust\nround",
-    "clusters": "clus-\nters",
-    "ari": "ARI",
-    "ami": "AMI",
-    "homogeneity": "homo-\ngen.",
-    "completeness": "com-\nplete",
-    "personalised_accuracy": "pers.\nacc.",
-    "personalised_f1": "pers.\nF1",
-    "generalised_accuracy": "gen.\nacc.",
-    "generalised_f1": "gen.\nF1",
-    "learning_gap": "gap",
+    **{score.name: score.heading for score in OF_ROUNDS if score.heading},
 }
 """Score -> heading. Personalised: a cluster's model on its clients' own test sets; generalised: on the
 server's test set."""
-OWN_COLUMNS = {
-    "attackers_apart": "apart",
-    "honest_ari": "honest\nARI",
-    "honest_personalised_accuracy": "honest\npers.",
-    "moved_found": "moved,\nfound",
-    "moved": "rounds",
-}
+OWN_COLUMNS = {score.name: score.heading for score in (*FAULTS, *DRIFT) if score.heading}
 """The same of scores that only runs with attackers or moved clients have (docs/faults.md)."""
 EXACTLY = "exactly_right"
 """Score: whether the last partition is that of the hidden groups, None without several of these."""
