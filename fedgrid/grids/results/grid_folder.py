@@ -1,7 +1,7 @@
 """A grid's folder, `grids/<name>`: its runs, its progress, and whether it is asked to stop."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -159,20 +159,22 @@ class GridFolder:
         what = f"these settings supersede {runs} of {self.name}, which stay in the storage, but in no table"
         return what if lost else ""
 
-    def check_source(self, grid: Grid) -> None:
+    def check_source(self, grid: Grid, ask: Callable[[str], str] | None = None) -> None:
         """Check that a launch of `grid` comes from the same preset or file as those before it.
 
+        `ask` gets its `consequence`, if any, and returns why that is refused, empty if it is accepted.
+
         Raises:
-            ConfigError: it comes from another file with another content, or it cannot be read.
+            ConfigError: it comes from another file with another content, is refused, or cannot be read.
         """
-        if grid.is_named or not self.is_there:
-            return
-        before = self.read().source
+        before = self.read().source if self.is_there and not grid.is_named else ""
         if before not in ("", grid.source) and self.preset() != grid.text.encode():
             raise ConfigError(
                 f"the grid {self.name} in {self.storage} comes from {before}, not from {grid.source}: --name "
                 f"OTHER makes this a grid of its own, --name {self.name} adds it to that one"
             )
+        if ask and (consequence := self.consequence(grid)) and (refusal := ask(consequence)):
+            raise ConfigError(f"{consequence}: {refusal}")
 
     def preset(self) -> bytes:
         """Return the preset of the last launch, as `keep` got it; a `ConfigError` if that cannot be read."""

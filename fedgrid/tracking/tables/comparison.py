@@ -52,21 +52,17 @@ class Pair:
     @classmethod
     def of(cls, scenario: Scenario, algorithm: str, one: Study, other: Study) -> "Pair":
         """Return the pair of two studies; a published run, which has no seed, is paired with all seeds."""
-        studies = one, other
-        seeds_of = [{run.seed for run in study.finished} for study in studies]
+        seeds_of = [{run.seed for run in study.finished} for study in (one, other)]
         if one.is_archived != other.is_archived:
-            return cls(scenario, algorithm, *(study.only(study.finished) for study in studies))
+            return cls(scenario, algorithm, one.only(one.finished), other.only(other.finished))
         both = seeds_of[0] & seeds_of[1]
-        return cls(
-            scenario,
-            algorithm,
-            *(study.only(run for run in study.finished if run.seed in both) for study in studies),
-            tuple(
-                f"seed {seed} of {study.name}"
-                for study, seeds in zip(studies, seeds_of, strict=True)
-                for seed in sorted(seeds - both)
-            ),
+        left_out = (
+            f"seed {seed} of {study.name}"
+            for study, seeds in zip((one, other), seeds_of, strict=True)
+            for seed in sorted(seeds - both)
         )
+        mine, theirs = (study.only(r for r in study.finished if r.seed in both) for study in (one, other))
+        return cls(scenario, algorithm, mine, theirs, tuple(left_out))
 
     def cells(self, measure: Measure) -> tuple[Cell, Cell]:
         """Return the means over the seeds of each, without a value where there is no score."""

@@ -8,7 +8,7 @@ from matplotlib import style
 from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.grids.analyses.analysis import Analysis
 from fedgrid.grids.analyses.report import sections
-from fedgrid.grids.archive.explanation_records import explained
+from fedgrid.grids.archive.explained import explained
 from fedgrid.grids.explain.shown.sections import explanation_sections
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.own_items import add_own_items, own_items
