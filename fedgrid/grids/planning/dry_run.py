@@ -15,7 +15,7 @@ from rich.table import Table
 from fedgrid.engine.runtime.clients.placement import Node, describe
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.display.plain import print_marked, print_plain, warn
 from fedgrid.grids.display.tables import roughly
 from fedgrid.grids.planning.calibrate import BUDGET, calibrate, processor_name
 from fedgrid.grids.planning.checks import rounds_left
@@ -74,6 +74,8 @@ def show_plan(
         replace(row, hours=row.hours * learnt.factor)
         for row in dataset_rows(left, data_dir, speeds, capacities)
     ]
+    if any(row.download_mb for row in rows) and not data_dir.exists():
+        print_marked("note:", "bold", f"--data-dir {data_dir} does not exist yet: the download goes there")
     names = ("runs", "shared_prefixes", "finished", "rounds_left", "download_mb", "hours", "encoders")
     plan = {
         "grid": grid.name,
