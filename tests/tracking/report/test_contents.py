@@ -2,7 +2,9 @@
 
 import pickle
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from docs.reference.report import pages
@@ -121,6 +123,18 @@ def test_figures_of_the_global_model_and_the_silhouette_need_a_run_that_recorded
         "communities-DATASET",
         "communities-server-DATASET",
     }
+
+
+@pytest.mark.parametrize(("clients", "labels"), [(6, ["clusters", "each client"]), (41, ["clusters"])])
+def test_a_few_clients_have_a_curve_each_beside_the_map_of_clusters(clients, labels):
+    run = replace(result_of(run_of(clients=clients), WHOLE), accuracy_RK=np.zeros((2, clients)))
+    (section,) = [part for part in report_page(study_of([run])).sections if part.name == "mnist"]
+    [names] = [
+        [label for label, _ in item.options]
+        for item in section.items
+        if isinstance(item, Choice) and item.options[0][0] == "clusters"
+    ] or [["clusters"]]
+    assert names == labels
 
 
 def test_numbers_of_algorithms_own_are_a_table_and_without_any_there_is_none():
