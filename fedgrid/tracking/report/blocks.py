@@ -6,9 +6,9 @@ from functools import partial
 
 from fedgrid.tracking import figures
 from fedgrid.tracking.figures.curves import is_recorded
+from fedgrid.tracking.names import AS_PUBLISHED
 from fedgrid.tracking.report.page import Choice, Plate, Section
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
-from fedgrid.tracking.scoring.run import AS_PUBLISHED
 from fedgrid.tracking.scoring.study import Study, split_name
 from fedgrid.tracking.tables import clustering, personalisation
 from fedgrid.tracking.tables.cost import before_training, cost, has_messages

@@ -58,17 +58,18 @@ CLIENTS = (
             _mean_of(f"{kind}_{name}"),
             section,
             name != "loss",
+            f"{short}\n{heading}" if heading else "",
         )
-        for kind, images in (
-            ("personalised", "their clients' own test sets"),
-            ("generalised", "the server's test set"),
+        for kind, short, images in (
+            ("personalised", "pers.", "their clients' own test sets"),
+            ("generalised", "gen.", "the server's test set"),
         )
-        for name, words, section in (
-            ("accuracy", "Accuracy", "clients"),
-            ("f1", "Macro F1 over the classes in the test set,", "clients"),
-            ("f1_union", "Macro F1 over the true and predicted classes,", ""),
-            ("balanced_accuracy", "Balanced accuracy", ""),
-            ("loss", "Loss", "clients"),
+        for name, words, section, heading in (
+            ("accuracy", "Accuracy", "clients", "acc."),
+            ("f1", "Macro F1 over the classes in the test set,", "clients", "F1"),
+            ("f1_union", "Macro F1 over the true and predicted classes,", "", ""),
+            ("balanced_accuracy", "Balanced accuracy", "", ""),
+            ("loss", "Loss", "clients", ""),
         )
     ),
     Score(
@@ -77,6 +78,7 @@ CLIENTS = (
         _gap_between("personalised_accuracy", "generalised_accuracy"),
         "clients",
         None,
+        "gap",
     ),
     Score(
         "learning_gap_f1",

@@ -69,7 +69,7 @@ TESTED = ("train_loss", "local_own_loss", "local_own_accuracy", "personalised_lo
 
 @pytest.mark.parametrize("participation", [1.0, 0.5])
 def test_with_nothing_shared_every_client_has_the_numbers_of_solo(participation, tmp_path):
-    """Up to rounding: SOLO adds an update to a model, LG-FedAvg remembers what it has trained."""
+    """Up to rounding: solo adds an update to a model, LG-FedAvg remembers what it has trained."""
     ours, solo = run(0, participation=participation), config("solo", participation=participation)
     for each in (ours, solo):
         play(each, tmp_path)

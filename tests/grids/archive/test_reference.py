@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from mlflow.tracking import MlflowClient
 
+from fedgrid.algorithms.registry import row_in_papers
 from fedgrid.grids.archive import layout, one_run
 from fedgrid.grids.archive.layout import ALGORITHMS
 from fedgrid.grids.trackers.mlflow.store import default_uri
@@ -278,4 +279,4 @@ def test_its_personalisation_is_that_of_the_two_whole_runs(report, whole):
 def cells(path):
     """Return the lines of a table by algorithm, under the name that it has in the paper."""
     with path.open(newline="") as file:
-        return {line["algorithm"].removesuffix(" as published"): line for line in csv.DictReader(file)}
+        return {row_in_papers(line["algorithm"]): line for line in csv.DictReader(file)}

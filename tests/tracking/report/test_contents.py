@@ -17,7 +17,7 @@ RIGHT = {"learning_gap": (0.1, 0.2), "learning_gap_loss": (1, 2), "published_lea
 
 def study(*datasets, curves=None):
     known = {name: (0.5, 0.6) for name in ("bytes", "temperature", "ari")}
-    runs = [run_of(name, dataset=dataset) for dataset in datasets for name in ("BNC", "OCFL-KM")]
+    runs = [run_of(name, dataset=dataset) for dataset in datasets for name in ("fedavg", "ocfl-kmeans")]
     return study_of([result_of(run, WHOLE, curves={**known, **(curves or RIGHT)}) for run in runs])
 
 
@@ -82,7 +82,7 @@ def test_a_gap_that_no_run_recorded_is_left_out():
 @pytest.mark.parametrize("kind", ["accuracy", "f1", "fairness", "ari", "sizes", "gap", "gap-loss"])
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_figure_by_round_names_a_band_of_several_seeds_and_can_be_drawn_in_another_process(kind, seeds):
-    runs = [run_of("BNC", seed=seed) for seed in range(seeds)]
+    runs = [run_of("fedavg", seed=seed) for seed in range(seeds)]
     of_seeds = study_of([result_of(run, WHOLE, curves=RIGHT) for run in runs])
     plates = {plate.name: plate for plate in report_page(of_seeds).plates()}
     plate = plates[f"{kind}-mnist-15"]
@@ -103,7 +103,7 @@ def test_figures_that_are_alternatives_are_a_choice_and_a_single_one_is_none():
 
 
 def test_a_data_set_with_one_number_of_clients_is_one_section():
-    runs = [run_of(name, clients=clients) for name in ("BNC", "SCL") for clients in (15, 30)]
+    runs = [run_of(name, clients=clients) for name in ("fedavg", "sattler") for clients in (15, 30)]
     results = [result_of(run, WHOLE, curves=RIGHT) for run in runs]
     for some, parts in ((results[::2], []), (results, ["mnist-15", "mnist-30", "mnist-all"])):
         (section,) = [part for part in report_page(study_of(some)).sections if part.name == "mnist"]
@@ -139,6 +139,6 @@ def test_a_few_clients_have_a_curve_each_beside_the_map_of_clusters(clients, lab
 
 def test_numbers_of_algorithms_own_are_a_table_and_without_any_there_is_none():
     assert all(part.name != "own-numbers" for part in report_page(study("mnist")).sections)
-    runs = [result_of(run_of(), WHOLE, curves={"gini": (0.2, 0.5)}), result_of(run_of("OCFL-KM"), WHOLE)]
+    runs = [result_of(run_of(), WHOLE, curves={"gini": (0.2, 0.5)}), result_of(run_of("ocfl-kmeans"), WHOLE)]
     (section,) = [part for part in report_page(study_of(runs)).sections if part.name == "own-numbers"]
     assert [row.cells[0].text for row in section.items[0].rows] == ["0.500", "–"]

@@ -15,7 +15,7 @@ import numpy as np
 from fedgrid.algorithms.clustering.measures import is_defined, silhouette
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import Diagnostics, State
-from fedgrid.algorithms.contract.checks import check_global_model, check_served
+from fedgrid.algorithms.contract.checks import check_global_model, check_served, check_step
 from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache, Stopwatch
@@ -33,7 +33,7 @@ from fedgrid.engine.federation.round.record import (
     warnings_of,
 )
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import generator, own_draws
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import State
@@ -150,7 +150,9 @@ def _step(federation: Federation, plan: Plan, updates: Updates) -> tuple[State, 
     if not updates.clients:
         return plan.state, Diagnostics(warnings=("every sampled client dropped out: nothing has changed",))
     rng = generator(federation.seed, "algorithm", round_index=plan.round_index)
-    state, diagnostics = federation.algorithm.step(plan.state, plan.round_index, updates, rng)
+    with own_draws(federation.algorithm, "step"):
+        stepped = federation.algorithm.step(plan.state, plan.round_index, updates, rng)
+    state, diagnostics = check_step(federation.algorithm, "step", stepped, len(plan.state.labels_K))
     state = federation.checked("step", state)
     if diagnostics.silhouette is None:
         labels = state.labels_K[list(updates.clients)]
