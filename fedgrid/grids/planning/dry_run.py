@@ -18,7 +18,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_marked, print_plain, warn
 from fedgrid.grids.display.tables import roughly
 from fedgrid.grids.planning.calibrate import BUDGET, calibrate, processor_name
-from fedgrid.grids.planning.checks import rounds_left
+from fedgrid.grids.planning.checks import group_notes, rounds_left
 from fedgrid.grids.planning.estimate import (
     Capacity,
     RoundsLeft,
@@ -54,7 +54,7 @@ def show_plan(
     """
     nodes = nodes_to_run_on(in_process=options.in_process, request=options.request)
     data_dir, with_cache = options.data_dir, options.cache is not None
-    for line in idle_lines(grid.runs):
+    for line in (*idle_lines(grid.runs), *group_notes(grid.runs, data_dir)):
         warn(line)
     if not storage.may_be_written():
         warn(f"--storage {storage} cannot be written to: a run would be refused; name another folder")

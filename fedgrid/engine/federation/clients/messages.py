@@ -55,6 +55,8 @@ class ClientData:
     """By what it multiplies the update that it sends; of honest clients 1."""
     fault: str = ""
     """How it attacks the training, for the records; of honest clients nothing."""
+    group: str = ""
+    """What the data set calls its hidden group, for the records; nothing where the split makes the groups."""
 
     def at(self, round_index: int) -> tuple[HeldImages, HeldImages]:
         """Return the training and test images that it holds in a round, from 0."""

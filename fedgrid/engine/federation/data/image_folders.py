@@ -55,7 +55,10 @@ def read_images(folder: Path, size: Size | None = None) -> Pair:
         np.array([numbers[path.parts[GROUP]] for files in part for path in files], np.int64)
         for part in (train, test)
     )
-    return replace(pool, groups=of_train), replace(server, groups=of_test)
+    return (
+        replace(pool, groups=of_train, group_names=tuple(names)),
+        replace(server, groups=of_test, group_names=tuple(names)),
+    )
 
 
 def facts(folder: Path, size: Size | None = None) -> tuple[int, tuple[int, int, int], int, int | None]:
