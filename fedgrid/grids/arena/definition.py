@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from fedgrid.algorithms.registry import title
 from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.arena.families import (
@@ -228,4 +229,5 @@ def _name(dataset: str) -> str:
 
 
 def _row(method: str, settings: Settings, protocol: Protocol, run: RunConfig) -> RowOfArena:
-    return RowOfArena(method, settings, protocol, family_of(run), run.split.kind in WITH_GROUPS)
+    has_groups = run.split.kind in WITH_GROUPS
+    return RowOfArena(method, title(method), settings, protocol, family_of(run), has_groups)

@@ -12,7 +12,6 @@ from rich.spinner import Spinner
 from rich.table import Column
 from rich.text import Text
 
-from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import ROOMY, duration, result_row
@@ -236,7 +235,7 @@ def _make_namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[R
 
     def name(run: RunConfig) -> str:
         return (
-            registry.title(run.algorithm["name"])
+            str(run.algorithm["name"])
             + (f" s{run.seed}" if len(seeds) > 1 else "")
             + (f" {run.scenario}" if len(scenarios) > 1 else "")
             + name_of(run, varied).removeprefix(run.name)

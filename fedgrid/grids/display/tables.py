@@ -1,6 +1,7 @@
 """Tables on the terminal: results of a grid, lists of choices."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 from pydantic import ByteSize
@@ -29,9 +30,9 @@ OWN_COLUMNS = {score.name: score.heading for score in (*FAULTS, *DRIFT) if score
 EXACTLY = "exactly_right"
 """Score: whether the last partition is that of the hidden groups, None without several of these."""
 
-ROOMY = 100
+ROOMY = 106
 """From this many columns on, the results have two spaces between their columns."""
-WITH_UNCACHED = 85
+WITH_UNCACHED = 92
 """From this many columns on, the results have a column for a run's time without the round cache."""
 
 SUMMARY_COLUMNS = {
@@ -116,12 +117,14 @@ def _section_table(name: str, runs: Sequence[Run], width: int, *, uncached: bool
     table.add_column("algo-\nrithm")
     scores = {score for run in runs for score in run.scores}
     columns = {**RESULT_COLUMNS, **{key: name for key, name in OWN_COLUMNS.items() if key in scores}}
-    for heading in [*columns.values(), "sec.", *(["un-\ncached"] if uncached else [])]:
+    headings = [*columns.values(), "sec.", *(["un-\ncached"] if uncached else [])]
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
+    room = _room(headings, width)
     for run in runs:
         times = [run.times[name] or 0.0 for name in ("seconds", *(["uncached_seconds"] if uncached else []))]
         table.add_row(
-            run.algorithm,
+            _fold(run.algorithm, room),
             *(cell(run.scores.get(name)) for name in columns),
             *(f"{value:.{1 if value < 100 else 0}f}" for value in times),
         )
@@ -191,15 +194,18 @@ def _rows_table(title: str, rows: Sequence[Mapping[str, Any]], width: int, *, da
     if datasets:
         table.add_column("data set")
     table.add_column("algo-\nrithm")
-    for heading in ["exact", *SUMMARY_COLUMNS.values()]:
+    headings = ["exact", *SUMMARY_COLUMNS.values()]
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
+    longest = 2 + max(8, *(len(row["dataset"]) for row in rows)) if datasets else 0
+    room = _room(headings, width - longest)
     for before, row in zip([None, *rows], rows, strict=False):
         if before is not None and before["dataset"] != row["dataset"]:
             table.add_section()
         exact = f"{row['exact']}/{row['with_groups']}" if row["with_groups"] else NONE
         table.add_row(
             *([row["dataset"]] if datasets else []),
-            row["algorithm"],
+            _fold(row["algorithm"], room),
             exact,
             *(cell(row[name]) + _spread(row["spread"][name]) for name in SUMMARY_COLUMNS),
         )
@@ -249,6 +255,17 @@ def choice_table(
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def _room(headings: Iterable[str], width: int) -> int:
+    """Return the characters, 9 at least, that are left for names beside columns of scores."""
+    gap = 2 if width >= ROOMY else 1
+    return max(9, width - sum(gap + max(5, *map(len, heading.split("\n"))) for heading in headings))
+
+
+def _fold(algorithm: str, room: int) -> str:
+    """Return an algorithm's name in lines, broken at its hyphens where it is too long."""
+    return "\n".join(wrap(algorithm, room))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -31,7 +31,7 @@ from fedgrid.tracking.scoring.study import Study, by_round, require_one
 UNKNOWN = "no temperature was recorded"
 RESAMPLES = 1000
 """Of the bootstrap of an interval."""
-FAMILY = "OCFL"
+FAMILY = "ocfl-"
 DASHES = (0, (3, 2))
 
 
@@ -63,9 +63,10 @@ def temperatures(study: Study) -> Figure:
 def temperature_bands(study: Study, *, normalised: bool, together: bool = False) -> Figure:
     """Draw the mean temperature over splits and seeds, one panel per data set (or number of clients of one).
 
-    Bands are 95 % bootstrap intervals of the mean over the runs. The runs are those that never cluster (BNC)
-    and have a temperature in every round. If there are none, they are the runs of the OCFL algorithms, which
-    may have a temperature only until they cluster; then only rounds with at least half of the runs are drawn.
+    Bands are 95 % bootstrap intervals of the mean over the runs. The runs are those that never cluster, as of
+    fedavg, and have a temperature in every round. If there are none, they are those of the OCFL algorithms,
+    which may have a temperature only until they cluster; then only rounds with at least half of the runs are
+    drawn.
     `normalised` scales each run to its own least and greatest value. Dashed lines are mean clustering rounds
     of the OCFL algorithms. With `together` there is one panel, of all data sets, in the rounds that all of
     them have. Source: Figures 3 and 4 of the OCFL journal paper.

@@ -55,13 +55,13 @@ FAULTS = (
     Score(
         "honest_personalised_accuracy",
         "`personalised_accuracy`, mean over the honest clients.",
-        _mean_of_honest("cluster_own_accuracy"),
+        _mean_of_honest("personalised_accuracy"),
         heading="honest\npers.",
     ),
     Score(
         "honest_generalised_accuracy",
         "`generalised_accuracy`, mean over the honest clients.",
-        _mean_of_honest("cluster_server_accuracy"),
+        _mean_of_honest("generalised_accuracy"),
     ),
 )
 """Scores of a round with attackers, computed from `Clients`."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedgrid.redaction import printable
 from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.names import names_line
 from fedgrid.tracking.scoring.partitions import Clustering
 from fedgrid.tracking.scoring.run import AxisValue, Run, Scenario, select
 from fedgrid.tracking.scoring.selection import Condition
@@ -123,7 +124,8 @@ class Study:
 
         A keyword is a field of `Run` or any key of a run's configuration: `split`, `rounds`,
         `**{"training.rounds": 5}`, or its last part where no other key ends so: `lam` of `algorithm.lam`.
-        An algorithm goes by its id, its title, or its name in tables. Of a list, any value will do.
+        An algorithm goes by its id, with or without settings, or by its name in papers. Of a list, any value
+        will do.
 
         Raises:
             ValueError: there is no such keyword, or no run of this study has such a value.
@@ -173,8 +175,13 @@ class Study:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Their names in tables; the references come last."""
+        """Their ids, with the settings that tell them apart; the references come last."""
         return _distinct(run.algorithm for run in sorted(self.runs, key=lambda run: run.is_reference))
+
+    @property
+    def names_line(self) -> str:
+        """A sentence on what papers call the algorithms, empty if they have no other names."""
+        return names_line({run.algorithm: run.published for run in self.runs})
 
     @property
     def references(self) -> tuple[str, ...]:
