@@ -113,9 +113,11 @@ class Outcome:
 class Onlooker(FedOpt):
     """Plain averaging that keeps what it is shown: for each round the state before it, and the updates."""
 
+    rounds: list[tuple[State, Updates]]
+
     def __init__(self) -> None:
         super().__init__(FedOptSettings())
-        self.rounds: list[tuple[State, Updates]] = []
+        vars(self).update(rounds=[])
 
     def step(self, state, round_index, updates, rng):
         self.rounds.append((state, updates))

@@ -303,7 +303,7 @@ class TestOrders:
 
         def __init__(self, pick):
             super().__init__()
-            self.pick, self.seen = pick, []
+            vars(self).update(pick=pick, seen=[])
 
         def orders(self, state, round_index, present, rng):
             self.seen.append((present, rng.integers(2**63)))
@@ -464,7 +464,7 @@ class Meeting(Toy):
 
     def __init__(self):
         super().__init__()
-        self.met = []
+        vars(self).update(met=[])
 
     def message(self):
         return ClassCounts()

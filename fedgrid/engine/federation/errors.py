@@ -100,12 +100,17 @@ def is_final(error: BaseException) -> bool:
     return bool(in_plugin(error)) and (of_torch or isinstance(error, OF_CODE))
 
 
-def plugin_of(kind: type) -> str:
-    """Return which plugin's file a class is of, as `plugin mine.py: `; empty if of none."""
-    module = sys.modules.get(kind.__module__)
-    if module is None or not kind.__module__.startswith(PLUGIN_MODULE):
+def plugin_of(item: type | Callable[..., object], method: str = "") -> str:
+    """Return which plugin's file a class or a function is of, as `plugin mine.py: `; empty if of none.
+
+    With the line where the function begins, or this method of the class if it stands there too.
+    """
+    module = sys.modules.get(item.__module__)
+    if module is None or not module.__name__.startswith(PLUGIN_MODULE):
         return ""
-    return f"plugin {module.__file__}: "
+    code = getattr(getattr(item, method, item), "__code__", None)
+    line = f", line {code.co_firstlineno}" if code and code.co_filename == module.__file__ else ""
+    return f"plugin {module.__file__}{line}: "
 
 
 ABBREVIATIONS = {

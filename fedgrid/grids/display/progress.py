@@ -226,7 +226,8 @@ def work_done(tally: Tally) -> str:
     computed = (
         f", {tally.rounds_computed:.0f} of them computed," if tally.rounds_computed < tally.rounds else ""
     )
-    return f"{tally.rounds} rounds{computed} in {duration(tally.seconds)}"
+    taken = f" after {tally.rounds_taken} of finished runs with fewer rounds" if tally.rounds_taken else ""
+    return f"{tally.rounds} rounds{computed} in {duration(tally.seconds)}{taken}"
 
 
 def _make_namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[RunConfig], str]:

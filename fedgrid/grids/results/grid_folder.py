@@ -167,16 +167,14 @@ class GridFolder:
         Raises:
             ConfigError: it comes from another file with another content, is refused, or cannot be read.
         """
-        if ask and (consequence := self.consequence(grid)) and (refusal := ask(consequence)):
-            raise ConfigError(f"{consequence}: {refusal}")
-        if grid.is_named or not self.is_there:
-            return
-        before = self.read().source
+        before = self.read().source if self.is_there and not grid.is_named else ""
         if before not in ("", grid.source) and self.preset() != grid.text.encode():
             raise ConfigError(
                 f"the grid {self.name} in {self.storage} comes from {before}, not from {grid.source}: --name "
                 f"OTHER makes this a grid of its own, --name {self.name} adds it to that one"
             )
+        if ask and (consequence := self.consequence(grid)) and (refusal := ask(consequence)):
+            raise ConfigError(f"{consequence}: {refusal}")
 
     def preset(self) -> bytes:
         """Return the preset of the last launch, as `keep` got it; a `ConfigError` if that cannot be read."""

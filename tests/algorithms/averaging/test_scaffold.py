@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.contract.base import split
 from fedgrid.algorithms.contract.orders import Presence
+from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.updates import Updates
 from tests.helpers.quadratic import QuadraticSource, layout, train

@@ -17,7 +17,7 @@ from fedgrid.engine.federation.errors import FinalError, plugin_of
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 from fedgrid.engine.federation.round.participation import Participation, updates_sent
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import generator, own_draws
 from fedgrid.engine.federation.training.settings import Evaluation
 from fedgrid.engine.federation.uplink.ledger import Accountant
 
@@ -69,7 +69,7 @@ def in_round(number: int) -> Iterator[None]:
     try:
         yield
     except BrokenContract as error:
-        raise FinalError(f"round {number}: {plugin_of(error.of)}{error}") from error
+        raise FinalError(f"round {number}: {plugin_of(error.of, error.method)}{error}") from error
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,9 @@ class Federation:
     def begin(self, fresh: Fresh) -> RunState:
         """Return the run's state before the first round; `fresh` draws initial models."""
         with in_round(0):
-            state = self.algorithm.init(self.layout, len(self.truth_K), fresh, generator(self.seed, "init"))
+            rng = generator(self.seed, "init")
+            with own_draws(self.algorithm, "init"):
+                state = self.algorithm.init(self.layout, len(self.truth_K), fresh, rng)
             state = self.checked("init", state)
             return RunState(0, self.checked("reveal", self.algorithm.reveal(state, self.truth_K)))
 

@@ -15,12 +15,11 @@ import numpy as np
 from fedgrid.algorithms.clustering.measures import is_defined, silhouette
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import Diagnostics, State
-from fedgrid.algorithms.contract.checks import check_global_model, check_served
+from fedgrid.algorithms.contract.checks import check_global_model, check_served, check_step
 from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache
 from fedgrid.engine.federation.clients.messages import TrainReport, TrainTask
-from fedgrid.engine.federation.clients.pool import Pool
 from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.errors import FinalError
 from fedgrid.engine.federation.record_names import GLOBAL_TESTS, SERVED_TESTS
@@ -35,12 +34,13 @@ from fedgrid.engine.federation.round.record import (
     warnings_of,
 )
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import generator, own_draws
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import State
     from fedgrid.engine.federation.clients.client_round import ClientRound
     from fedgrid.engine.federation.clients.messages import Memories
+    from fedgrid.engine.federation.clients.pool import Pool
     from fedgrid.engine.federation.round.federation import Federation
     from fedgrid.engine.federation.round.plan import Plan
     from fedgrid.engine.federation.training.confusion import Counts
@@ -152,7 +152,9 @@ def _step(federation: Federation, plan: Plan, updates: Updates) -> tuple[State, 
     if not updates.clients:
         return plan.state, Diagnostics(warnings=("every sampled client dropped out: nothing has changed",))
     rng = generator(federation.seed, "algorithm", round_index=plan.round_index)
-    state, diagnostics = federation.algorithm.step(plan.state, plan.round_index, updates, rng)
+    with own_draws(federation.algorithm, "step"):
+        stepped = federation.algorithm.step(plan.state, plan.round_index, updates, rng)
+    state, diagnostics = check_step(federation.algorithm, "step", stepped, len(plan.state.labels_K))
     state = federation.checked("step", state)
     if diagnostics.silhouette is None:
         labels = state.labels_K[list(updates.clients)]

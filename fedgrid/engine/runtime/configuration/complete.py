@@ -1,6 +1,7 @@
 """From what a user gives of a run to its complete configuration: defaults, look-ups, checks."""
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,8 @@ def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     """Check what parts of a configuration say of one another."""
     check_size(config.model, dataset.shape)
+    if ("model", config.model) not in active.BUILT_IN:
+        _check_model(config.model, dataset.shape, dataset.num_classes, config.plugin_digests)
     config.training.check_size(dataset.shape)
     name, settings = name_and_settings(config.algorithm)
     algorithm = create(name, settings)
@@ -122,6 +125,17 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
     if problem is not None:
         raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
+
+
+@cache
+def _check_model(
+    name: str, shape: tuple[int, int, int], num_classes: int, plugin_digests: tuple[str, ...]
+) -> None:
+    """Check a plugin's model, once for all runs: the digests tell its versions apart."""
+    # Imports torch, which the package's models do without here.
+    from fedgrid.engine.federation.models.flat_vectors import check_logits
+
+    check_logits(name, shape, num_classes)
 
 
 def _check_encoder(

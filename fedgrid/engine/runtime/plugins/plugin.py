@@ -13,7 +13,6 @@ from typing import Any
 
 from fedgrid.algorithms.clustering.clusterers import Clusterer
 from fedgrid.algorithms.contract.aggregator import Aggregator
-from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError
@@ -64,11 +63,7 @@ TITLE_LENGTH = 60
 
 
 def _is_algorithm(entry: object) -> bool:
-    return (
-        isinstance(entry, AlgorithmEntry)
-        and _is_class(entry.algorithm, Algorithm)
-        and isinstance(entry.settings, Settings)
-    )
+    return isinstance(entry, AlgorithmEntry)
 
 
 def _is_class(item: object, base: type) -> bool:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Settings, State, split
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Settings, State
 from fedgrid.algorithms.contract.orders import Order
+from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, TrainReport
@@ -127,7 +128,7 @@ class Recorder(FedOpt):
 
     def __init__(self, pool):
         super().__init__(FedOptSettings())
-        self.pool, self.draws = pool, []
+        vars(self).update(pool=pool, draws=[])
 
     def step(self, state, round_index, updates, rng):
         self.pool.calls.append(("step", round_index, updates.clients))
