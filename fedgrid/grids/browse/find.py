@@ -8,7 +8,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.integrity.files import CONFIG
+from fedgrid.engine.runtime.integrity.mark import CONFIG
 from fedgrid.engine.runtime.storage.format import VERSION
 from fedgrid.engine.runtime.storage.hints import command, no_grid
 from fedgrid.engine.runtime.storage.storage import Storage
