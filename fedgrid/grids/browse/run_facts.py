@@ -91,8 +91,9 @@ def _read_rounds(folder: Path, config: RunConfig) -> tuple[dict[str, Any], str |
     try:
         records = read_records(folder)
     except RecordsError as error:
-        lists: dict[str, Any] = {name: [] for name in ("round", "clusters", "hidden_groups")}
-        return {**lists, "curves": {}, "events": {}}, None if isinstance(error, NoRecords) else str(error)
+        nothing: dict[str, Any] = {name: [] for name in ("round", "clusters", "hidden_groups")}
+        nothing |= {name: {} for name in ("curves", "events", "group_names")}
+        return nothing, None if isinstance(error, NoRecords) else str(error)
     scores = curves(records)
     rounds = {
         "round": records.round_R.tolist(),
@@ -100,6 +101,7 @@ def _read_rounds(folder: Path, config: RunConfig) -> tuple[dict[str, Any], str |
         "events": events(records, config),
         "clusters": records.clients["cluster"].astype(int).tolist(),
         "hidden_groups": records.truth_K.astype(int).tolist(),
+        "group_names": {str(group): name for group, name in records.group_names.items()},
     }
     return rounds, None
 

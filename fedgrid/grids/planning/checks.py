@@ -3,16 +3,17 @@
 They store nothing but downloads.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedgrid.engine.federation.before_training.setup import deal
-from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data import image_folders
-from fedgrid.engine.federation.data.images import ImageSet, Pair
 from fedgrid.engine.federation.dealing.holdouts import server_sets
-from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import digest_of_dataset, find, is_here, load
 from fedgrid.engine.runtime.integrity.made_with import (
@@ -26,10 +27,17 @@ from fedgrid.engine.runtime.integrity.made_with import (
 )
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.run.shorter import shorter_run
 from fedgrid.engine.runtime.storage.format import DamagedFile
-from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.display.steps import Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.federation.data.images import ImageSet, Pair
+    from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.grids.display.steps import Steps
 
 
 def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
@@ -41,6 +49,8 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
         DataError: if images are missing, damaged, or cannot be downloaded.
         ConfigError: if the data set is too small for a split.
     """
+    for note in group_notes(runs, data_dir):
+        warn(note)
     pairs: dict[str, Pair] = {}
     for name in dict.fromkeys(run.dataset for run in runs):
         pool, server = load(name, data_dir)
@@ -63,6 +73,19 @@ def image_notes(name: str, pool: ImageSet, data_dir: Path) -> list[str]:
         return []
     of_files = image_folders.notes(Path(dataset.location)) if kind == "folder" else []
     return of_files + own_images.content_notes(dataset.name, pool.images)
+
+
+def group_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:
+    """Return in one line each where a run has fewer clients than its data set has groups."""
+    notes = []
+    for run in {(run.dataset, run.clients): run for run in runs if run.split.kind == NATURAL}.values():
+        total = find(run.dataset, data_dir).num_groups or 0
+        if total > run.clients:
+            notes.append(
+                f"{run.scenario}: {run.clients} of {total} groups take part, a client each, by the seed; "
+                f"the images of the other {total - run.clients} are left out; take clients: {total} for all"
+            )
+    return notes
 
 
 def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:
@@ -105,6 +128,26 @@ def check_origins(
     if notes and not accept:
         raise ConfigError(f"{'; '.join(notes)}; {ACCEPT}")
     return notes
+
+
+def rounds_left(
+    runs: Sequence[RunConfig], storage: Storage, data_dir: Path, *, takes_rounds: bool
+) -> tuple[list[tuple[RunConfig, int]], int]:
+    """Return each run with its number of rounds still to compute, and how many all take from shorter runs.
+
+    `takes_rounds` is as in `CacheOptions`. Whether the processors are the same only the runs find out.
+    """
+    left, taken = [], 0
+    digests: dict[str, str | None] = {}
+    for run in runs:
+        done = RunFolder(storage, run).rounds_done
+        if not done and takes_rounds and (shorter := shorter_run(run, storage)) is not None:
+            with suppress(DamagedFile, DataError):
+                if not _differences(shorter[0], storage, data_dir, digests):
+                    done = shorter[1]
+                    taken += done
+        left.append((run, run.training.rounds - done))
+    return left, taken
 
 
 def _differences(

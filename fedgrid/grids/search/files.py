@@ -140,7 +140,9 @@ def read_results(name: str, storage: Storage) -> dict[str, Any]:
         _Results.model_validate(results)
     except FileNotFoundError as error:
         names = sorted(path.parent.name for path in (storage.root / GRIDS).glob(f"*/{FOUND}"))
-        advice = f"there: {', '.join(names)}" if names else "`fedgrid search` starts one"
+        advice = (
+            f"there: {', '.join(names)}" if names else "name another --storage, or start one: fedgrid search"
+        )
         raise ConfigError(f"no search '{name}' in {storage}; {advice}") from error
     except (DamagedFile, ValidationError) as error:
         why = f"{folder.path / FOUND} is damaged" if isinstance(error, ValidationError) else error
