@@ -24,7 +24,14 @@ from fedgrid.engine.runtime.integrity.record_files import RecordFiles, segments
 from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.failure import Failure
-from fedgrid.engine.runtime.storage.atomic import ASIDE, delete_partial, disk_errors, set_aside, write_text
+from fedgrid.engine.runtime.storage.atomic import (
+    ASIDE,
+    delete_partial,
+    disk_errors,
+    set_aside,
+    unlink_copies,
+    write_text,
+)
 from fedgrid.engine.runtime.storage.format import (
     DamagedFile,
     UnreadableFile,
@@ -204,8 +211,10 @@ class RunFolder:
         """Append lines with the current time (UTC) to `log.txt`."""
         if messages:
             now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
-            with disk_errors(self.path), (self.path / LOG).open("a") as file:
-                file.writelines(f"{now} {redacted(message)}\n" for message in messages)
+            with disk_errors(self.path):
+                unlink_copies(self.path / LOG)
+                with (self.path / LOG).open("a") as file:
+                    file.writelines(f"{now} {redacted(message)}\n" for message in messages)
             self._push(LOG)
 
     def _config_text(self) -> str:
