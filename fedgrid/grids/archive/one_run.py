@@ -14,8 +14,12 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.engine.federation.partition.ocfl import sizes_of
-from fedgrid.engine.federation.partition.scenarios import PUBLISHED_NUM_CLUSTERS, Scenario, cluster_sizes
+from fedgrid.engine.federation.partition.scenarios import (
+    PUBLISHED_NUM_CLUSTERS,
+    Scenario,
+    cluster_sizes,
+    sizes_of,
+)
 from fedgrid.grids.archive.csv_files import Table, lines_of, malformed, number, whole
 from fedgrid.grids.archive.layout import MAPPING, TEMPERATURE, FoundRun
 from fedgrid.grids.display import blueprint

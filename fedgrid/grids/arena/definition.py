@@ -8,7 +8,6 @@ from typing import Any
 
 import yaml
 
-from fedgrid.algorithms.registry import title
 from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.arena.families import (
@@ -28,6 +27,7 @@ from fedgrid.grids.arena.methods import (
     methods_of,
     parse_methods,
     plays,
+    title_of,
 )
 from fedgrid.grids.presets.load import Grid, RunConfig, load_grid
 from fedgrid.grids.presets.nested import merge, nested
@@ -230,5 +230,5 @@ def _name(dataset: str) -> str:
 
 def _row(method: str, settings: Settings, protocol: Protocol, run: RunConfig) -> RowOfArena:
     has_groups = run.split.kind in WITH_GROUPS
-    of_method = method, title(method), settings, protocol
+    of_method = method, title_of(method), settings, protocol
     return RowOfArena(*of_method, family_of(run), is_reference(method), has_groups)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
+from pydantic import ByteSize
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
@@ -69,6 +70,11 @@ def roughly(hours: float) -> str:
     if hours < 1:
         return f"{max(1, round(60 * hours))} min"
     return f"{hours:.1f} h" if hours < 10 else f"{hours:,.0f} h"
+
+
+def readable_size(count: int) -> str:
+    """Return a number of bytes with a decimal unit: 0 B, 41.3 MB, 120.0 GB."""
+    return ByteSize(count).human_readable(decimal=True, separator=" ")
 
 
 def titled_table(title: str, width: int) -> Table:

@@ -1,4 +1,4 @@
-"""Checks before a grid starts: images, splits, storage, and what its runs were made with so far.
+"""Checks before a grid starts: models, images, splits, storage, and what its runs were made with so far.
 
 They store nothing but downloads.
 """
@@ -13,6 +13,7 @@ from fedgrid.engine.federation.data import image_folders
 from fedgrid.engine.federation.data.images import ImageSet, Pair
 from fedgrid.engine.federation.dealing.holdouts import server_sets
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.configuration.own_models import check_own_models
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import digest_of_dataset, find, is_here, load
 from fedgrid.engine.runtime.integrity.made_with import (
@@ -33,14 +34,15 @@ from fedgrid.grids.display.steps import Steps
 
 
 def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
-    """Download missing images and draw every split once, so that errors come up before the first run.
+    """Check models, download missing images and draw every split: errors come up before the first run.
 
     `steps` says so, but for downloads, which show their own progress.
 
     Raises:
         DataError: if images are missing, damaged, or cannot be downloaded.
-        ConfigError: if the data set is too small for a split.
+        ConfigError: if the data set is too small for a split, or a plugin's model is refused.
     """
+    check_own_models(runs, data_dir)
     pairs: dict[str, Pair] = {}
     for name in dict.fromkeys(run.dataset for run in runs):
         pool, server = load(name, data_dir)

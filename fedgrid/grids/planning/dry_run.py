@@ -14,6 +14,7 @@ from rich.table import Table
 
 from fedgrid.engine.runtime.clients.placement import Node, describe
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
+from fedgrid.engine.runtime.configuration.own_models import check_own_models
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
@@ -32,6 +33,7 @@ from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
 from fedgrid.grids.results.axes import name_of, naming_keys
+from fedgrid.grids.results.grid_folder import GridFolder
 
 RUNS_LISTED = 20
 BUSY = 0.75
@@ -48,7 +50,8 @@ def show_plan(
     what was decided about the clients of an actor.
 
     Raises:
-        ConfigError: if a run cannot fit on the nodes, or its data set is too small for its split.
+        ConfigError: if a run cannot fit on the nodes, its data set is too small for its split, or its model
+            is refused.
         RunError: if the storage cannot be read, or a model cannot be trained as configured.
     """
     nodes = nodes_to_run_on(in_process=options.in_process, request=options.request)
@@ -58,7 +61,10 @@ def show_plan(
     if not storage.may_be_written():
         warn(f"--storage {storage} cannot be written to: a run would be refused; name another folder")
     storage.pull_marks()
+    if consequence := GridFolder(storage, grid.name).consequence(grid):
+        warn(f"{consequence}; the run asks first")
     left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
+    check_own_models([run for run, rounds in left if rounds], data_dir)
     request = with_share_here([run for run, rounds in left if rounds], nodes, options.request, data_dir)
     capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
     workloads = workloads_of(left, data_dir)

@@ -75,17 +75,20 @@ def report_page(
 
 
 def comparison_page(one: Study, other: Study, scores: Sequence[str] = ()) -> Page:
-    """Return the comparison of two grids, by these scores alone if any is named.
+    """Return the comparison of two grids, by these scores alone if any is named. Its last fact is of pairs.
 
     Raises:
-        ValueError: neither grid has such a score.
+        ValueError: neither grid has such a score, or nothing can be paired.
     """
     chosen = [measures.measure_named(score, one, other) for score in scores] or comparison.MEASURES
     facts = tuple(
         (study.name, f"{len(study.finished)} of {len(study.runs)} runs finished") for study in (one, other)
     )
     lacking = tuple(_lacking(study) for study in (one, other) if study.unfinished)
-    return Page(f"{one.name} beside {other.name}", facts, (_comparison(one, other, chosen), *lacking))
+    pairs = ("pairs", comparison.pairing(one, other))
+    return Page(
+        f"{one.name} beside {other.name}", (*facts, pairs), (_comparison(one, other, chosen), *lacking)
+    )
 
 
 def _facts(study: Study) -> tuple[tuple[str, str], ...]:

@@ -9,8 +9,8 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.arena.definition import BUDGET, FAMILIES, TUNING, load_arena
-from fedgrid.grids.arena.methods import adapt_settings, methods_of, plays
-from fedgrid.grids.arena.tuning import digest_of, search_of, space_of
+from fedgrid.grids.arena.methods import adapt_settings, methods_of, plays, space_of
+from fedgrid.grids.arena.tuning import digest_of, search_of
 from fedgrid.grids.presets.load import load_grid
 
 NOWHERE = Path("unused")

@@ -12,8 +12,9 @@ from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.round_cache.files import kept
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.display.tables import readable_size
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.round_cache.table import cache_table, readable_size
+from fedgrid.grids.round_cache.table import cache_table
 from fedgrid.grids.round_cache.usage import Usage, cache_usage
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.finished_runs import mark_finished

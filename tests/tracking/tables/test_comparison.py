@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedgrid.tracking.tables.comparison import compare, paired_algorithms
+from fedgrid.tracking.tables.comparison import compare, paired_algorithms, pairing
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
 
 LATE = [(0,) * 6, TRUTH_K]
@@ -71,16 +71,31 @@ def test_four_pairs_that_differ_among_eight_have_an_effect_and_no_p():
     assert row.cells[-1].text == "–"
 
 
-def test_fewer_pairs_have_no_p_and_seeds_are_averaged_first():
-    """Scores of 1 and 0 over seeds: their standard deviation is sqrt(1 / 2)."""
-    one = grid("one", (run_of("sattler"), WHOLE), (run_of("sattler", seed=1), ONE))
-    other = grid("other", (run_of("sattler", seed=7), WHOLE))
+def test_runs_are_paired_by_seed_and_seeds_of_one_grid_alone_are_left_out():
+    """Seeds 1 and 2 are common, with scores 0 and 1 against 1 and 1: their deviation is sqrt(1 / 2)."""
+    one = grid("one", *((run_of("sattler", seed=n), WHOLE if n != 1 else ONE) for n in (0, 1, 2)))
+    other = grid("other", *((run_of("sattler", seed=n), WHOLE) for n in (1, 2, 7)))
     tables = compare(one, other)
     assert texts(table_of(tables, "compare-final-ari")) == [
-        ("mnist", "sattler", "1", "0.500 ± 0.707", "1.000", "-0.500", *["–"] * 4)
+        ("mnist", "sattler", "1", "0.500 ± 0.707", "1.000 ± 0.000", "-0.500", *["–"] * 4)
     ]
-    assert texts(tables[-1])[0][2] == "0.500 ± 0.707 / 1.000"
-    assert "seeds are averaged first (one: 2, other: 1): mean ± standard deviation" in tables[0].caption
+    assert texts(tables[-1])[0][2] == "0.500 ± 0.707 / 1.000 ± 0.000"
+    for words in ("2 pairs of runs by seed", "seed 0 of one, seed 7 of other", "mean ± standard"):
+        assert words in tables[0].caption
+
+
+def test_grids_without_a_common_seed_cannot_be_paired():
+    one, other = grid("one", (run_of("sattler"), WHOLE)), grid("other", (run_of("sattler", seed=7), WHOLE))
+    with pytest.raises(ValueError, match=r"0 \(one\) and 7 \(other\)"):
+        pairing(one, other)
+
+
+def test_runs_of_the_archive_which_has_no_seeds_are_paired_with_all_seeds():
+    one = grid("one", *((run_of("sattler", seed=n), labels) for n, labels in ((3, WHOLE), (4, ONE))))
+    archived = replace(run_of("sattler"), is_archived=True)
+    tables = compare(one, grid("other", (archived, WHOLE)))
+    assert texts(tables[0]) == [("mnist", "sattler", "1", "0.500 ± 0.707", "1.000", "-0.500", *["–"] * 4)]
+    assert "other has no seeds" in tables[0].caption
 
 
 def test_one_seed_each_has_no_deviation():
