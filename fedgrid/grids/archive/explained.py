@@ -4,7 +4,6 @@ from fedgrid.algorithms import registry
 from fedgrid.grids.archive.explanation_records import CENTRALISED, of_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.explained.scores import Explained
-from fedgrid.tracking.scoring.run import plain_title
 
 
 def explained(grid: GridFolder) -> tuple[Explained, ...]:
@@ -16,8 +15,8 @@ def explained(grid: GridFolder) -> tuple[Explained, ...]:
     return tuple(
         Explained(
             scenario=(row["dataset"], row["clients"], row["split"]),
-            algorithm=registry.title(row["algorithm"]),
-            published=plain_title(registry.title(row["algorithm"])),
+            algorithm=row["algorithm"],
+            published=registry.row_in_papers(row["algorithm"]),
             on=row["on"],
             insertion=row["insertion_mean"],
             deletion=row["deletion_mean"],

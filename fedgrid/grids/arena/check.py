@@ -56,7 +56,7 @@ def difference(before: Outcome, now: Outcome) -> str:
         for name in SCORES
         if not _equal(getattr(before, name), getattr(now, name))
     ]
-    run = f"{now.title} ({now.settings}, {now.protocol}), {now.family}, seed {now.seed}"
+    run = f"{now.method} ({now.settings}, {now.protocol}), {now.family}, seed {now.seed}"
     made = [
         f"{name} {before.made_with[name]} then, {now.made_with[name]} now"
         for name in before.made_with

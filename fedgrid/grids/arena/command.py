@@ -19,7 +19,7 @@ from fedgrid.grids.execution.run import Launcher, LaunchResult
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Outcome
-from fedgrid.tracking.verdicts.tables import as_dict, sentence, table_of, words_of
+from fedgrid.tracking.verdicts.tables import as_dict, names_in, sentence, table_of, words_of
 from fedgrid.tracking.verdicts.verdict import NoVerdict, Verdict, verdict
 
 
@@ -44,7 +44,7 @@ def run_arena(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Ad
         result = launcher.run(arena.grid(missing, params))
     outcomes = [*computed, *read_outcomes(arena.name, missing, launcher.storage)]
     verdicts, missing_verdicts = verdicts_on(arena, outcomes)
-    notes = [*missing_verdicts, *_notes(arena, len(computed), len(entries), len(outcomes), stored)]
+    notes = [*missing_verdicts, *_notes(arena, len(computed), len(entries), outcomes, stored)]
     folder = GridFolder(launcher.storage, arena.name)
     files.write(folder, outcomes, tuning, verdicts, notes, arena.budget)
     _show(verdicts, notes, arena.budget, folder, launcher)
@@ -81,7 +81,9 @@ def _show_tuned(tuned: Tuned, launcher: Launcher) -> None:
         )
 
 
-def _notes(arena: Arena, num_kept: int, rows: int, num_done: int, stored: KeptResults) -> list[str]:
+def _notes(
+    arena: Arena, num_kept: int, rows: int, outcomes: Sequence[Outcome], stored: KeptResults
+) -> list[str]:
     notes = [*arena.left_out]
     if arena.tuned_on is not None:
         notes.append(f"settings were tuned on {arena.tuned_on}, not on {arena.dataset}")
@@ -94,8 +96,10 @@ def _notes(arena: Arena, num_kept: int, rows: int, num_done: int, stored: KeptRe
             f"{num_kept} of {rows} rows are results that fedgrid keeps ({by}); --check 5 computes five of "
             "them again, --recompute all"
         )
-    if num_done < rows:
-        notes.append(f"{rows - num_done} of {rows} rows have no result yet and are in no verdict")
+    if len(outcomes) < rows:
+        notes.append(f"{rows - len(outcomes)} of {rows} rows have no result yet and are in no verdict")
+    if names := names_in(outcomes):
+        notes.append(names)
     for method in arena.competitors:
         if not plays(method, "fine-tuned"):
             notes.append(f"{method} lacks fine_tune, which FedOptSettings has: no verdict with fine-tuning")

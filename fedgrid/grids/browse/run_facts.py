@@ -87,7 +87,14 @@ def _read_rounds(folder: Path, config: RunConfig) -> dict[str, Any]:
     try:
         records = read_records(folder)
     except RecordsError:
-        return {"round": [], "curves": {}, "events": {}, "clusters": [], "hidden_groups": []}
+        return {
+            "round": [],
+            "curves": {},
+            "events": {},
+            "clusters": [],
+            "hidden_groups": [],
+            "group_names": {},
+        }
     scores = curves(records)
     return {
         "round": records.round_R.tolist(),
@@ -95,6 +102,7 @@ def _read_rounds(folder: Path, config: RunConfig) -> dict[str, Any]:
         "events": events(records, config),
         "clusters": records.clients["cluster"].astype(int).tolist(),
         "hidden_groups": records.truth_K.astype(int).tolist(),
+        "group_names": {str(group): name for group, name in records.group_names.items()},
     }
 
 

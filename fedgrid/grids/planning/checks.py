@@ -1,4 +1,4 @@
-"""Checks before a grid starts: models, images, splits, storage, and what its runs were made with so far.
+"""Checks before a grid starts: images, splits, storage, and what its runs were made with so far.
 
 They store nothing but downloads.
 """
@@ -13,7 +13,7 @@ from fedgrid.engine.federation.before_training.setup import deal
 from fedgrid.engine.federation.data import image_folders
 from fedgrid.engine.federation.dealing.holdouts import server_sets
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.runtime.configuration.own_models import check_own_models
+from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import digest_of_dataset, find, is_here, load
 from fedgrid.engine.runtime.integrity.made_with import (
@@ -41,15 +41,16 @@ if TYPE_CHECKING:
 
 
 def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
-    """Check models, download missing images and draw every split: errors come up before the first run.
+    """Download missing images and draw every split once, so that errors come up before the first run.
 
     `steps` says so, but for downloads, which show their own progress.
 
     Raises:
         DataError: if images are missing, damaged, or cannot be downloaded.
-        ConfigError: if the data set is too small for a split, or a plugin's model is refused.
+        ConfigError: if the data set is too small for a split.
     """
-    check_own_models(runs, data_dir)
+    for note in group_notes(runs, data_dir):
+        warn(note)
     pairs: dict[str, Pair] = {}
     for name in dict.fromkeys(run.dataset for run in runs):
         pool, server = load(name, data_dir)
@@ -72,6 +73,19 @@ def image_notes(name: str, pool: ImageSet, data_dir: Path) -> list[str]:
         return []
     of_files = image_folders.notes(Path(dataset.location)) if kind == "folder" else []
     return of_files + own_images.content_notes(dataset.name, pool.images)
+
+
+def group_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:
+    """Return in one line each where a run has fewer clients than its data set has groups."""
+    notes = []
+    for run in {(run.dataset, run.clients): run for run in runs if run.split.kind == NATURAL}.values():
+        total = find(run.dataset, data_dir).num_groups or 0
+        if total > run.clients:
+            notes.append(
+                f"{run.scenario}: {run.clients} of {total} groups take part, a client each, by the seed; "
+                f"the images of the other {total - run.clients} are left out; take clients: {total} for all"
+            )
+    return notes
 
 
 def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:

@@ -16,7 +16,7 @@ from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
-from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.hints import no_grid
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Asks, Grid, Stacking
 from fedgrid.grids.results import kept_plugins
@@ -276,9 +276,7 @@ class GridFolder:
     def _missing(self) -> ConfigError:
         grids = list_grids(self.storage)
         if not grids:
-            return ConfigError(
-                f"no grid in {self.storage} yet; `{command(self.storage, 'run', self.name)}` starts one"
-            )
+            return ConfigError(no_grid(self.storage, self.name))
         return unknown("grid", self.name, grids)
 
     def write(self, name: str, content: str | bytes) -> None:

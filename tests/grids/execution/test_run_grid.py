@@ -29,7 +29,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A storage with a grid of four runs; tests add grids to it."""
     root = new_storage(tmp_path_factory.mktemp("grid") / "runs")
     study = fedgrid.run_grid(GRID, name="mine", storage=root, in_process=True)
-    assert (study.name, len(study.finished), study.algorithms) == ("mine", 4, ("BNC", "SOLO"))
+    assert (study.name, len(study.finished), study.algorithms) == ("mine", 4, ("fedavg", "solo"))
     return root
 
 
@@ -39,7 +39,7 @@ def run(grid: Any, storage: Path, name: str | None = None, **options: bool) -> f
 
 def test_grid_is_one_of_the_command_line_too(storage):
     assert "4 done" in typed("status", "mine", "--storage", storage).out
-    assert "BNC" in typed("table", "mine", "--storage", storage).out
+    assert "fedavg" in typed("table", "mine", "--storage", storage).out
 
 
 def test_finished_grid_is_read_and_prints_nothing(storage, capsys, monkeypatch):

@@ -208,10 +208,15 @@ def test_commands_leave_superseded_runs_out_and_prune_deletes_them(edited, study
         *(RATE_NOW, RATE_NOW),
         *(RATE_BEFORE, RATE_BEFORE),
     ]
-    assert {run.algorithm for run in load("mine", edited).runs} == {"BNC"}
+    assert {run.algorithm for run in load("mine", edited).runs} == {"fedavg"}
     assert line in load("mine", edited).notes[0]
     both = load("mine", edited, superseded=True)
-    assert [run.algorithm for run in both.runs] == ["BNC", "BNC", "BNC (superseded)", "BNC (superseded)"]
+    assert [run.algorithm for run in both.runs] == [
+        "fedavg",
+        "fedavg",
+        "fedavg (superseded)",
+        "fedavg (superseded)",
+    ]
 
     _file(study, TEXT)
     for option in ((), ("--dry-run",)):

@@ -18,6 +18,7 @@ from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
+from fedgrid.engine.runtime.configuration.own_models import check_own_model
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
 from fedgrid.engine.runtime.plugins import active
@@ -108,6 +109,8 @@ def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     """Check what parts of a configuration say of one another."""
     check_size(config.model, dataset.shape)
+    if ("model", config.model) not in active.BUILT_IN:
+        check_own_model(config.model, dataset.shape, dataset.num_classes, config.plugin_digests)
     config.training.check_size(dataset.shape)
     check_algorithm(config)
     algorithm = create(*name_and_settings(config.algorithm))

@@ -28,7 +28,10 @@ STATES = ("mean-", "memory-", "update")
 """Entries as large as a model, which only later runs need; the others are statistics."""
 EVICTION_SLACK = 0.1
 """Share of the limit that an eviction frees beyond need: finding the cheapest entries reads them all."""
-WRITERS = 32  # Processes that may write at once within the limit: each lists the cache after its share.
+WRITERS = 32
+"""Processes that may write at once within the limit: each lists the cache after its share."""
+HEADROOM, HEADROOM_SHARE = 1 << 30, 0.05
+"""Bytes, and share of a smaller disk, that stay free for the records and states of runs."""
 _SHARES: dict[tuple[str, int], int] = {}
 """Storage and limit -> bytes that this process may write before it lists the cache."""
 
@@ -285,8 +288,7 @@ def _lacking(storage: Storage, size: int) -> int:
 
 
 def _headroom(storage: Storage) -> int:
-    """Return the bytes, a share of a smaller disk, that stay free for the records and states of runs."""
-    return min(1 << 30, int(0.05 * disk_usage(storage.root).total))
+    return min(HEADROOM, int(HEADROOM_SHARE * disk_usage(storage.root).total))
 
 
 def _cost(storage: Storage, entry: StoredFile) -> float:
