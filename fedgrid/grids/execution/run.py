@@ -15,6 +15,7 @@ from fedgrid.grids.display.tables import failure_table
 from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.grids.following.follow import Trackers
 from fedgrid.grids.planning.checks import check_data, check_origins, check_storage
+from fedgrid.grids.planning.images import group_notes
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished, trust_times
@@ -153,7 +154,7 @@ def launch_remaining(
     if todo:
         with options.steps(console) as steps:
             check_data(todo, options.data_dir, steps)
-        for line in idle_lines(todo):
+        for line in (*idle_lines(todo), *group_notes(todo, options.data_dir)):
             warn(line)
     # Importing torch takes seconds.
     from fedgrid.grids.execution import executors

@@ -13,7 +13,6 @@ from fedgrid.engine.federation.data import image_folders
 from fedgrid.engine.federation.data.images import ImageSet, Pair
 from fedgrid.engine.federation.dealing.holdouts import server_sets
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.runtime.configuration.own_models import check_own_models
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import digest_of_dataset, find, is_here, load
@@ -43,8 +42,6 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
         DataError: if images are missing, damaged, or cannot be downloaded.
         ConfigError: if the data set is too small for a split, or a plugin's model is refused.
     """
-    for note in group_notes(runs, data_dir):
-        warn(note)
     check_own_models(runs, data_dir)
     pairs: dict[str, Pair] = {}
     for name in dict.fromkeys(run.dataset for run in runs):
@@ -68,19 +65,6 @@ def image_notes(name: str, pool: ImageSet, data_dir: Path) -> list[str]:
         return []
     of_files = image_folders.notes(Path(dataset.location)) if kind == "folder" else []
     return of_files + own_images.content_notes(dataset.name, pool.images)
-
-
-def group_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:
-    """Return in one line each where a run has fewer clients than its data set has groups."""
-    notes = []
-    for run in {(run.dataset, run.clients): run for run in runs if run.split.kind == NATURAL}.values():
-        total = find(run.dataset, data_dir).num_groups or 0
-        if total > run.clients:
-            notes.append(
-                f"{run.scenario}: {run.clients} of {total} groups take part, a client each, by the seed; "
-                f"the images of the other {total - run.clients} are left out; take clients: {total} for all"
-            )
-    return notes
 
 
 def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:

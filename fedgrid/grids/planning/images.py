@@ -1,7 +1,8 @@
 """How many images the clients of a run train on, and how many pass through models when these are tested."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
@@ -11,6 +12,7 @@ from fedgrid.engine.federation.partition.label_skew import labels_per_client
 from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.ocfl import groups
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, Facts, Scenario, class_sets
+from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
 SERVER_IMAGES = {
@@ -60,6 +62,19 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
     if split.scored_on == "validation":
         held *= 1 - split.test_share
     return Images(held * (1 - split.test_share), held * split.test_share, server)
+
+
+def group_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:
+    """Return in one line each where a run has fewer clients than its data set has groups."""
+    notes = []
+    for run in {(run.dataset, run.clients): run for run in runs if run.split.kind == NATURAL}.values():
+        total = find(run.dataset, data_dir).num_groups or 0
+        if total > run.clients:
+            notes.append(
+                f"{run.scenario}: {run.clients} of {total} groups take part, a client each, by the seed; "
+                f"the images of the other {total - run.clients} are left out; take clients: {total} for all"
+            )
+    return notes
 
 
 def passes(config: RunConfig, images: Images, rounds: int, actors: int = 1) -> float:
