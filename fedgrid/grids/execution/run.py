@@ -15,7 +15,6 @@ from fedgrid.grids.display.tables import failure_table
 from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.grids.following.follow import Trackers
 from fedgrid.grids.planning.checks import check_data, check_origins, check_storage
-from fedgrid.grids.planning.images import group_notes
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished, trust_times
@@ -154,7 +153,7 @@ def launch_remaining(
     if todo:
         with options.steps(console) as steps:
             check_data(todo, options.data_dir, steps)
-        for line in (*idle_lines(todo), *group_notes(todo, options.data_dir)):
+        for line in idle_lines(todo):
             warn(line)
     # Importing torch takes seconds.
     from fedgrid.grids.execution import executors

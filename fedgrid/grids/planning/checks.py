@@ -9,12 +9,10 @@ from pathlib import Path
 
 from fedgrid.engine.federation.before_training.setup import deal
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data import image_folders
-from fedgrid.engine.federation.data.images import ImageSet, Pair
+from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.dealing.holdouts import server_sets
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.configuration.own_models import check_own_models
-from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import digest_of_dataset, find, is_here, load
 from fedgrid.engine.runtime.integrity.made_with import (
     ACCEPT,
@@ -31,6 +29,7 @@ from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.planning.images import group_notes, image_notes
 
 
 def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
@@ -43,6 +42,8 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
         ConfigError: if the data set is too small for a split, or a plugin's model is refused.
     """
     check_own_models(runs, data_dir)
+    for note in group_notes(runs, data_dir):
+        warn(note)
     pairs: dict[str, Pair] = {}
     for name in dict.fromkeys(run.dataset for run in runs):
         pool, server = load(name, data_dir)
@@ -55,16 +56,6 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
         steps.count(number, len(splits))
         deal(run, pairs[run.dataset], find(run.dataset, data_dir).num_classes)
         server_sets(pairs[run.dataset][1], run.split, run.root_seed)
-
-
-def image_notes(name: str, pool: ImageSet, data_dir: Path) -> list[str]:
-    """Return in one line each what may surprise about the user's own images, none about other data sets."""
-    dataset = find(name, data_dir)
-    kind, colon, _ = dataset.name.partition(":")
-    if not colon:
-        return []
-    of_files = image_folders.notes(Path(dataset.location)) if kind == "folder" else []
-    return of_files + own_images.content_notes(dataset.name, pool.images)
 
 
 def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:

@@ -1,17 +1,20 @@
-"""How many images the clients of a run train on, and how many pass through models when these are tested."""
+"""How many images clients train on, how many pass through models in tests, and what surprises about them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data import image_folders
 from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.dealing.split import mean_share_kept
 from fedgrid.engine.federation.partition.label_skew import labels_per_client
 from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.ocfl import groups
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, Facts, Scenario, class_sets
+from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
@@ -62,6 +65,16 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
     if split.scored_on == "validation":
         held *= 1 - split.test_share
     return Images(held * (1 - split.test_share), held * split.test_share, server)
+
+
+def image_notes(name: str, pool: ImageSet, data_dir: Path) -> list[str]:
+    """Return in one line each what may surprise about the user's own images, none about other data sets."""
+    dataset = find(name, data_dir)
+    kind, colon, _ = dataset.name.partition(":")
+    if not colon:
+        return []
+    of_files = image_folders.notes(Path(dataset.location)) if kind == "folder" else []
+    return of_files + own_images.content_notes(dataset.name, pool.images)
 
 
 def group_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:
