@@ -10,11 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedgrid.engine.federation.before_training.setup import deal
-from fedgrid.engine.federation.data import image_folders
 from fedgrid.engine.federation.dealing.holdouts import server_sets
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.federation.partition.natural import NATURAL
-from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import digest_of_dataset, find, is_here, load
 from fedgrid.engine.runtime.integrity.made_with import (
     ACCEPT,
@@ -30,14 +27,16 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.run.shorter import shorter_run
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.grids.display.plain import warn
+from fedgrid.grids.planning.images import group_notes, image_notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fedgrid.engine.federation.configuration.run_config import RunConfig
-    from fedgrid.engine.federation.data.images import ImageSet, Pair
+    from fedgrid.engine.federation.data.images import Pair
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.steps import Steps
+    from fedgrid.grids.planning.options import LaunchOptions
 
 
 def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
@@ -63,29 +62,6 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
         steps.count(number, len(splits))
         deal(run, pairs[run.dataset], find(run.dataset, data_dir).num_classes)
         server_sets(pairs[run.dataset][1], run.split, run.root_seed)
-
-
-def image_notes(name: str, pool: ImageSet, data_dir: Path) -> list[str]:
-    """Return in one line each what may surprise about the user's own images, none about other data sets."""
-    dataset = find(name, data_dir)
-    kind, colon, _ = dataset.name.partition(":")
-    if not colon:
-        return []
-    of_files = image_folders.notes(Path(dataset.location)) if kind == "folder" else []
-    return of_files + own_images.content_notes(dataset.name, pool.images)
-
-
-def group_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:
-    """Return in one line each where a run has fewer clients than its data set has groups."""
-    notes = []
-    for run in {(run.dataset, run.clients): run for run in runs if run.split.kind == NATURAL}.values():
-        total = find(run.dataset, data_dir).num_groups or 0
-        if total > run.clients:
-            notes.append(
-                f"{run.scenario}: {run.clients} of {total} groups take part, a client each, by the seed; "
-                f"the images of the other {total - run.clients} are left out; take clients: {total} for all"
-            )
-    return notes
 
 
 def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:
@@ -131,19 +107,20 @@ def check_origins(
 
 
 def rounds_left(
-    runs: Sequence[RunConfig], storage: Storage, data_dir: Path, *, takes_rounds: bool
+    runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions
 ) -> tuple[list[tuple[RunConfig, int]], int]:
     """Return each run with its number of rounds still to compute, and how many all take from shorter runs.
 
-    `takes_rounds` is as in `CacheOptions`. Whether the processors are the same only the runs find out.
+    Whether the processors are the same only the runs find out.
     """
+    takes_rounds = options.cache is not None and not options.fresh
     left, taken = [], 0
     digests: dict[str, str | None] = {}
     for run in runs:
         done = RunFolder(storage, run).rounds_done
         if not done and takes_rounds and (shorter := shorter_run(run, storage)) is not None:
             with suppress(DamagedFile, DataError):
-                if not _differences(shorter[0], storage, data_dir, digests):
+                if not _differences(shorter[0], storage, options.data_dir, digests):
                     done = shorter[1]
                     taken += done
         left.append((run, run.training.rounds - done))
