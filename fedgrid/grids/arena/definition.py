@@ -8,7 +8,6 @@ from typing import Any
 
 import yaml
 
-from fedgrid.algorithms.registry import title
 from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.arena.families import (
