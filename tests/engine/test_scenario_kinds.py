@@ -68,7 +68,7 @@ def test_run_records_its_hidden_groups_and_the_sizes_of_its_sets(kind, tested_on
     setup, _ = prepare(run, NOWHERE)
     assert rows["train_images"] == [len(client.train) for client in setup.clients] * 2
     assert rows["test_images"] == [len(client.test) for client in setup.clients] * 2
-    assert all(score is not None for score in rows["cluster_own_accuracy"])
+    assert all(score is not None for score in rows["personalised_accuracy"])
 
 
 def test_every_kind_is_run():

@@ -109,8 +109,7 @@ def plugin_of(item: type | Callable[..., object], method: str = "") -> str:
     if module is None or not module.__name__.startswith(PLUGIN_MODULE):
         return ""
     code = getattr(getattr(item, method, item), "__code__", None)
-    is_there = code is not None and code.co_filename == module.__file__
-    line = f", line {code.co_firstlineno}" if is_there else ""
+    line = f", line {code.co_firstlineno}" if code and code.co_filename == module.__file__ else ""
     return f"plugin {module.__file__}{line}: "
 
 

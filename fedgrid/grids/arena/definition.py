@@ -27,7 +27,6 @@ from fedgrid.grids.arena.methods import (
     methods_of,
     parse_methods,
     plays,
-    title_of,
 )
 from fedgrid.grids.presets.load import Grid, RunConfig, load_grid
 from fedgrid.grids.presets.nested import merge, nested
@@ -229,6 +228,4 @@ def _name(dataset: str) -> str:
 
 
 def _row(method: str, settings: Settings, protocol: Protocol, run: RunConfig) -> RowOfArena:
-    has_groups = run.split.kind in WITH_GROUPS
-    of_method = method, title_of(method), settings, protocol
-    return RowOfArena(*of_method, family_of(run), is_reference(method), has_groups)
+    return RowOfArena(method, settings, protocol, family_of(run), run.split.kind in WITH_GROUPS)

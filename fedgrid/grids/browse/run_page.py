@@ -18,8 +18,7 @@ from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.run_facts import CURVES, choose_rounds
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.tables import RESULT_COLUMNS, cell, choice_table, duration
-from fedgrid.grids.round_cache.table import readable_size
+from fedgrid.grids.display.tables import RESULT_COLUMNS, cell, choice_table, duration, readable_size
 from fedgrid.grids.trackers.annotations import Annotations
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.selection import text_of

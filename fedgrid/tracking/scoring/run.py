@@ -16,12 +16,10 @@ import pyarrow as pa
 
 from fedgrid.regular_files import read_file
 from fedgrid.tracking.arrays import Array, last
+from fedgrid.tracking.names import is_as_published
 from fedgrid.tracking.records import Records, RecordsError, read_records, table
 from fedgrid.tracking.scoring.scores import curves
 from fedgrid.tracking.scoring.selection import Condition, text_of
-
-AS_PUBLISHED = "as published"
-"""Ends the names of algorithms and scores that share a paper's mistakes."""
 
 AxisValue: TypeAlias = tuple[str, str]
 """A further axis of a grid and its value: `("split.majority", "0.5")`."""
@@ -47,14 +45,15 @@ class Run:
     split: str
     clients: int
     algorithm: str
-    """Its name in tables, unique among the runs of one scenario and seed: `OCFL-HDB`, `SCL as published`."""
+    """Its id, unique among the runs of one scenario and seed: `ocfl-hdbscan`, `sattler (cooldown 5)`."""
     published: str | None
-    """The row of the published tables to compare it with: `OCFL-HDB`, `SCL`; None if there is none."""
+    """What papers call the algorithm, the row of their tables to compare it with: `OCFL-HDB`, `SCL`; None if
+    there is none."""
     seed: int
     rounds: int
     """Number of rounds when it is finished."""
     method: str = ""
-    """The algorithm's title without settings: `SCL` of `SCL (cooldown 5)`."""
+    """The algorithm's id without settings: `sattler` of `sattler (cooldown 5)`."""
     axes: tuple[AxisValue, ...] = ()
     """The run's values of the grid's axes beside data set, split, clients, seed and algorithm."""
     variant: str | None = None
@@ -150,7 +149,7 @@ class Run:
     @property
     def is_as_published(self) -> bool:
         """Whether its algorithm is one with a paper's mistakes."""
-        return AS_PUBLISHED in self.algorithm
+        return is_as_published(self.algorithm)
 
     @property
     def setting(self) -> tuple[AxisValue, ...]:
@@ -202,11 +201,6 @@ class Run:
     def last(self, curve: str) -> float:
         """Return the value of the last round that has one, NaN if none has."""
         return last(self.curves[curve])
-
-
-def plain_title(title: str) -> str:
-    """Return what the papers' tables call an algorithm, or the one that it is "as published"."""
-    return title.removesuffix(f" {AS_PUBLISHED}")
 
 
 def load_result(run: Run, scores: Mapping[str, Any]) -> Run:

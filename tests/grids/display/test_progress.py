@@ -82,10 +82,10 @@ def test_terminal_lists_ended_runs_above_the_bars(run):
     console = Console(file=text, width=120, force_terminal=True, color_system=None)
     show(Bars(console, [taken, config(seed=2), config(seed=3)]), run)
     shown = text.getvalue()
-    assert "done    BNC s1  clusters 1  ARI 0.00  acc. 0." in shown
-    assert "failed  BNC s2: out of [memory]" in shown
-    assert "stopped BNC s3" in shown
-    assert "retry   BNC s1: its server died" in shown
+    assert "done    fedavg s1  clusters 1  ARI 0.00  acc. 0." in shown
+    assert "failed  fedavg s2: out of [memory]" in shown
+    assert "stopped fedavg s3" in shown
+    assert "retry   fedavg s1: its server died" in shown
 
 
 def test_headline_counts_runs_and_names_the_time_left():

@@ -206,8 +206,8 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
         ):
             kinds = ", ".join(sorted(kind.__name__ for kind in KNOWN))
             raise ConfigError(
-                f"no initialisation for a layer of type '{type(layer).__name__}'; known: {kinds};"
-                " add its default to engine/federation/models/flat_vectors.py"
+                f"no initialisation for a layer of type '{type(layer).__name__}'; build the model of layers"
+                f" without weights and of {kinds}"
             )
 
 

@@ -21,6 +21,7 @@ from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache, Stopwatch
 from fedgrid.engine.federation.clients.messages import Pool, TrainReport, TrainTask
 from fedgrid.engine.federation.errors import FinalError
+from fedgrid.engine.federation.record_names import GLOBAL_TESTS, SERVED_TESTS
 from fedgrid.engine.federation.round.federation import Federation, in_round
 from fedgrid.engine.federation.round.plan import Plan, plan_round
 from fedgrid.engine.federation.round.record import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.clients.messages import Memories
     from fedgrid.engine.federation.round.federation import Federation
     from fedgrid.engine.federation.round.plan import Plan
+    from fedgrid.engine.federation.training.confusion import Counts
 
 
 def next_round(
@@ -197,26 +199,32 @@ def _run_tests(
     if federation.evaluation.global_model:
         model = check_global_model(federation.algorithm, state, size)
     of_served = _tests(served, work, memories, testing)
-    by_name = {"cluster": of_served}
+    tests = [(SERVED_TESTS, of_served)]
     if model is not None and served.adaptation is None and all(other is model for other in served.models):
-        by_name["global"] = of_served
+        tests.append((GLOBAL_TESTS, of_served))
     elif model is not None:
         alone = Served((model,), np.zeros(len(served.model_K), np.int64))
-        by_name["global"] = _tests(alone, work, {}, testing)
+        tests.append((GLOBAL_TESTS, _tests(alone, work, {}, testing)))
     return {
-        client: {f"{name}_{on}": tests[client][on] for name, tests in by_name.items() for on in tests[client]}
+        client: {
+            name: counts
+            for names, by_client in tests
+            for name, counts in zip(names, by_client[client], strict=False)
+        }
         for client in of_served
     }
 
 
-def _tests(served: Served, work: ClientRound, memories: Memories, testing: Collection[int]) -> ModelTests:
-    """Return each client's tests of its model, `own` and on the `server`'s images."""
+def _tests(
+    served: Served, work: ClientRound, memories: Memories, testing: Collection[int]
+) -> dict[int, tuple[Counts, ...]]:
+    """Return each client's tests of its model: on its own images, and on the server's."""
     # Without the entries that clients keep to themselves, what the server has is no model.
     is_whole = served.adaptation is None or not served.adaptation.rule.personal
-    tests: ModelTests = {}
+    tests: dict[int, tuple[Counts, ...]] = {}
     for report in work.test(served, memories, testing):
         if report.own is not None:
             place = served.model_K[report.client] if report.chosen is None else report.chosen
-            on_server = {"server": report.server[place]} if is_whole else {}
-            tests[report.client] = {"own": report.own, **on_server}
+            on_server = (report.server[place],) if is_whole else ()
+            tests[report.client] = (report.own, *on_server)
     return tests

@@ -33,6 +33,7 @@ class MaskedNorm(nn.Module):
         self.weight, self.bias = norm.weight, norm.bias
         for name, buffer in norm.named_buffers():
             self.register_buffer(name, buffer)
+        self._remembers = norm.track_running_stats
         self._momentum, self._epsilon = norm.momentum, norm.eps
 
     def forward(self, images: Tensor) -> Tensor:
@@ -45,10 +46,13 @@ class MaskedNorm(nn.Module):
         mean_C = values.sum(others) / count.clamp(min=1)
         offsets = torch.where(mask, values - mean_C.view(shape), 0)
         variance_C = offsets.square().sum(others) / count.clamp(min=1)
-        self._remember(mean_C.detach(), variance_C.detach() * count / (count - 1).clamp(min=1), count > 0)
-        scale_C = self.weight * torch.rsqrt(variance_C + self._epsilon)
-        normalised = offsets * scale_C.view(shape) + self.bias.view(shape)
-        return normalised.to(images.dtype)
+        if self._remembers:
+            self._remember(mean_C.detach(), variance_C.detach() * count / (count - 1).clamp(min=1), count > 0)
+        scale_C = torch.rsqrt(variance_C + self._epsilon)
+        if self.weight is None:
+            return (offsets * scale_C.view(shape)).to(images.dtype)
+        scale_C = self.weight * scale_C
+        return (offsets * scale_C.view(shape) + self.bias.view(shape)).to(images.dtype)
 
     def _remember(self, mean_C: Tensor, variance_C: Tensor, is_any: Tensor) -> None:
         """Move the running statistics, unless there was no image."""

@@ -28,7 +28,10 @@ STATES = ("mean-", "memory-", "update")
 """Entries as large as a model, which only later runs need; the others are statistics."""
 EVICTION_SLACK = 0.1
 """Share of the limit that an eviction frees beyond need: finding the cheapest entries reads them all."""
-WRITERS = 32  # Processes that may write at once within the limit: each lists the cache after its share.
+WRITERS = 32
+"""Processes that may write at once within the limit: each lists the cache after its share."""
+HEADROOM, HEADROOM_SHARE = 1 << 30, 0.05
+"""Bytes, and share of a smaller disk, that stay free for the records and states of runs."""
 _SHARES: dict[tuple[str, int], int] = {}
 """Storage and limit -> bytes that this process may write before it lists the cache."""
 
@@ -73,6 +76,8 @@ class CacheOptions:
 
     limit: int | None = None
     """Bytes that it may take; beyond that the entries that are cheapest to recompute are evicted."""
+    takes_rounds: bool = True
+    """Whether a run starts with the rounds of a finished one that has fewer (`runtime.run.shorter`)."""
     speed: StorageSpeed = StorageSpeed()
     """Of the storage. What is recomputed faster than it is written and read is no entry: not the 85 MB of a
     ResNet-34 that one client trains in half a second on a GPU, but the mean over thirty such clients."""
@@ -90,6 +95,7 @@ class CacheFiles:
         self._shared_prefix = f"{FOLDER}/{shared_prefix}"
         self._limit = options.limit
         self._speed = options.speed
+        self.takes_rounds = options.takes_rounds
 
     @property
     def is_far(self) -> bool:
@@ -282,8 +288,7 @@ def _lacking(storage: Storage, size: int) -> int:
 
 
 def _headroom(storage: Storage) -> int:
-    """Return the bytes, a share of a smaller disk, that stay free for the records and states of runs."""
-    return min(1 << 30, int(0.05 * disk_usage(storage.root).total))
+    return min(HEADROOM, int(HEADROOM_SHARE * disk_usage(storage.root).total))
 
 
 def _cost(storage: Storage, entry: StoredFile) -> float:

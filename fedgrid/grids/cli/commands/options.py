@@ -119,6 +119,7 @@ DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="Show what would run, with which resources, and roughly how long."),
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 Track = Annotated[
     str,
     typer.Option(

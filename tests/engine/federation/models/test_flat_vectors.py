@@ -88,7 +88,7 @@ def test_mobilenet_is_initialised_by_pytorchs_rule_and_not_by_torchvisions():
 
 
 def test_layer_without_known_initialisation_is_refused():
-    with pytest.raises(ConfigError, match="no initialisation for a layer of type 'LSTM'; known: BatchNorm1d"):
+    with pytest.raises(ConfigError, match="no initialisation for a layer of type 'LSTM'; .* BatchNorm1d"):
         initialise(nn.Sequential(nn.LSTM(2, 2)), torch.Generator())
 
 

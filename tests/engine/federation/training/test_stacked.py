@@ -28,10 +28,14 @@ def settings(**changes):
 
 
 def network(kind="plain"):
-    norms = {"batch": nn.BatchNorm2d(4), "group": nn.GroupNorm(2, 4)}
+    norms = {
+        "batch": nn.BatchNorm2d(4),
+        "bare": nn.BatchNorm2d(4, affine=False, track_running_stats=False),
+        "group": nn.GroupNorm(2, 4),
+    }
     # No bias before BatchNorm: its gradient is rounding noise, which Adam would blow up.
     module = nn.Sequential(
-        nn.Conv2d(2, 4, 3, bias=kind != "batch"),
+        nn.Conv2d(2, 4, 3, bias=kind not in ("batch", "bare")),
         *([norms[kind]] if kind in norms else []),
         nn.ReLU(inplace=True),
         nn.MaxPool2d(2),
@@ -79,7 +83,7 @@ def check(together, alone, tolerance=2e-5):
             np.testing.assert_allclose(found.memory[name], array, rtol=1e-4, atol=tolerance)
 
 
-@pytest.mark.parametrize("kind", ["group", "batch"])
+@pytest.mark.parametrize("kind", ["group", "batch", "bare"])
 @pytest.mark.parametrize(
     "changes",
     [

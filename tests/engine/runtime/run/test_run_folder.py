@@ -88,7 +88,7 @@ def test_a_resumed_run_leaves_the_same_bytes(tmp_path, uninterrupted, stops):
 
 EARLIER = {
     "rounds": ["silhouette", "bytes_up"],
-    "clients": ["part", "placed", "cluster_own_loss"],
+    "clients": ["part", "placed", "personalised_loss"],
     "timings": ["computed_by", "reached_clients", "trained_clients", "waited_seconds", "uncached_seconds"],
 }
 """Columns that an earlier version might not have recorded."""

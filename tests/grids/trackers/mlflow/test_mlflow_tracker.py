@@ -90,7 +90,7 @@ def test_a_further_axis_of_the_grid_is_a_tag_and_stands_in_the_name_of_a_run(sto
     epochs = str(CONFIG.training.local_epochs)
     tags = store.runs[f"fedavg s0 NB, local_epochs {epochs}, digits-4"].data.tags
     assert tags["training.local_epochs"] == epochs
-    assert "algorithm.cooldown" not in tags, "BNC has no such setting"
+    assert "algorithm.cooldown" not in tags, "fedavg has no such setting"
 
 
 def test_run_with_cache_hits_has_its_time_without_them(storage, store, teller):

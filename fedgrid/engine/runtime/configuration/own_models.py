@@ -1,0 +1,111 @@
+"""Models of plugins whose structure a training would not respect are refused before it starts.
+
+A run's models are flat vectors: all parameters train, each on its own, from values that fedgrid draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedgrid.engine.federation.errors import ConfigError, in_plugin
+from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.plugins import active
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+
+NAMED = 3
+"""Parameters that a message names."""
+
+
+def check_own_models(runs: Sequence[RunConfig], data_dir: Path) -> None:
+    """Check each model of a plugin that the runs train, by building it.
+
+    Raises:
+        ConfigError: it cannot be built, has frozen, tied or loaded parameters, or a layer or a tensor that
+            fedgrid cannot initialise.
+    """
+    of_plugins = [run for run in runs if ("model", run.model) not in active.BUILT_IN]
+    for run in {(run.model, run.dataset, run.plugin_digests): run for run in of_plugins}.values():
+        active.activate(run.plugin_digests)
+        dataset = find(run.dataset, data_dir)
+        try:
+            problem = _problem(run.model, dataset.shape, dataset.num_classes)
+        except Exception as error:
+            # Whatever code of others raises.
+            kind = "" if isinstance(error, ConfigError) else f"{in_plugin(error)}{type(error).__name__}: "
+            raise ConfigError(f"model {run.model}: {kind}{error}", ("model",)) from error
+        if problem is not None:
+            raise ConfigError(f"model {run.model}: {problem}", ("model",))
+
+
+def _problem(name: str, shape: tuple[int, int, int], num_classes: int) -> str | None:
+    """Return in one line what of a model would not be respected, and what to do; None if all is."""
+    import torch  # Only here: a driver of actors does without it.
+
+    from fedgrid.engine.federation.models import registry
+
+    built = []
+    for seed in (0, 1):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            built.append(registry.build(name, shape, num_classes))
+    first, second = (dict(module.named_parameters()) for module in built)
+    if frozen := [key for key, one in first.items() if not one.requires_grad]:
+        return f"{_list(frozen)} would not stay frozen; remove requires_grad=False, so that all of it trains"
+    if tied := _tied(built[0]):
+        return (
+            f"{_list(tied)} are one tensor, and would be trained apart; use the layer itself in both places, "
+            "or give each a tensor of its own"
+        )
+    # Of biases and norms many are zero or one at any seed.
+    loaded = [key for key, one in first.items() if one.dim() > 1 and torch.equal(one, second[key])]
+    if loaded:
+        return (
+            f"{_list(loaded)} would lose the values that the model gives, the same at any seed; fedgrid "
+            "draws all weights: remove what loads or sets them"
+        )
+    if unset := _not_initialised(name, shape, num_classes):
+        return f"fedgrid does not know the first values of {_list(unset)}; leave out what torch's layers lack"
+    return None
+
+
+def _tied(module: nn.Module) -> list[str]:
+    """Return the names of the first tensor that several layers have; a layer in two places is one layer."""
+    names: dict[int, list[str]] = {}
+    for path, layer in module.named_modules():
+        for key, tensor in layer.named_parameters(path, recurse=False, remove_duplicate=False):
+            names.setdefault(id(tensor), []).append(key)
+    return next((keys for keys in names.values() if len(keys) > 1), [])
+
+
+def _not_initialised(name: str, shape: tuple[int, int, int], num_classes: int) -> list[str]:
+    """Return the names of the tensors that keep what was in memory before.
+
+    Raises:
+        ConfigError: a layer is of a type that is not supported.
+    """
+    import torch
+
+    from fedgrid.engine.federation.models import flat_vectors
+
+    module = flat_vectors.blank(name, shape, num_classes)
+    layout = flat_vectors.layout_of(module)
+    vectors = []
+    for before in (0, 1):
+        flat_vectors.write(module, np.full(layout.size, before, np.float32))
+        flat_vectors.initialise(module, torch.Generator().manual_seed(0))
+        vectors.append(flat_vectors.read_vector(module))
+    is_unset = vectors[0] != vectors[1]
+    return [key for key, where, _ in layout.slices() if is_unset[where].any()]
+
+
+def _list(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
+    return f"{', '.join(keys[:NAMED])}{more}"

@@ -1,0 +1,99 @@
+"""Models of plugins whose structure a training would not respect."""
+
+import pytest
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.own_models import check_own_models
+from fedgrid.engine.runtime.plugins import active
+from tests.helpers.command_line import fedgrid
+from tests.helpers.small_grid import NOWHERE
+
+MODELS = """
+import torch
+from torch import nn
+from fedgrid import ModelEntry
+
+def layers(*more):
+    return nn.Sequential(nn.Flatten(), *more, nn.Linear(64, 10))
+
+def frozen(*image):
+    module = layers(nn.Linear(64, 64))
+    module[1].requires_grad_(False)
+    return module
+
+def tied(*image):
+    module = layers(nn.Linear(64, 64), nn.Linear(64, 64))
+    module[2].weight = module[1].weight
+    return module
+
+def loaded(*image):
+    module = layers()
+    module.load_state_dict({"1.weight": torch.zeros(10, 64), "1.bias": torch.zeros(10)})
+    return module
+
+def buffered(*image):
+    module = layers()
+    module[1].register_buffer("mask", torch.ones(3, dtype=torch.int64))
+    return module
+
+def unknown(*image):
+    return layers(nn.LayerNorm(64))
+
+def broken(*image):
+    raise FileNotFoundError("weights.pt")
+
+def twice(*image):
+    layer = nn.Linear(64, 64)
+    return layers(layer, nn.ReLU(), layer)
+
+def drawn(*image):
+    module = layers(nn.BatchNorm1d(64, affine=False, track_running_stats=False))
+    nn.init.xavier_uniform_(module[2].weight)
+    nn.init.zeros_(module[2].bias)
+    return module
+
+BUILD = (frozen, tied, loaded, buffered, unknown, broken, twice, drawn)
+MODELS = [ModelEntry(build.__name__, "one", "ours", build) for build in BUILD]
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    (tmp_path / "own.py").write_text(MODELS)
+    active.use([tmp_path / "own.py"])
+    yield tmp_path / "own.py"
+    active.use()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("frozen", r"1\.weight, 1\.bias .*requires_grad=False"),
+        ("tied", r"1\.weight, 2\.weight are one tensor"),
+        ("loaded", r"1\.weight would lose .*fedgrid draws all weights"),
+        ("buffered", r"first values of 1\.mask;"),
+        ("unknown", r"'LayerNorm'"),
+        ("broken", r"plugin .*own\.py, line \d+: FileNotFoundError: weights\.pt"),
+    ],
+)
+def test_a_structure_that_would_be_lost_is_refused_by_name(plugin, name, says):
+    runs = [complete({"model": name}, NOWHERE)]
+    with pytest.raises(ConfigError, match=rf"^model {name}: .*{says}"):
+        check_own_models(runs, NOWHERE)
+
+
+def test_a_layer_in_two_places_and_weights_that_the_model_draws_are_fine(plugin):
+    check_own_models([complete({"model": name}, NOWHERE) for name in ("twice", "drawn")], NOWHERE)
+
+
+@pytest.mark.parametrize("option", ["--in-process", "--dry-run"])
+def test_nothing_is_started(plugin, tmp_path, option):
+    storage = tmp_path / "runs"
+    result = fedgrid(
+        *("run", "--plugin", plugin, "--set", "model=tied", "--set", "training.rounds=1"),
+        *(option, "--storage", storage),
+    )
+    assert (result.code, result.out) == (2, "")
+    assert "model tied: 1.weight, 2.weight" in result.err
+    assert not list(storage.glob("*-s0-*"))
