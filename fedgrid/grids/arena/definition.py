@@ -27,6 +27,7 @@ from fedgrid.grids.arena.methods import (
     methods_of,
     parse_methods,
     plays,
+    title_of,
 )
 from fedgrid.grids.presets.load import Grid, RunConfig, load_grid
 from fedgrid.grids.presets.nested import merge, nested
@@ -230,4 +231,4 @@ def _name(dataset: str) -> str:
 
 def _row(method: str, settings: Settings, protocol: Protocol, run: RunConfig) -> RowOfArena:
     has_groups = run.split.kind in WITH_GROUPS
-    return RowOfArena(method, title(method), settings, protocol, family_of(run), has_groups)
+    return RowOfArena(method, title_of(method), settings, protocol, family_of(run), has_groups)

@@ -10,11 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedgrid.engine.federation.before_training.setup import deal
-from fedgrid.engine.federation.data import image_folders
 from fedgrid.engine.federation.dealing.holdouts import server_sets
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.federation.partition.natural import NATURAL
-from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import digest_of_dataset, find, is_here, load
 from fedgrid.engine.runtime.integrity.made_with import (
     ACCEPT,
@@ -30,12 +27,13 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.run.shorter import shorter_run
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.grids.display.plain import warn
+from fedgrid.grids.planning.images import group_notes, image_notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fedgrid.engine.federation.configuration.run_config import RunConfig
-    from fedgrid.engine.federation.data.images import ImageSet, Pair
+    from fedgrid.engine.federation.data.images import Pair
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.steps import Steps
     from fedgrid.grids.planning.options import LaunchOptions
@@ -64,29 +62,6 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
         steps.count(number, len(splits))
         deal(run, pairs[run.dataset], find(run.dataset, data_dir).num_classes)
         server_sets(pairs[run.dataset][1], run.split, run.root_seed)
-
-
-def image_notes(name: str, pool: ImageSet, data_dir: Path) -> list[str]:
-    """Return in one line each what may surprise about the user's own images, none about other data sets."""
-    dataset = find(name, data_dir)
-    kind, colon, _ = dataset.name.partition(":")
-    if not colon:
-        return []
-    of_files = image_folders.notes(Path(dataset.location)) if kind == "folder" else []
-    return of_files + own_images.content_notes(dataset.name, pool.images)
-
-
-def group_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:
-    """Return in one line each where a run has fewer clients than its data set has groups."""
-    notes = []
-    for run in {(run.dataset, run.clients): run for run in runs if run.split.kind == NATURAL}.values():
-        total = find(run.dataset, data_dir).num_groups or 0
-        if total > run.clients:
-            notes.append(
-                f"{run.scenario}: {run.clients} of {total} groups take part, a client each, by the seed; "
-                f"the images of the other {total - run.clients} are left out; take clients: {total} for all"
-            )
-    return notes
 
 
 def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:

@@ -18,7 +18,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_marked, print_plain, warn
 from fedgrid.grids.display.tables import roughly
 from fedgrid.grids.planning.calibrate import BUDGET, calibrate, processor_name
-from fedgrid.grids.planning.checks import group_notes, rounds_left
+from fedgrid.grids.planning.checks import rounds_left
 from fedgrid.grids.planning.estimate import (
     Capacity,
     RoundsLeft,
@@ -28,6 +28,7 @@ from fedgrid.grids.planning.estimate import (
     workloads_of,
 )
 from fedgrid.grids.planning.gpu_share import with_share_here
+from fedgrid.grids.planning.images import group_notes
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on

@@ -80,7 +80,7 @@ def client_curves(study: Study) -> Figure:
         rule(axes, FIFTHS)
         if is_first:
             axes.set_yticks(FIFTHS)
-            axes.set_ylabel("personalised accuracy")
+            axes.set_ylabel("accuracy")
 
     return _by_algorithm(study, lowest, draw)
 

@@ -15,7 +15,7 @@ from fedgrid.engine.runtime.run.prepare import images_of, prepare
 from fedgrid.grids.display import figure_file
 from fedgrid.grids.display.blueprint import Blueprint, class_count_table, count_classes
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.planning.checks import group_notes, image_notes
+from fedgrid.grids.planning.images import group_notes, image_notes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
