@@ -213,7 +213,7 @@ class FedOpt(Algorithm):
         return state.models[0] if len(state.models) == 1 else None
 
     def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
-        """Return the state with the partition of this round; here, the one it had."""
+        """Return the state with the partition of this round (`split_by_labels`); here, the one it had."""
         return state, Diagnostics()
 
     def aggregate(self, state: State, updates: Updates, rng: Rng) -> State:

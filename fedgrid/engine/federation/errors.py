@@ -109,20 +109,29 @@ def plugin_of(item: type | Callable[..., object], method: str = "") -> str:
     if module is None or not module.__name__.startswith(PLUGIN_MODULE):
         return ""
     code = getattr(getattr(item, method, item), "__code__", None)
-    is_there = code is not None and code.co_filename == module.__file__
-    line = f", line {code.co_firstlineno}" if is_there else ""
+    line = f", line {code.co_firstlineno}" if code and code.co_filename == module.__file__ else ""
     return f"plugin {module.__file__}{line}: "
 
 
 ABBREVIATIONS = {
     "lr": "learning_rate",
     "bs": "batch_size",
+    "batch": "batch_size",
+    "epochs": "local_epochs",
+    "num_rounds": "rounds",
+    "num_clients": "clients",
+    "name": "kind",
+    "type": "kind",
     "wd": "weight_decay",
     "fraction": "participation",
     "overlap": "split",
     "balance": "split",
 }
 """Of keys, as papers and other tools have them, too far from ours to be found by their letters."""
+
+
+OF_PLUGINS = ("algorithm", "model")
+"""What runs name, and plugins can have."""
 
 
 def unknown(
@@ -132,8 +141,12 @@ def unknown(
 
     `also` are other names of known ones, in small letters.
     """
-    choices = list(choices)
-    message = f"unknown {kind} '{given}'; {hint(given, choices, also)}known: {', '.join(choices)}"
+    choices, instead = list(choices), ""
+    if kind in OF_PLUGINS:
+        file = given if given.endswith(".py") else "FILE.py"
+        instead = f"one of your own: --plugin {file}, and the name that it has there; "
+    meant = hint(given, choices, also) or instead
+    message = f"unknown {kind} '{given}'; {meant}known: {', '.join(choices)}"
     return ConfigError(message, (kind,))
 
 

@@ -58,7 +58,8 @@ def own_draws(item: object, method: str, instead: str = BY_RNG) -> Iterator[None
 
 def _global_states() -> dict[str, object]:
     _, keys, *rest = np.random.get_state()  # noqa: NPY002
-    states: dict[str, object] = {"random": random.getstate(), "np.random": (keys.tobytes(), *rest)}
+    of_numpy = np.asarray(keys).tobytes(), *rest
+    states: dict[str, object] = {"random": random.getstate(), "np.random": of_numpy}
     if "torch" in sys.modules:
         states["torch's generator"] = sys.modules["torch"].get_rng_state().numpy().tobytes()
     return states

@@ -8,9 +8,9 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.integrity.files import CONFIG
+from fedgrid.engine.runtime.integrity.mark import CONFIG
 from fedgrid.engine.runtime.storage.format import VERSION
-from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.hints import command, no_grid
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.regular_files import read_file
@@ -43,7 +43,7 @@ def find_run(what: str, storage: Storage) -> tuple[RunConfig, Sequence[str]]:
         raise ConfigError(f"{len(matches)} runs are named '{what}': {several}; give one of these ids")
     grids_here = list_grids(storage)
     if not grids_here:
-        raise ConfigError(f"no grid in {storage} yet; `{command(storage, 'run', what)}` starts one")
+        raise ConfigError(no_grid(storage, what))
     near = hint(what, [*grids_here, *dict.fromkeys(run.name for run in runs.values())])
     raise ConfigError(
         f"no grid or run '{what}' in {storage}; {near}grids: {', '.join(grids_here)}; "

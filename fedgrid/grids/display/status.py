@@ -17,10 +17,10 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.driver import driver_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.format import next_step
-from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.hints import command, no_grid
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import PlainConsole, print_plain
-from fedgrid.grids.display.tables import cell, choice_table, duration
+from fedgrid.grids.display.tables import cell, choice_table, duration, pace
 from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
 from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
@@ -101,9 +101,7 @@ def show_all(storage: Storage, as_json: bool, console: Console) -> None:
         print(json.dumps(grids))
         return
     if not grids:
-        print_plain(
-            console, f"No grid in {storage} yet; `{command(storage, 'run', 'quickstart')}` starts one."
-        )
+        print_plain(console, f"{no_grid(storage, 'quickstart')}")
         return
     kinds = [*COUNTS, STOPPED] if any(one.get(STOPPED) for one in grids) else COUNTS
     headings = ("grid", "runs", *(kind.replace("_", " ") for kind in kinds[1:]), "state")
@@ -201,7 +199,7 @@ def _pace(now: Mapping[str, Any]) -> str:
     if not now["rounds_per_second"]:
         return ""
     left = now["seconds_left"]
-    return f"; {now['rounds_per_second']:.1f} rounds/s" + (f", {duration(left)} left" if left else "")
+    return f"; {pace(now['rounds_per_second'])}" + (f", {duration(left)} left" if left else "")
 
 
 def _failures(failures: Sequence[Mapping[str, Any]]) -> Table:

@@ -52,6 +52,13 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
+def pace(rounds_per_second: float) -> str:
+    """Format a pace for people: 2.5 rounds/s, or 12 s/round if it is slower than one a second."""
+    if 0 < rounds_per_second < 1:
+        return f"{duration(1 / rounds_per_second)}/round"
+    return f"{rounds_per_second:.1f} rounds/s"
+
+
 def roughly(hours: float) -> str:
     """Format an estimate for people, in minutes at least: 1 min, 2.5 h, 14 h."""
     if hours < 1:

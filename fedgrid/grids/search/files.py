@@ -123,7 +123,9 @@ def read_results(name: str, storage: Storage) -> dict[str, Any]:
             raise DamagedFile(folder.path / FOUND, "it is of another search")
     except FileNotFoundError as error:
         names = sorted(path.parent.name for path in (storage.root / GRIDS).glob(f"*/{FOUND}"))
-        advice = f"there: {', '.join(names)}" if names else "`fedgrid search` starts one"
+        advice = (
+            f"there: {', '.join(names)}" if names else "name another --storage, or start one: fedgrid search"
+        )
         raise ConfigError(f"no search '{name}' in {storage}; {advice}") from error
     except DamagedFile as error:
         raise ConfigError(f"{error}; repeat the search's command to write it again") from error

@@ -161,7 +161,10 @@ def test_a_grid_knows_the_runs_that_it_was_launched_with(storage, asked, expecte
 
 
 def test_unknown_grid_names_the_known_ones(storage):
-    message = f"no grid in {storage.root} yet; `fedgrid run papr --storage {storage.root}` starts one"
+    message = (
+        f"no grid in {storage.root}; if it is in another folder, name that with --storage; "
+        f"`fedgrid run papr --storage {storage.root}` starts one"
+    )
     for use in (GridFolder.runs, GridFolder.ask_to_stop):
         with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
             use(GridFolder(storage, "papr"))

@@ -111,6 +111,8 @@ def notes(folder: Path) -> list[str]:
 
 def _files(folder: Path) -> tuple[Files, Files]:
     """Return the files of each class in the pool and in test."""
+    if not folder.is_dir():
+        raise DataError(f"no folder {folder}; {LAYOUT}")
     for part in ("train", "test"):
         if not (folder / part).is_dir():
             raise DataError(f"{folder / part} is missing; {LAYOUT}")

@@ -1,7 +1,6 @@
 """From what a user gives of a run to its complete configuration: defaults, look-ups, checks."""
 
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
+from fedgrid.engine.runtime.configuration.own_models import check_own_model
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
 from fedgrid.engine.runtime.plugins import active
@@ -106,7 +106,7 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     """Check what parts of a configuration say of one another."""
     check_size(config.model, dataset.shape)
     if ("model", config.model) not in active.BUILT_IN:
-        _check_model(config.model, dataset.shape, dataset.num_classes, config.plugin_digests)
+        check_own_model(config.model, dataset.shape, dataset.num_classes, config.plugin_digests)
     config.training.check_size(dataset.shape)
     name, settings = name_and_settings(config.algorithm)
     algorithm = create(name, settings)
@@ -125,17 +125,6 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
     if problem is not None:
         raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
-
-
-@cache
-def _check_model(
-    name: str, shape: tuple[int, int, int], num_classes: int, plugin_digests: tuple[str, ...]
-) -> None:
-    """Check a plugin's model, once for all runs: the digests tell its versions apart."""
-    # Imports torch, which the package's models do without here.
-    from fedgrid.engine.federation.models.flat_vectors import check_logits
-
-    check_logits(name, shape, num_classes)
 
 
 def _check_encoder(

@@ -40,6 +40,10 @@ def read_source(path: Path) -> PluginSource:
     """
     if path.exists() and not path.is_file():
         raise ConfigError(f"plugin {path} is not a file")
+    if path.suffix in (".yaml", ".yml"):
+        raise ConfigError(
+            f"plugin {path} is a YAML file, no Python file; a grid is named alone: fedgrid run {path}"
+        )
     try:
         code = path.read_bytes()
         code.decode()

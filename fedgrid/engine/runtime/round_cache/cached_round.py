@@ -34,8 +34,8 @@ from fedgrid.engine.runtime.round_cache.key import digest, of_task
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import Served
-    from fedgrid.engine.federation.clients.client_round import Stopwatch
-    from fedgrid.engine.federation.clients.messages import Pool
+    from fedgrid.engine.federation.clients.pool import Pool
+    from fedgrid.engine.federation.clients.stopwatch import Stopwatch
     from fedgrid.engine.runtime.round_cache.key import SessionCache
 
 REPORTS = "reports"

@@ -76,6 +76,8 @@ class CacheOptions:
 
     limit: int | None = None
     """Bytes that it may take; beyond that the entries that are cheapest to recompute are evicted."""
+    takes_rounds: bool = True
+    """Whether a run starts with the rounds of a finished one that has fewer (`runtime.run.shorter`)."""
     speed: StorageSpeed = StorageSpeed()
     """Of the storage. What is recomputed faster than it is written and read is no entry: not the 85 MB of a
     ResNet-34 that one client trains in half a second on a GPU, but the mean over thirty such clients."""
@@ -93,6 +95,7 @@ class CacheFiles:
         self._shared_prefix = f"{FOLDER}/{shared_prefix}"
         self._limit = options.limit
         self._speed = options.speed
+        self.takes_rounds = options.takes_rounds
 
     @property
     def is_far(self) -> bool:

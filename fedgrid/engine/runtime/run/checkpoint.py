@@ -20,7 +20,8 @@ from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.updates.source import Arrays
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.runtime.integrity.files import TENSORS, checksum, read_checksums, stamped, state_names
+from fedgrid.engine.runtime.integrity.files import checksum, read_checksums, stamped
+from fedgrid.engine.runtime.integrity.mark import TENSORS, state_names
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
 from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, check_format, check_run, read_errors
 from fedgrid.record_columns import run_id_of

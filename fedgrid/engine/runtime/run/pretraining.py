@@ -29,7 +29,8 @@ from fedgrid.engine.runtime.storage.storage import Storage
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm
-    from fedgrid.engine.federation.clients.messages import Machine, Pool, Setup
+    from fedgrid.engine.federation.clients.messages import Setup
+    from fedgrid.engine.federation.clients.pool import Machine, Pool
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.federation.data.images import ImageSet
 

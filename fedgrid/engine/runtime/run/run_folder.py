@@ -17,9 +17,9 @@ from fedgrid.engine.federation.errors import ConfigError, FedgridError, FinalErr
 from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.integrity import files
-from fedgrid.engine.runtime.integrity.files import CONFIG, OF_ROUNDS, TIMES, TIMES_CHECKSUM
+from fedgrid.engine.runtime.integrity import mark
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, seal_parts
+from fedgrid.engine.runtime.integrity.mark import CONFIG, OF_ROUNDS, TIMES, TIMES_CHECKSUM
 from fedgrid.engine.runtime.integrity.record_files import RecordFiles, segments
 from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.engine.runtime.run import checkpoint
@@ -173,8 +173,8 @@ class RunFolder:
             self._push(*joined)
             self._delete(gone)
             if (self.path / TIMES).exists():
-                self._mark(TIMES_CHECKSUM, files.times_mark_of(self.path))
-            self._mark(DONE, files.mark_of(self.path, self.config))
+                self._mark(TIMES_CHECKSUM, mark.times_mark_of(self.path))
+            self._mark(DONE, mark.mark_of(self.path, self.config))
             self._unmark(FAILED)
             self.log("finished")
 
@@ -206,7 +206,7 @@ class RunFolder:
             NewerFormat: a newer fedgrid wrote them.
         """
         # At a URI the mirror has only what was asked for.
-        return files.damage(self.path, self.config, everything=self._storage.uri is None)
+        return mark.damage(self.path, self.config, everything=self._storage.uri is None)
 
     def log(self, *messages: str) -> None:
         """Append lines with the current time (UTC) to `log.txt`."""
@@ -219,7 +219,7 @@ class RunFolder:
     def _config_text(self) -> str:
         return json.dumps(self.config.written(), indent=2, sort_keys=True) + "\n"
 
-    def _newest(self, listed: files.Listed) -> RunState | None:
+    def _newest(self, listed: mark.Listed) -> RunState | None:
         stored = checkpoint.stored_rounds(self.path)
         last_round, damaged = self._records.look(listed)
         is_any_undamaged = False
@@ -232,7 +232,7 @@ class RunFolder:
                 self._delete(self._records.go_on_after(number))
                 return run_state
         if stored and not is_any_undamaged:
-            names = ", ".join(files.state_names(number)[0] for number in stored)
+            names = ", ".join(mark.state_names(number)[0] for number in stored)
             raise FinalError(f"every state in {self.path} is damaged ({names}); move it away to start again")
         if stored or damaged:
             why = "; ".join(damaged.values()) or f"the records end before round {stored[-1]}"
@@ -242,10 +242,10 @@ class RunFolder:
         self._records.begin(1)
         return None
 
-    def _read_mark(self) -> files.Listed:
+    def _read_mark(self) -> mark.Listed:
         """Return the checksums of a finished run's files, empty of another run; sets a damaged mark aside."""
         try:
-            return files.listed_files(self.path, self.config) if self.is_done else {}
+            return mark.listed_files(self.path, self.config) if self.is_done else {}
         except DamagedFile as error:
             self.log(f"warning: {error}")
             self._set_aside([DONE, TIMES_CHECKSUM])

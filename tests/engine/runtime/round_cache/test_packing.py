@@ -9,9 +9,9 @@ import pytest
 
 from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.engine.federation.clients import client_round
-from fedgrid.engine.federation.clients.client_round import Stopwatch
 from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, TrainReport, TrainTask
 from fedgrid.engine.federation.clients.process import PeakMemory
+from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.runtime.round_cache.entry import CacheEntry, decode, encode
 from fedgrid.engine.runtime.round_cache.packing import (

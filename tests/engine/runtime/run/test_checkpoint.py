@@ -7,7 +7,7 @@ import pytest
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.runtime.integrity.files import state_names
+from fedgrid.engine.runtime.integrity.mark import state_names
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.storage import atomic as files_module
 
