@@ -56,7 +56,8 @@ def test_search_of_the_docs_loads(tmp_path: Path) -> None:
     file = tmp_path / "my-search.yaml"
     file.write_text(yaml_of("searches.md"))
     search = load_search(str(file), {}, [], NOWHERE, own={})
-    assert (search.name, list(search.space)) == ("my-search", ["epsilon_1", "cooldown", "linkage"])
+    keys = ["epsilon_1", "cooldown", "linkage", "training.learning_rate"]
+    assert (search.name, list(search.space)) == ("my-search", keys)
     file.write_text(yaml_of("searches.md", 1))
     assert load_search(str(file), {}, [], NOWHERE, own={}).early_stop.at == (11, 13, 15)
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.data.images import Pair
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.steps import Steps
+    from fedgrid.grids.planning.options import LaunchOptions
 
 
 def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
@@ -106,19 +107,20 @@ def check_origins(
 
 
 def rounds_left(
-    runs: Sequence[RunConfig], storage: Storage, data_dir: Path, *, takes_rounds: bool
+    runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions
 ) -> tuple[list[tuple[RunConfig, int]], int]:
     """Return each run with its number of rounds still to compute, and how many all take from shorter runs.
 
-    `takes_rounds` is as in `CacheOptions`. Whether the processors are the same only the runs find out.
+    Whether the processors are the same only the runs find out.
     """
+    takes_rounds = options.cache is not None and not options.fresh
     left, taken = [], 0
     digests: dict[str, str | None] = {}
     for run in runs:
         done = RunFolder(storage, run).rounds_done
         if not done and takes_rounds and (shorter := shorter_run(run, storage)) is not None:
             with suppress(DamagedFile, DataError):
-                if not _differences(shorter[0], storage, data_dir, digests):
+                if not _differences(shorter[0], storage, options.data_dir, digests):
                     done = shorter[1]
                     taken += done
         left.append((run, run.training.rounds - done))

@@ -62,8 +62,7 @@ def show_plan(
     storage.pull_marks()
     if consequence := GridFolder(storage, grid.name).consequence(grid):
         warn(f"{consequence}; the run asks first")
-    takes_rounds = with_cache and not options.fresh
-    left, taken = rounds_left(grid.runs, storage, data_dir, takes_rounds=takes_rounds)
+    left, taken = rounds_left(grid.runs, storage, options)
     request = with_share_here([run for run, rounds in left if rounds], nodes, options.request, data_dir)
     capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
     workloads = workloads_of(left, data_dir)

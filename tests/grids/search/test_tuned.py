@@ -136,6 +136,19 @@ def test_tuned_value_that_is_no_longer_valid_names_the_file_of_the_search(storag
         grid(storage, "old")
 
 
+def test_tuned_training_is_of_the_algorithm_alone_and_said(storage):
+    params = {"epsilon_1": 0.2, "training.learning_rate": 0.3}
+    found = {"label_free": best("validation", 1, params)}
+    write(storage.root, "rate", algorithm="sattler", datasets=["mnist"], best=found)
+    tuned = grid(storage, "rate", filters=["dataset=mnist"])
+    rates = {run.algorithm["name"]: run.training.learning_rate for run in tuned.runs}
+    assert rates.pop("sattler") == 0.3
+    assert {*rates.values()} == {0.01}
+    note = "--tuned rate: sattler trains with training.learning_rate 0.3, other algorithms with 0.01"
+    assert tuned.notes == (note,)
+    assert grid(storage, "rate", filters=["algorithm=sattler"]).notes == ()
+
+
 def test_tuned_option_of_the_command_line(storage):
     refused = fedgrid("run", "quickstart", "--tuned", "sattler-mnist", "--storage", storage.root)
     assert refused.code == 2
