@@ -48,7 +48,11 @@ SHORT_NAMES = {
 
 
 class RecordsError(ValueError):
-    """A run's records are missing or do not fit together."""
+    """A run's records are missing, damaged, or do not fit together."""
+
+
+class NoRecords(RecordsError):
+    """A run has no records yet."""
 
 
 def nearest_score(name: str, names: Collection[str]) -> str:
@@ -136,7 +140,7 @@ def read_records(run_folder: Path) -> Records:
     clients = _sort_rows(table(run_folder, "clients", CLIENT_KEYS, columns))
     whole_R = np.intersect1d(rounds["round"].to_numpy(), clients["round"].to_numpy())
     if not len(whole_R):
-        raise RecordsError(f"{run_folder} has no finished round yet; let the run go on and try again")
+        raise NoRecords(f"{run_folder} has no finished round yet; let the run go on and try again")
     rounds, clients = _keep_rounds(rounds, whole_R), _keep_rounds(clients, whole_R)
     if len(rounds) != len(whole_R) or len(clients) % len(whole_R):
         raise RecordsError(
@@ -221,14 +225,14 @@ def table(
     later = {}
     # Those of a finished run are joined: whatever else lies there is not read.
     is_done = (run_folder / DONE).exists()
-    for path in () if is_done else sorted(run_folder.glob(f"{name}-*.parquet")):
+    for path in () if is_done else sorted(run_folder.glob(f"{name}-[0-9]*[0-9].parquet")):
         with suppress(FileNotFoundError):  # The run has just ended, and its first file is whole by now.
             later[path] = _read(path, keys, columns)
     first = run_folder / f"{name}.parquet"
     try:
         tables = [_read(first, keys, columns)]
     except FileNotFoundError as error:
-        raise RecordsError(f"no {first.name} in {run_folder}; a run has one after its first round") from error
+        raise NoRecords(f"no {first.name} in {run_folder}; a run has one after its first round") from error
     for rows in later.values():
         # After a crash, or while a run ends, several files have the same rounds.
         if len(new := rows.filter(pc.field("round") > pc.max(tables[-1]["round"]))):

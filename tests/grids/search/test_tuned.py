@@ -165,6 +165,6 @@ def test_search_json_of_another_search_is_damage(storage):
 
 
 def test_search_json_of_an_edited_search_is_damage(storage):
-    GridFolder(storage, "sattler-mnist").keep([], "search: {threshold: [0.1, 0.9]}\n")
+    GridFolder(storage, "sattler-mnist").write("preset.yaml", "search: {threshold: [0.1, 0.9]}\n")
     with pytest.raises(ConfigError, match="it is of another search"):
         read_tuned(["sattler-mnist"], storage)
