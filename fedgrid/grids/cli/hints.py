@@ -1,7 +1,7 @@
 """What to type in place of an option or a command that fedgrid does not have."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from typer.exceptions import TyperException
 
@@ -75,5 +75,5 @@ def _instead_of(word: str, known: Collection[str]) -> str:
     return "".join(f"{option} {word}=VALUE selects runs" for option in selecting[:1])
 
 
-def _rows(word: str, table: Iterable[tuple[str, str]]) -> Iterable[str]:
+def _rows(word: str, table: Iterable[tuple[str, str]]) -> Iterator[str]:
     return (text for words, text in table if word in words.split())
