@@ -19,7 +19,7 @@ from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.base import Algorithm, Labels, State
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.federation.clients.messages import Pool
+from fedgrid.engine.federation.clients.pool import Pool
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 from fedgrid.engine.federation.round.federation import Federation

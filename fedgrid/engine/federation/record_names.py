@@ -26,6 +26,8 @@ GLOBAL_TESTS = ("global_own", "global")
 
 FAULT = "fault"
 """The column of `clients.parquet` of runs with attackers: what the client does, null of an honest one."""
+GROUP = "group"
+"""The column of `clients.parquet` of runs with split natural: what the data set calls the hidden group."""
 EPSILON, CLUSTER_EPSILON = "epsilon", "cluster_epsilon"
 """Columns of runs with noise. `epsilon`: in the clients' records the client's own, in the rounds' the largest
 of any client. `cluster_epsilon`: of all present members of the client's cluster as one, whose data change

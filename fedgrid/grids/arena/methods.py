@@ -33,6 +33,11 @@ def default(method: str) -> dict[str, Any]:
     return {"name": method, **(ALGORITHMS[method].arena or {})}
 
 
+def title_of(method: str) -> str:
+    """Return what papers call a method."""
+    return ALGORITHMS[method].title
+
+
 def is_reference(method: str) -> bool:
     """Return whether a method is neither tuned nor ranked."""
     return ALGORITHMS[method].is_reference

@@ -87,7 +87,7 @@ def titled_table(title: str, width: int) -> Table:
 def result_row(run: Run, axes: Sequence[str] = ()) -> dict[str, Any]:
     """Return the columns of the results table for one run, by name; `axes` are the grid's further axes."""
     return {
-        "run": run.plain_name,
+        "run": run.folder.name.removesuffix(f"-{run.run_id}"),
         "run_id": run.run_id,
         "scenario": run.place,
         "algorithm": run.value("algorithm"),

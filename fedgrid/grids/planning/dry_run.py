@@ -14,7 +14,6 @@ from rich.table import Table
 
 from fedgrid.engine.runtime.clients.placement import Node, describe
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
-from fedgrid.engine.runtime.configuration.own_models import check_own_models
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_marked, print_plain, warn
 from fedgrid.grids.display.tables import roughly
@@ -29,6 +28,7 @@ from fedgrid.grids.planning.estimate import (
     workloads_of,
 )
 from fedgrid.grids.planning.gpu_share import with_share_here
+from fedgrid.grids.planning.images import group_notes
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
@@ -50,22 +50,19 @@ def show_plan(
     what was decided about the clients of an actor.
 
     Raises:
-        ConfigError: if a run cannot fit on the nodes, its data set is too small for its split, or its model
-            is refused.
+        ConfigError: if a run cannot fit on the nodes, or its data set is too small for its split.
         RunError: if the storage cannot be read, or a model cannot be trained as configured.
     """
     nodes = nodes_to_run_on(in_process=options.in_process, request=options.request)
     data_dir, with_cache = options.data_dir, options.cache is not None
-    for line in idle_lines(grid.runs):
+    for line in (*idle_lines(grid.runs), *group_notes(grid.runs, data_dir)):
         warn(line)
     if not storage.may_be_written():
         warn(f"--storage {storage} cannot be written to: a run would be refused; name another folder")
     storage.pull_marks()
     if consequence := GridFolder(storage, grid.name).consequence(grid):
         warn(f"{consequence}; the run asks first")
-    takes_rounds = with_cache and not options.fresh
-    left, taken = rounds_left(grid.runs, storage, data_dir, takes_rounds=takes_rounds)
-    check_own_models([run for run, rounds in left if rounds], data_dir)
+    left, taken = rounds_left(grid.runs, storage, options)
     request = with_share_here([run for run, rounds in left if rounds], nodes, options.request, data_dir)
     capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
     workloads = workloads_of(left, data_dir)

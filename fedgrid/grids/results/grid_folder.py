@@ -15,7 +15,7 @@ from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.engine.runtime.storage.hints import no_grid
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Asks, Grid, Stacking
@@ -196,11 +196,12 @@ class GridFolder:
         try:
             runs = tuple(map(RunConfig.model_validate_json, lines.splitlines()))
             stacking = STACKING.validate_python(about.get("stacking"))
-            return StoredGrid(runs, Asked.of(about.get("asked")), str(about.get("source", "")), stacking)
+            stored = StoredGrid(runs, Asked.of(about.get("asked")), str(about.get("source", "")), stacking)
         except ValidationError as error:
-            raise ConfigError(
-                f"{path} was written by another version of fedgrid; move {self.path} away"
-            ) from error
+            raise ConfigError(f"{path} is of another version of fedgrid; move {self.path} away") from error
+        if not stored.runs:
+            raise ConfigError(f"{path} is damaged (it asks for none of its runs); move {self.path} away")
+        return stored
 
     def _read_lines(self, path: Path) -> tuple[dict[str, Any], bytes]:
         """Return the head of a file, and its other lines, which are those that were written."""
@@ -266,11 +267,15 @@ class GridFolder:
         self.write(PROGRESS, seal(progress))
 
     def read_progress(self) -> dict[str, Any] | None:
-        """Return the last progress, None if there is none or it cannot be read."""
+        """Return the last progress, None if there is none.
+
+        Raises:
+            DamagedFile, UnreadableFile: it cannot be read.
+        """
         self.storage.refresh(self._name(PROGRESS))
         try:
             return unseal(self.path / PROGRESS)
-        except (FileNotFoundError, DamagedFile, UnreadableFile):
+        except FileNotFoundError:
             return None
 
     def _missing(self) -> ConfigError:

@@ -16,6 +16,8 @@ from fedgrid.tracking.tables.table import Table
 
 CLUSTERS = "of the clusters' models"
 """Label of the convention that is not `AS_PUBLISHED`."""
+MOST_CURVES = 40
+"""Clients that have a curve each."""
 GAP = "Mean over clients of the absolute difference between personalised"
 
 
@@ -221,13 +223,30 @@ def _curves(study: Study, kinds: Sequence[FigureKind], name: str, title: str) ->
 
 
 def _maps(study: Study, name: str, title: str) -> Iterator[tuple[str, Plate]]:
+    """Yield the map of clusters of each split and, of a few clients, the curve of each."""
     for split in study.splits:
-        plate = Plate(
-            f"clusters-{name}-{split}",
-            f"Clusters by round: {title}, {split_name(split)}",
-            "The cluster of each client by round, for the first seed; lines separate the hidden groups. A "
-            "cluster has the colour of the group of the majority of its clients, and a shade of its own; "
-            "grey: no majority.",
-            partial(figures.cluster_maps, study.of(split=split)),
+        part, words = study.of(split=split), split_name(split)
+        of_split = f", {words}" if len(study.splits) > 1 else ""
+        yield (
+            f"clusters{of_split}",
+            Plate(
+                f"clusters-{name}-{split}",
+                f"Clusters by round: {title}, {words}",
+                "The cluster of each client by round, for the first seed; lines separate the hidden groups. "
+                "A cluster has the colour of the group of the majority of its clients, and a shade of its "
+                "own; grey: no majority.",
+                partial(figures.cluster_maps, part),
+            ),
         )
-        yield split_name(split), plate
+        if all(run.accuracy_RK.size and run.clients <= MOST_CURVES for run in part.finished):
+            yield (
+                f"each client{of_split}",
+                Plate(
+                    f"each-client-{name}-{split}",
+                    f"Accuracy of each client by round: {title}, {words}",
+                    "Accuracy of the model that a client is served on the client's own test set, for the "
+                    "first seed; a line has the colour of the client's hidden group. The numbers are in a "
+                    "run's clients.parquet, column personalised_accuracy.",
+                    partial(figures.client_curves, part),
+                ),
+            )

@@ -43,6 +43,8 @@ class RowOfArena:
 
     method: str
     """The algorithm's id."""
+    title: str
+    """What papers call it."""
     settings: Settings
     protocol: Protocol
     family: str
@@ -55,8 +57,6 @@ class RowOfArena:
 class Outcome(RowOfArena):
     """What one run says about a method, with these settings, under this protocol, in one block."""
 
-    title: str
-    """Of the algorithm, in tables."""
     is_reference: bool
     dataset: str
     seed: int
@@ -103,7 +103,6 @@ def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outco
     return Outcome(
         **asdict(row),
         **numbers,
-        title=run.method,
         is_reference=run.is_reference,
         dataset=run.dataset,
         seed=run.seed,

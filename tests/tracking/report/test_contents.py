@@ -2,7 +2,9 @@
 
 import pickle
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from docs.reference.report import pages
@@ -80,7 +82,7 @@ def test_a_gap_that_no_run_recorded_is_left_out():
 @pytest.mark.parametrize("kind", ["accuracy", "f1", "fairness", "ari", "sizes", "gap", "gap-loss"])
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_figure_by_round_names_a_band_of_several_seeds_and_can_be_drawn_in_another_process(kind, seeds):
-    runs = [run_of("BNC", seed=seed) for seed in range(seeds)]
+    runs = [run_of("fedavg", seed=seed) for seed in range(seeds)]
     of_seeds = study_of([result_of(run, WHOLE, curves=RIGHT) for run in runs])
     plates = {plate.name: plate for plate in report_page(of_seeds).plates()}
     plate = plates[f"{kind}-mnist-15"]
@@ -101,7 +103,7 @@ def test_figures_that_are_alternatives_are_a_choice_and_a_single_one_is_none():
 
 
 def test_a_data_set_with_one_number_of_clients_is_one_section():
-    runs = [run_of(name, clients=clients) for name in ("BNC", "SCL") for clients in (15, 30)]
+    runs = [run_of(name, clients=clients) for name in ("fedavg", "sattler") for clients in (15, 30)]
     results = [result_of(run, WHOLE, curves=RIGHT) for run in runs]
     for some, parts in ((results[::2], []), (results, ["mnist-15", "mnist-30", "mnist-all"])):
         (section,) = [part for part in report_page(study_of(some)).sections if part.name == "mnist"]
@@ -121,6 +123,18 @@ def test_figures_of_the_global_model_and_the_silhouette_need_a_run_that_recorded
         "communities-DATASET",
         "communities-server-DATASET",
     }
+
+
+@pytest.mark.parametrize(("clients", "labels"), [(6, ["clusters", "each client"]), (41, ["clusters"])])
+def test_a_few_clients_have_a_curve_each_beside_the_map_of_clusters(clients, labels):
+    run = replace(result_of(run_of(clients=clients), WHOLE), accuracy_RK=np.zeros((2, clients)))
+    (section,) = [part for part in report_page(study_of([run])).sections if part.name == "mnist"]
+    [names] = [
+        [label for label, _ in item.options]
+        for item in section.items
+        if isinstance(item, Choice) and item.options[0][0] == "clusters"
+    ] or [["clusters"]]
+    assert names == labels
 
 
 def test_numbers_of_algorithms_own_are_a_table_and_without_any_there_is_none():

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fedgrid.algorithms.updates.source import Layout, Vector
-from fedgrid.engine.federation.errors import ConfigError, in_plugin, plugin_of
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors, registry
 from fedgrid.engine.federation.seeds import generator
 
@@ -154,29 +154,6 @@ def blank(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module
         for key, values in layer.named_buffers(recurse=False):
             setattr(layer, key, _empty(values))
     return module
-
-
-@torch.no_grad()
-def check_logits(name: str, shape: tuple[int, int, int], num_classes: int) -> None:
-    """Check that a model takes images of a shape (channels, height, width), and returns a logit a class.
-
-    Raises:
-        ConfigError: it does not; names the plugin that it is of.
-    """
-    build = registry.MODELS[name].build
-    image = "x".join(map(str, shape))
-    try:
-        logits = blank(name, shape, num_classes).eval()(torch.zeros(2, *shape))
-    except Exception as error:
-        # Whatever a plugin's code raises.
-        place = in_plugin(error) or plugin_of(build)
-        raise ConfigError(f"{place}model '{name}' fails on images of {image}: {error}", ("model",)) from error
-    if logits.shape != (2, num_classes):
-        raise ConfigError(
-            f"{plugin_of(build)}model '{name}' makes an output of shape {tuple(logits.shape)} of 2 images; "
-            f"expected (2, {num_classes}), a number for each class: build is given num_classes",
-            ("model",),
-        )
 
 
 def _empty(like: torch.Tensor) -> torch.Tensor:

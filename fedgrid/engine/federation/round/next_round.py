@@ -18,8 +18,9 @@ from fedgrid.algorithms.contract.base import Diagnostics, State
 from fedgrid.algorithms.contract.checks import check_global_model, check_served, check_step
 from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache, Stopwatch
-from fedgrid.engine.federation.clients.messages import Pool, TrainReport, TrainTask
+from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache
+from fedgrid.engine.federation.clients.messages import TrainReport, TrainTask
+from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.errors import FinalError
 from fedgrid.engine.federation.record_names import GLOBAL_TESTS, SERVED_TESTS
 from fedgrid.engine.federation.round.federation import Federation, in_round
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import State
     from fedgrid.engine.federation.clients.client_round import ClientRound
     from fedgrid.engine.federation.clients.messages import Memories
+    from fedgrid.engine.federation.clients.pool import Pool
     from fedgrid.engine.federation.round.federation import Federation
     from fedgrid.engine.federation.round.plan import Plan
     from fedgrid.engine.federation.training.confusion import Counts

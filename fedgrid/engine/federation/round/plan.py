@@ -17,7 +17,7 @@ from fedgrid.engine.federation.uplink.ledger import Ledger, ledger_of
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import State
     from fedgrid.algorithms.contract.orders import Order
-    from fedgrid.engine.federation.clients.messages import Pool
+    from fedgrid.engine.federation.clients.pool import Pool
     from fedgrid.engine.federation.encoders.encoder import Encoder
     from fedgrid.engine.federation.round.federation import Federation
     from fedgrid.engine.federation.round.participation import Attendance

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from fedgrid.engine.federation.clients.messages import Machine, Pool, Setup
+    from fedgrid.engine.federation.clients.messages import Setup
+    from fedgrid.engine.federation.clients.pool import Machine, Pool
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.federation.round.record import RoundRecord
     from fedgrid.engine.federation.round.run_state import RunState

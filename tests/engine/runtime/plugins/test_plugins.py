@@ -148,7 +148,7 @@ class TestLoading:
         active.use([write(MODEL.replace("width, num_classes))", f"{size}))"))])
         with pytest.raises(ConfigError) as caught:
             config(model="own-model")
-        for part in ("mine.py, line", "'own-model'", *named):
+        for part in ("mine.py, line", "model own-model: ", *named):
             assert part in str(caught.value)
 
     @pytest.mark.parametrize("title", ["", " ", "a\nb", "\x1b[2J", "x" * 61, None])
