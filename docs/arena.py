@@ -14,6 +14,7 @@ from fedgrid.tracking.report.page import Section
 from fedgrid.tracking.verdicts.field import families_of
 from fedgrid.tracking.verdicts.outcomes import Outcome
 from fedgrid.tracking.verdicts.page import plates_of, results, section_text
+from fedgrid.tracking.verdicts.tables import names_in
 
 PAGE = Path(__file__).with_name("arena.md")
 PICTURES = Path(__file__).with_name("arena")
@@ -56,7 +57,7 @@ def _source(found: KeptResults) -> str:
     return (
         f"{len(outcomes):,} rows of `{DATASET}`, tuned with {' or '.join(map(str, trials))} trials a method. "
         f"Families: {', '.join(families_of(outcomes))}. Seeds: {', '.join(map(str, seeds))}. Made with "
-        f"{made_with}."
+        f"{made_with}. {names_in(outcomes)}"
     )
 
 

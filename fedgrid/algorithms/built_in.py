@@ -56,4 +56,4 @@ ALSO_CALLED = {
     **dict.fromkeys(("local", "local-only", "standalone"), "solo"),
     "prigent": "embeddings",
 }
-"""What papers and tables call algorithms, in small letters -> name here, for messages."""
+"""What papers call algorithms, in small letters -> name here, for messages."""

@@ -17,7 +17,7 @@ from fedgrid.algorithms.contract.entry import AlgorithmEntry
 ALGORITHMS: dict[str, AlgorithmEntry] = {}
 """By name: those of the package, then those of the plugins in use (`runtime.plugins`)."""
 ALSO_CALLED: dict[str, str] = {}
-"""What papers and tables call algorithms, in small letters -> name here, for messages."""
+"""What papers call algorithms, in small letters -> name here, for messages."""
 
 ARENA = "arena"
 """Stands for the members of the arena in the list of a file's algorithms."""
@@ -27,8 +27,13 @@ _references: set[str] = set()
 
 
 def title(name: str) -> str:
-    """Return what tables call an algorithm; its name if its plugin is not loaded and left no title."""
+    """Return what papers call an algorithm; its name if its plugin is not loaded and left no title."""
     return ALGORITHMS[name].title if name in ALGORITHMS else _titles.get(name, name)
+
+
+def row_in_papers(name: str) -> str:
+    """Return the row of papers' tables to compare an algorithm with: `SCL`, also of sattler-as-published."""
+    return title(name).removesuffix(" as published")
 
 
 def is_reference(name: str) -> bool:
@@ -46,7 +51,7 @@ def members_of_arena() -> list[str | dict[str, Any]]:
 
 
 def note_titles(titles: Mapping[str, str], references: Iterable[str] = ()) -> None:
-    """Remember what tables call algorithms whose plugins need not be loaded: name -> title.
+    """Remember what papers call algorithms whose plugins need not be loaded: name -> title.
 
     `references` are the names of those that are references.
     """

@@ -55,7 +55,7 @@ def make_whole(folder: Path) -> Path:
     _give("run", failing, "--plugin", folder / "failing.py", *at, code=1)
     _give("run", _grid(folder, "mine", "[fedavg, ocfl-kmeans]", "[0, 1]"), *at)
     mine = _grid(folder, "mine", "[fedavg, own, embeddings]", "[0]")
-    _give("run", mine, "--plugin", folder / "own.py", *at)
+    _give("run", mine, "--plugin", folder / "own.py", "--yes", *at)
     _give(*EXPLAIN, *at)
     _give(*ATTACK, *at)
     _give(*SEARCH, *SHORT, *at)
@@ -78,6 +78,11 @@ def looking(root: Path) -> list[tuple[object, ...]]:
         ("cache", "mine"),
         ("report", "mine"),
         ("compare", "mine", "other"),
+        ("table", "mine"),
+        ("cite", "mine"),
+        ("runs", "mine", "--columns", "all", "--json"),
+        ("show", run_id, "--json"),
+        ("analyse", "mine", "epsilons", "--dry-run"),
         ("explain", "mine", "--dry-run"),
         ("attack", "mine", "--kind", "membership", "--dry-run"),
         (

@@ -25,7 +25,7 @@ ELSEWHERE = {
     "analyse centralised epsilons": "grids/epsilons/test_analysis.py",
     "arena --check": "grids/arena/test_command.py",
     "convert": "engine/runtime/data/test_femnist.py",
-    "doctor": "grids/upkeep/test_doctor.py",
+    "doctor": "grids/doctor/test_doctor.py",
     "import": "grids/archive/test_importing.py",
     "retry": "grids/display/test_status.py",
     "run --dataset femnist": "engine/runtime/data/test_femnist.py",

@@ -18,7 +18,7 @@ def test_notebook_runs_and_its_values_show_themselves(monkeypatch: pytest.Monkey
     monkeypatch.setattr(fedgrid, "load", lambda grid: of)
     shown = run_cells(NOTEBOOK)
     assert shown[0] is of
-    assert shown[1].to_dict() == {"ari": {"BNC": 1.0}, "personalised_accuracy": {"BNC": 0.75}}
+    assert shown[1].to_dict() == {"ari": {"fedavg": 1.0}, "personalised_accuracy": {"fedavg": 0.75}}
     assert shown[2]["ari"].tolist() == [0.0, 1.0]
     assert "<table>" in shown[3]._repr_html_()
     assert [figure._repr_png_()[:4] for figure in shown[4:]] == [PNG, PNG]

@@ -69,8 +69,8 @@ STEPS = (
         f"{RUN} --filter seed=0",
         "The clients hold different digits, in three hidden groups. ARI 1 says that the groups were found. "
         "Each cluster's model is then better on its own clients' images (`pers.`), and worse on all "
-        "(`gen.`), than one model for all (BNC). ONE-CUT is the algorithm of the study's plugin. What did it "
-        "do, round by round?",
+        "(`gen.`), than one model for all (fedavg). one-cut is the algorithm of the study's plugin. What did "
+        "it do, round by round?",
         most=7,
     ),
     Step(
@@ -106,9 +106,9 @@ STEPS = (
     Step("", "", f"fedgrid report {STUDY}"),
     Step(
         "Better settings",
-        "In which round should ONE-CUT cluster? The search judges four by validation images:",
+        "In which round should one-cut cluster? The search judges four by validation images:",
         f"fedgrid search {STUDY}-search.yaml",
-        "The grid with the best, under another name; ONE-CUT clusters in round 4:",
+        "The grid with the best, under another name; one-cut clusters in round 4:",
         most=9,
     ),
     Step("", "", f"{RUN} --filter seed=0 --tuned {STUDY}-search --name tuned", skips=6, most=1),

@@ -76,4 +76,4 @@ def test_the_studys_notebook_draws(typed, monkeypatch):
         if cell["cell_type"] == "code":
             exec(re.sub(r"^%.*$", "", "".join(cell["source"]), flags=re.M), names)
     found = {result.algorithm for result in names["study"].finished}
-    assert found == {"BNC", "OCFL-HDB", "ONE-CUT", "LS"}
+    assert found == {"fedavg", "ocfl-hdbscan", "one-cut", "long-short"}

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from fedgrid.tracking.report.page import Choice, Page, Plate, Section
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table
 
-ALGORITHMS = ("BNC", "SCL", "BCL", "OCFL-KM", "OCFL-AFF", "OCFL-MS", "OCFL-HDB")
+ALGORITHMS = ("fedavg", "sattler", "briggs", "ocfl-kmeans", "ocfl-affinity", "ocfl-meanshift", "ocfl-hdbscan")
 SPLITS = (
     "nonoverlapping balanced",
     "nonoverlapping imbalanced",
@@ -74,11 +74,11 @@ def wide_table(name: str, *, digits: int = 2) -> Table:
 def small_table(name: str) -> Table:
     """Return a table of two parts with means and deviations, one of the columns words."""
     rows = [
-        ("BNC", 0.432, 0.012, "ten", "15 clients"),
+        ("fedavg", 0.432, 0.012, "ten", "15 clients"),
         (WORST_NAME, 0.95, 0.2, "nine & more", "15 clients"),
-        ("OCFL-HDB", 0.7, 0.03, "", "15 clients"),
-        ("BNC", 0.5, 0.1, "two", "30 clients"),
-        ("OCFL-HDB", 12.25, 0.04, "ten", "30 clients"),
+        ("ocfl-hdbscan", 0.7, 0.03, "", "15 clients"),
+        ("fedavg", 0.5, 0.1, "two", "30 clients"),
+        ("ocfl-hdbscan", 12.25, 0.04, "ten", "30 clients"),
     ]
     return Table(
         name,

@@ -2,15 +2,17 @@
 
 from functools import cache
 
+from fedgrid.algorithms.registry import row_in_papers
 from fedgrid.tracking.explained.scores import Explained
 from fedgrid.tracking.papers.ocfl import numbers
+from tests.helpers.studies import IDS
 
 
 @cache
 def theirs() -> tuple[Explained, ...]:
     """The published scores of runs, as if each run had one model."""
     return tuple(
-        Explained(scenario, algorithm, algorithm, on, *scores)
+        Explained(scenario, IDS[algorithm], algorithm, on, *scores)
         for (scenario, algorithm, on), scores in numbers.explanations().items()
     )
 
@@ -25,4 +27,5 @@ def explained(
     split: str = "overlapping-balanced",
 ) -> Explained:
     scenario = (dataset, 15, split)
-    return Explained(scenario, algorithm, algorithm, on, insertion, deletion)
+    method = IDS.get(algorithm, algorithm)
+    return Explained(scenario, method, row_in_papers(method), on, insertion, deletion)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fedgrid.algorithms.registry import ALGORITHMS, row_in_papers
+from fedgrid.tracking.names import method_of
 from fedgrid.tracking.records import Columns
 from fedgrid.tracking.scoring.partitions import clustering, published_clustering, score_partitions
 from fedgrid.tracking.scoring.run import Run
@@ -18,8 +20,11 @@ ONE = [(0,) * 6] * 2
 """Labels of a run that never clusters."""
 
 
+IDS = {entry.title: name for name, entry in ALGORITHMS.items()}
+
+
 def run_of(
-    algorithm: str = "BNC",
+    algorithm: str = "fedavg",
     *,
     dataset: str = "mnist",
     clients: int = 15,
@@ -28,8 +33,9 @@ def run_of(
     is_archived: bool = False,
     is_reference: bool = False,
 ) -> Run:
+    """The algorithm by its id or by what papers call it."""
+    algorithm = IDS.get(algorithm, algorithm)
     name = f"{dataset}-{clients}-{split}-{algorithm.lower()}-s{seed}"
-    published = algorithm.removesuffix(" as published")
     scenario = {"dataset": dataset, "split": split, "clients": clients}
     return Run(
         name,
@@ -37,7 +43,7 @@ def run_of(
         Path(name),
         **scenario,
         algorithm=algorithm,
-        published=published,
+        published=row_in_papers(method_of(algorithm)),
         seed=seed,
         rounds=2,
         is_archived=is_archived,

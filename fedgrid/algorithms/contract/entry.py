@@ -31,7 +31,7 @@ class AlgorithmEntry:
 
     name: str
     title: str
-    """As in tables."""
+    """What its paper calls it."""
     summary: str
     """One line."""
     source: str

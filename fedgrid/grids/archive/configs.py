@@ -1,12 +1,14 @@
-"""The configuration of a run of the archive."""
+"""The configurations of the archive's runs."""
 
+from collections.abc import Iterable
 from functools import cache
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.grids.archive.layout import FoundRun
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.results.archived import MODELS
+from fedgrid.grids.results.archived import MODELS, is_archived
 
 PRESET = "paper-as-published"
 SEED, TEMPERATURE_SEED = 0, 1
@@ -25,6 +27,17 @@ def config_of(run: FoundRun, num_rounds: int) -> RunConfig:
         values["seed"] = TEMPERATURE_SEED
         values["training"] |= TEMPERATURE_TRAINING.get(run.scenario.dataset, {})
     return RunConfig(**values)
+
+
+def check_archived(grid: str, runs: Iterable[RunConfig]) -> None:
+    """Check that a grid, which is imported into, has only archived runs.
+
+    Raises:
+        ConfigError: it has others.
+    """
+    own = sum(not is_archived(run) for run in runs)
+    if own:
+        raise ConfigError(f"grid {grid} has {own} runs that are not from the archive; choose another --name")
 
 
 @cache

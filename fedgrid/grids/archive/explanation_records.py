@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from fedgrid.algorithms import registry
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.integrity.files import parquet_bytes, read_table
 from fedgrid.engine.runtime.storage.format import DamagedFile
@@ -19,8 +18,6 @@ from fedgrid.grids.archive.csv_files import Table, whole
 from fedgrid.grids.archive.layout import FoundExplanations
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.record_columns import RecordColumn, schema_of
-from fedgrid.tracking.explained.scores import Explained
-from fedgrid.tracking.scoring.run import plain_title
 
 FILE = "explanations.parquet"
 CENTRALISED = "centralised"
@@ -64,26 +61,6 @@ def keep(rows: Sequence[Mapping[str, Any]], grid: GridFolder) -> None:
     path = grid.path / FILE
     if rows or path.exists():
         grid.write(FILE, parquet_bytes(pa.Table.from_pylist(list(rows), schema=SCHEMA)))
-
-
-def explained(grid: GridFolder) -> tuple[Explained, ...]:
-    """Return the rows of an imported grid that are of its runs, as a report needs them.
-
-    Raises:
-        RunError, ConfigError: as `of_grid`.
-    """
-    return tuple(
-        Explained(
-            scenario=(row["dataset"], row["clients"], row["split"]),
-            algorithm=registry.title(row["algorithm"]),
-            published=plain_title(registry.title(row["algorithm"])),
-            on=row["on"],
-            insertion=row["insertion_mean"],
-            deletion=row["deletion_mean"],
-        )
-        for row in of_grid(grid)
-        if row["algorithm"] != CENTRALISED
-    )
 
 
 def of_grid(grid: GridFolder) -> list[dict[str, Any]]:

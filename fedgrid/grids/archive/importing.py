@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -13,17 +14,72 @@ from typing import TypeVar
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.runtime.leases.lease import Lease
-from fedgrid.engine.runtime.leases.storage_id import claim
-from fedgrid.grids.archive import explanation_records, layout, training_records
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.archive import explanation_records, layout, one_run, training_records
+from fedgrid.grids.archive.configs import check_archived, config_of
 from fedgrid.grids.archive.explanation_records import read_explanations
-from fedgrid.grids.archive.grid import GridFolder, Imported, Storage
+from fedgrid.grids.archive.layout import FoundRun
 from fedgrid.grids.archive.training_records import read_training
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.planning.claims import import_claims
+from fedgrid.grids.execution.foreign import ForeignGrid, hold_grids
+from fedgrid.grids.results.grid_folder import GridFolder
+
+TEXT = """\
+# Runs of the OCFL papers' authors, read from their archive by `fedgrid import`. None of them was run here.
+# The archive has no seeds: seed 0 stands for the run of the tables, 1 for the one made for its temperature.
+hidden_groups: {truth}
+"""
+TRUTH = {False: "those of the images", True: "published (bloodmnist-30-overlapping-imbalanced as 7/14/9)"}
 
 F = TypeVar("F")
 R = TypeVar("R")
+
+
+class Imported:
+    """A grid of archived runs."""
+
+    def __init__(
+        self,
+        name: str,
+        archived: Sequence[FoundRun],
+        storage: Storage,
+        warn: Callable[[str], None],
+        *,
+        published_truth: bool,
+    ) -> None:
+        """Take the grid's name, the folders of its runs in the archive, and whose hidden groups count."""
+        self.name, self.found = name, archived
+        self.grid = ForeignGrid(name, storage, warn, TEXT.format(truth=TRUTH[published_truth]))
+        self.imported = 0
+        self.absent: Counter[tuple[str, ...]] = Counter()
+        self._published_truth = published_truth
+
+    def take(self, archived: FoundRun, path: Path) -> str:
+        """Import a run of the archive in `path`; return in words what was done."""
+        run = one_run.read_run(archived, published_truth=self._published_truth)
+        config = config_of(archived, run.rounds.num_rows)
+        source = Path(path.resolve().name) / archived.folder.relative_to(path)
+        log = [f"read from {source.as_posix()}", *(f"absent: {name}" for name in run.absent)]
+        is_new = self.grid.take(config, {"rounds": run.rounds, "clients": run.clients}, log)
+        self.imported += is_new
+        self.absent[run.absent] += 1
+        return f"{config.name}: {'imported' if is_new else 'unchanged'}"
+
+    def facts(self) -> dict[str, object]:
+        """Return what `--json` prints of the grid."""
+        runs = self.grid.runs
+        return {
+            "grid": self.name,
+            "runs": len(runs),
+            "imported": self.imported,
+            "unchanged": len(runs) - self.imported,
+            "scenarios": len({run.scenario for run in runs}),
+            "algorithms": len({run.algorithm["name"] for run in runs}),
+            "absent": [
+                {"files": list(names), "runs": count} for names, count in sorted(self.absent.items()) if names
+            ],
+            "mlflow": self.grid.mlflow,
+        }
 
 
 def import_archive(
@@ -54,9 +110,8 @@ def import_archive(
     storage.pull_marks()
     storage.check_writable()
     for grid in grids:
-        grid.check_is_archived()
-    with Lease(storage, name, import_claims(f"{name}-temperature"), warn) as lease:
-        claim(storage)
+        check_archived(grid.name, grid.grid.runs_before)
+    with hold_grids([*by_grid], storage, warn) as lease:
         for grid in grids:
             for run in grid.found:
                 lease.check()
@@ -65,7 +120,7 @@ def import_archive(
                     print_plain(console, imported)
         with nullcontext() if as_json else console.status("Writing to MLflow ..."):
             for grid in grids:
-                grid.conclude()
+                grid.grid.conclude()
             training_records.keep(trainings, GridFolder(storage, name))
             explanation_records.keep(rows, GridFolder(storage, name))
     of_trainings = [f"{training.dataset}: {training.name}" for training in trainings]

@@ -1,37 +1,29 @@
 """`fedgrid arena --check N`: compute some of the kept results again, and say how far they differ."""
 
+from dataclasses import replace
 from math import isnan
 from typing import TypeVar
 
-from rich.console import Console
-
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.arena.definition import Arena
 from fedgrid.grids.arena.kept import KeptResults
 from fedgrid.grids.arena.results import read_outcomes
-from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.progress import JsonLines
-from fedgrid.grids.execution.run import LaunchResult, run_grid
-from fedgrid.grids.planning.options import LaunchOptions
-from fedgrid.grids.presets.load import Grid
+from fedgrid.grids.execution.run import Launcher, LaunchResult
 from fedgrid.tracking.verdicts.outcomes import SCORES, Outcome
 
 T = TypeVar("T")
 
 
-def run_check(
-    arena: Arena, kept: KeptResults, count: int, storage: Storage, options: LaunchOptions, console: Console
-) -> LaunchResult:
+def run_check(arena: Arena, stored: KeptResults, count: int, launcher: Launcher) -> LaunchResult:
     """Run `count` of the runs with a kept result, spread evenly over these, and compare.
 
     Raises:
-        ConfigError: none of the arena's rows is kept; as `run_grid`.
+        ConfigError: none of the arena's rows is kept; as `Launcher.run`.
     """
     tuned_on = arena.tuning.dataset_in_files
-    tuned = {method: kept.tuned.get((tuned_on, method, arena.trials)) for method in arena.competitors}
+    tuned = {method: stored.tuned.get((tuned_on, method, arena.trials)) for method in arena.competitors}
     entries = arena.entries({method: one.params for method, one in tuned.items() if one is not None})
-    outcomes, missing = kept.divide(entries)
+    outcomes, missing = stored.divide(entries)
     lines = {outcome.key for outcome in outcomes}
     with_result = [(row, run) for row, run in entries if (row, run) not in missing]
     if not lines:
@@ -40,19 +32,14 @@ def run_check(
         )
     distinct = {run.run_id: (row, run) for row, run in reversed(with_result)}
     chosen = spread_evenly([*distinct.values()][::-1], count)
-    grid = Grid(
-        f"{arena.name}-check", tuple(run for _, run in chosen), arena.text({}), source="fedgrid arena"
-    )
-    result = run_grid(grid, storage, options, console, shows_scores=False)
+    grid = replace(arena.grid(chosen, {}), name=f"{arena.name}-check")
+    result = launcher.run(grid)
     before = {outcome.key: outcome for outcome in outcomes}
-    again = read_outcomes(grid.name, chosen, storage)
+    again = read_outcomes(grid.name, chosen, launcher.storage)
     words = [difference(before[outcome.key], outcome) for outcome in again]
     equal = _exact(before, again)
-    if options.as_json:
-        JsonLines().event("check", results=len(again), equal=equal, differences=words)
-    else:
-        for line in (*words, f"{equal} of {len(again)} results are the kept ones in every digit"):
-            print_plain(console, line)
+    launcher.event("check", results=len(again), equal=equal, differences=words)
+    launcher.say(*words, f"{equal} of {len(again)} results are the kept ones in every digit")
     return result
 
 
@@ -69,7 +56,7 @@ def difference(before: Outcome, now: Outcome) -> str:
         for name in SCORES
         if not _equal(getattr(before, name), getattr(now, name))
     ]
-    run = f"{now.title} ({now.settings}, {now.protocol}), {now.family}, seed {now.seed}"
+    run = f"{now.method} ({now.settings}, {now.protocol}), {now.family}, seed {now.seed}"
     made = [
         f"{name} {before.made_with[name]} then, {now.made_with[name]} now"
         for name in before.made_with

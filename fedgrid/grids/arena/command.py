@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
-
-from rich.console import Console
 
 from fedgrid.grids.arena import files
 from fedgrid.grids.arena.definition import Arena
@@ -17,29 +14,16 @@ from fedgrid.grids.arena.kept import KeptResults, Tuned
 from fedgrid.grids.arena.methods import plays
 from fedgrid.grids.arena.results import read_outcomes
 from fedgrid.grids.arena.tuning import Advance, tune
-from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.tables import page_table
-from fedgrid.grids.execution.run import LaunchResult, run_grid
+from fedgrid.grids.execution.run import Launcher, LaunchResult
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Outcome
-from fedgrid.tracking.verdicts.tables import as_dict, sentence, table_of, words_of
+from fedgrid.tracking.verdicts.tables import as_dict, names_in, sentence, table_of, words_of
 from fedgrid.tracking.verdicts.verdict import NoVerdict, Verdict, verdict
 
-if TYPE_CHECKING:
-    from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.planning.options import LaunchOptions
 
-
-def run_arena(
-    arena: Arena,
-    kept: KeptResults,
-    storage: Storage,
-    options: LaunchOptions,
-    console: Console,
-    advance: Advance,
-) -> LaunchResult:
+def run_arena(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Advance) -> LaunchResult:
     """Compute what is not kept, write outcomes, settings and verdicts to the grid's folder, and show these.
 
     Raises:
@@ -47,29 +31,23 @@ def run_arena(
         RunError: if a search or the grid as a whole cannot go on.
     """
     tuning = []
-    for tuned in tune(arena.tuning, kept, advance):
+    for tuned in tune(arena.tuning, stored, advance):
         if tuned is None:
             return LaunchResult(stopped=True)
         tuning.append(tuned)
-        _show_tuned(tuned, options, console)
+        _show_tuned(tuned, launcher)
     params = {tuned.method: tuned.params for tuned in tuning}
     entries = arena.entries(params)
-    computed, missing = kept.divide(entries)
+    computed, missing = stored.divide(entries)
     result = LaunchResult()
     if missing:
-        grid = arena.grid(missing, params)
-        result = run_grid(grid, storage, options, console, shows_scores=False)
-    outcomes = [*computed, *read_outcomes(arena.name, missing, storage)]
+        result = launcher.run(arena.grid(missing, params))
+    outcomes = [*computed, *read_outcomes(arena.name, missing, launcher.storage)]
     verdicts, missing_verdicts = verdicts_on(arena, outcomes)
-    notes = [*missing_verdicts, *_notes(arena, len(computed), len(entries), len(outcomes), kept)]
-    folder = GridFolder(storage, arena.name)
+    notes = [*missing_verdicts, *_notes(arena, len(computed), len(entries), outcomes, stored)]
+    folder = GridFolder(launcher.storage, arena.name)
     files.write(folder, outcomes, tuning, verdicts, notes, arena.budget)
-    if options.as_json:
-        for one in verdicts:
-            JsonLines().event("verdict", **as_dict(one, arena.budget))
-        JsonLines().event("arena", notes=notes, folder=str(folder.path))
-    else:
-        _show(verdicts, notes, arena.budget, folder, console)
+    _show(verdicts, notes, arena.budget, folder, launcher)
     return result
 
 
@@ -93,24 +71,24 @@ def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict
     return verdicts, [*reasons]
 
 
-def _show_tuned(tuned: Tuned, options: LaunchOptions, console: Console) -> None:
-    if options.as_json:
-        JsonLines().event("tuned", **asdict(tuned))
-    elif tuned.trial:
+def _show_tuned(tuned: Tuned, launcher: Launcher) -> None:
+    launcher.event("tuned", **asdict(tuned))
+    if tuned.trial:
         settings = ", ".join(f"{key} {value}" for key, value in tuned.params.items())
-        print_plain(
-            console,
+        launcher.say(
             f"tuned {tuned.method}: trial {tuned.trial} of {tuned.trials}, validation accuracy "
-            f"{tuned.validation:.3f}: {settings}",
+            f"{tuned.validation:.3f}: {settings}"
         )
 
 
-def _notes(arena: Arena, num_kept: int, rows: int, num_done: int, kept: KeptResults) -> list[str]:
+def _notes(
+    arena: Arena, num_kept: int, rows: int, outcomes: Sequence[Outcome], stored: KeptResults
+) -> list[str]:
     notes = [*arena.left_out]
     if arena.tuned_on is not None:
         notes.append(f"settings were tuned on {arena.tuned_on}, not on {arena.dataset}")
     if num_kept:
-        made = {tuple(sorted(outcome.made_with.items())) for outcome in kept.outcomes.values()}
+        made = {tuple(sorted(outcome.made_with.items())) for outcome in stored.outcomes.values()}
         by = " or ".join(
             ", ".join(f"{name} {value}" for name, value in versions) for versions in sorted(made)
         )
@@ -118,8 +96,10 @@ def _notes(arena: Arena, num_kept: int, rows: int, num_done: int, kept: KeptResu
             f"{num_kept} of {rows} rows are results that fedgrid keeps ({by}); --check 5 computes five of "
             "them again, --recompute all"
         )
-    if num_done < rows:
-        notes.append(f"{rows - num_done} of {rows} rows have no result yet and are in no verdict")
+    if len(outcomes) < rows:
+        notes.append(f"{rows - len(outcomes)} of {rows} rows have no result yet and are in no verdict")
+    if names := names_in(outcomes):
+        notes.append(names)
     for method in arena.competitors:
         if not plays(method, "fine-tuned"):
             notes.append(f"{method} lacks fine_tune, which FedOptSettings has: no verdict with fine-tuning")
@@ -127,14 +107,16 @@ def _notes(arena: Arena, num_kept: int, rows: int, num_done: int, kept: KeptResu
 
 
 def _show(
-    verdicts: Sequence[Verdict], notes: Sequence[str], budget: int, folder: GridFolder, console: Console
+    verdicts: Sequence[Verdict], notes: Sequence[str], budget: int, folder: GridFolder, launcher: Launcher
 ) -> None:
+    console = launcher.console
     for one in verdicts:
-        if one.field.settings == SETTINGS[0]:
+        if one.field.settings == SETTINGS[0] and not launcher.options.as_json:
             console.print(page_table(table_of(one, budget), console.width))
-            print_plain(console)
+            console.print()
     for one in verdicts:
-        print_plain(console, sentence(one, budget))
-    for note in notes:
-        print_plain(console, f"note: {note}")
-    print_plain(console, f"Written to {folder.path} ({', '.join(files.FILES)})")
+        launcher.event("verdict", **as_dict(one, budget))
+        launcher.say(sentence(one, budget))
+    launcher.event("arena", notes=notes, folder=str(folder.path))
+    launcher.say(*(f"note: {note}" for note in notes))
+    launcher.say(f"Written to {folder.path} ({', '.join(files.FILES)})")

@@ -12,13 +12,12 @@ from typing import Any
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.grids.search.space import Params
 from fedgrid.redaction import csv_text
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.verdicts import outcomes as outcome_files
 from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena
 
-__all__ = ["KeptResults", "Params", "Tuned", "in_files", "read", "texts_of"]
+__all__ = ["KeptResults", "Tuned", "in_files", "read", "texts_of"]
 
 FOLDER = Path(__file__).with_name("kept")
 OUTCOMES, SETTINGS = "outcomes.csv", "tuning.csv"
@@ -36,7 +35,7 @@ class Tuned:
     """Which was the best; 0 if there was nothing to tune, or no trial has a score."""
     validation: float
     """Its score: mean personalised accuracy on validation images."""
-    params: Params
+    params: Mapping[str, Any]
     search: str
     """Digest of everything that the search depends on but the number of trials."""
 

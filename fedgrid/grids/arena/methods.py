@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedgrid.algorithms.averaging.fedopt import OwnAdaptationSettings
+from fedgrid.algorithms.averaging.fedopt import FedOptSettings, OwnAdaptationSettings
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import read_source
 from fedgrid.tracking.verdicts.outcomes import Protocol
+
+COMMON = {"server_learning_rate": {"low": 0.5, "high": 2.0, "log": True}}
+"""What every method that averages can tune, beside its own settings: some have none."""
 
 
 def parse_methods(texts: Sequence[str]) -> list[str]:
@@ -31,7 +34,7 @@ def default(method: str) -> dict[str, Any]:
 
 
 def title_of(method: str) -> str:
-    """Return what tables call a method."""
+    """Return what papers call a method."""
     return ALGORITHMS[method].title
 
 
@@ -54,6 +57,12 @@ def methods_of(files: Sequence[Path]) -> tuple[str, ...]:
             raise ConfigError(f"--with {file}: it has no ALGORITHMS; `fedgrid init` writes a file that has")
         methods += mine
     return tuple(methods)
+
+
+def space_of(method: str, rounds: int) -> dict[str, Any]:
+    """Return the space of a method: its own, and what all that average have."""
+    entry = ALGORITHMS[method]
+    return {**entry.space(rounds), **(COMMON if isinstance(entry.settings, FedOptSettings) else {})}
 
 
 def budget_key(method: str) -> str | None:

@@ -1,30 +1,28 @@
 """`fedgrid arena --dry-run`: every run of the searches and of the rows that is left, and roughly how long."""
 
-from rich.console import Console
+from collections.abc import Mapping
+from typing import Any
 
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.arena.definition import Arena, RunConfig
-from fedgrid.grids.arena.kept import KeptResults, Params
+from fedgrid.grids.arena.kept import KeptResults
 from fedgrid.grids.arena.tuning import Search, digest_of, search_of
-from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.planning.dry_run import show_plan
-from fedgrid.grids.planning.options import LaunchOptions
+from fedgrid.grids.execution.run import Launcher
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.suggest import suggestions
 
 
-def plan_arena(
-    arena: Arena, kept: KeptResults, storage: Storage, options: LaunchOptions, console: Console
-) -> None:
+def plan_arena(arena: Arena, stored: KeptResults, launcher: Launcher) -> None:
     """Show the runs that are left; settings that no search has found yet are stood in for by drawn ones.
 
     Raises:
-        ConfigError: as `show_plan`.
+        ConfigError: as `Launcher.plan`.
     """
+    storage = launcher.storage
     storage.pull_marks()
     searched: dict[str, RunConfig] = {}
-    params: dict[str, Params] = {}
+    params: dict[str, Mapping[str, Any]] = {}
     searches = 0
     for method in arena.competitors:
         search = search_of(arena.tuning, method)
@@ -32,7 +30,7 @@ def plan_arena(
             params[method] = {}
             continue
         dataset = arena.tuning.dataset_in_files
-        tuned = kept.settings(dataset, method, arena.trials, digest_of(search))
+        tuned = stored.settings(dataset, method, arena.trials, digest_of(search))
         if tuned is not None:
             params[method] = tuned.params
             continue
@@ -40,22 +38,19 @@ def plan_arena(
         runs, params[method] = _stand_ins(search, storage)
         searched |= {run.run_id: run for run in runs}
     entries = arena.entries(params)
-    outcomes, missing = kept.divide(entries)
+    outcomes, missing = stored.divide(entries)
     rows = {run.run_id: run for _, run in missing}
-    if options.as_json or searched or rows:
-        show_plan(Grid(arena.name, (*searched.values(), *rows.values()), ""), storage, options, console)
-    if not options.as_json:
-        for note in arena.left_out:
-            print_plain(console, f"note: {note}")
-        tuning = f"{searches} searches x {arena.trials} trials: {len(searched)} runs"
-        print_plain(
-            console,
-            f"{arena.name}: {tuning}; {len(entries)} rows, {len(outcomes)} of them kept, {len(rows)} runs. "
-            "Settings that are not found yet are stood in for by drawn ones: their runs will have other ids.",
-        )
+    if launcher.options.as_json or searched or rows:
+        launcher.plan(Grid(arena.name, (*searched.values(), *rows.values()), ""))
+    tuning = f"{searches} searches x {arena.trials} trials: {len(searched)} runs"
+    launcher.say(
+        *(f"note: {note}" for note in arena.left_out),
+        f"{arena.name}: {tuning}; {len(entries)} rows, {len(outcomes)} of them kept, {len(rows)} runs. "
+        "Settings that are not found yet are stood in for by drawn ones: their runs will have other ids.",
+    )
 
 
-def _stand_ins(search: Search, storage: Storage) -> tuple[list[RunConfig], Params]:
+def _stand_ins(search: Search, storage: Storage) -> tuple[list[RunConfig], Mapping[str, Any]]:
     """Return all runs of a search, its later trials drawn at random, and settings for the tuned rows."""
     progress = SearchProgress(search, storage)
     grid, _ = progress.replay()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from fedgrid.algorithms.averaging.fedopt import FedOptSettings
-from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.grids.arena.definition import TUNING, Arena
 from fedgrid.grids.arena.kept import KeptResults, Tuned
-from fedgrid.grids.arena.methods import adapt_settings
+from fedgrid.grids.arena.methods import adapt_settings, space_of
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.search.definition import Search, load_search
 from fedgrid.grids.search.objectives import ACCURACY, LABEL_FREE, best
@@ -22,13 +20,10 @@ if TYPE_CHECKING:
 Advance: TypeAlias = "Callable[[Search], Advanced]"
 """Runs a search as far as it goes."""
 
-__all__ = ["Advance", "Search", "digest_of", "search_of", "space_of", "tune"]
-
-COMMON = {"server_learning_rate": {"low": 0.5, "high": 2.0, "log": True}}
-"""What every method that averages can tune, beside its own settings: some have none."""
+__all__ = ["Advance", "Search", "digest_of", "search_of", "tune"]
 
 
-def tune(arena: Arena, kept: KeptResults, advance: Advance) -> Iterator[Tuned | None]:
+def tune(arena: Arena, stored: KeptResults, advance: Advance) -> Iterator[Tuned | None]:
     """Yield the settings of each competitor, searched where none are kept; then None if it is to stop."""
     dataset = arena.dataset_in_files
     for method in arena.competitors:
@@ -38,7 +33,7 @@ def tune(arena: Arena, kept: KeptResults, advance: Advance) -> Iterator[Tuned | 
         if search is None:
             warn(f"{method} has nothing to tune: give its AlgorithmEntry search={{...}}; its defaults run")
             yield nothing
-        elif tuned := kept.settings(dataset, method, arena.trials, digest):
+        elif tuned := stored.settings(dataset, method, arena.trials, digest):
             yield tuned
         else:
             advanced = advance(search)
@@ -69,12 +64,6 @@ def search_of(arena: Arena, method: str) -> Search | None:
         base=str(TUNING),
         space=space,
     )
-
-
-def space_of(method: str, rounds: int) -> dict[str, Any]:
-    """Return the space of a method: its own, and what all that average have."""
-    entry = ALGORITHMS[method]
-    return {**entry.space(rounds), **(COMMON if isinstance(entry.settings, FedOptSettings) else {})}
 
 
 def digest_of(search: Search | None) -> str:

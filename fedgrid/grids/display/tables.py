@@ -1,15 +1,19 @@
 """Tables on the terminal: results of a grid, lists of choices."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
+from pydantic import ByteSize
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from fedgrid.redaction import printable
+from fedgrid.tracking.scoring.disturbances import DRIFT, FAULTS
 from fedgrid.tracking.scoring.run import Run
+from fedgrid.tracking.scoring.scores import OF_ROUNDS
 from fedgrid.tracking.scoring.selection import text_of
 from fedgrid.tracking.tables.cells import spread_over_seeds
 from fedgrid.tracking.tables.table import NONE
@@ -17,33 +21,18 @@ from fedgrid.tracking.tables.table import Table as PageTable
 
 RESULT_COLUMNS = {
     "clustering_round": "clust\nround",
-    "clusters": "clus-\nters",
-    "ari": "ARI",
-    "ami": "AMI",
-    "homogeneity": "homo-\ngen.",
-    "completeness": "com-\nplete",
-    "personalised_accuracy": "pers.\nacc.",
-    "personalised_f1": "pers.\nF1",
-    "generalised_accuracy": "gen.\nacc.",
-    "generalised_f1": "gen.\nF1",
-    "learning_gap": "gap",
+    **{score.name: score.heading for score in OF_ROUNDS if score.heading},
 }
 """Score -> heading. Personalised: a cluster's model on its clients' own test sets; generalised: on the
 server's test set."""
-OWN_COLUMNS = {
-    "attackers_apart": "apart",
-    "honest_ari": "honest\nARI",
-    "honest_personalised_accuracy": "honest\npers.",
-    "moved_found": "moved,\nfound",
-    "moved": "rounds",
-}
+OWN_COLUMNS = {score.name: score.heading for score in (*FAULTS, *DRIFT) if score.heading}
 """The same of scores that only runs with attackers or moved clients have (docs/faults.md)."""
 EXACTLY = "exactly_right"
 """Score: whether the last partition is that of the hidden groups, None without several of these."""
 
-ROOMY = 100
+ROOMY = 106
 """From this many columns on, the results have two spaces between their columns."""
-WITH_UNCACHED = 85
+WITH_UNCACHED = 92
 """From this many columns on, the results have a column for a run's time without the round cache."""
 
 SUMMARY_COLUMNS = {
@@ -63,11 +52,23 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
+def pace(rounds_per_second: float) -> str:
+    """Format a pace for people: 2.5 rounds/s, or 12 s/round if it is slower than one a second."""
+    if 0 < rounds_per_second < 1:
+        return f"{duration(1 / rounds_per_second)}/round"
+    return f"{rounds_per_second:.1f} rounds/s"
+
+
 def roughly(hours: float) -> str:
     """Format an estimate for people, in minutes at least: 1 min, 2.5 h, 14 h."""
     if hours < 1:
         return f"{max(1, round(60 * hours))} min"
     return f"{hours:.1f} h" if hours < 10 else f"{hours:,.0f} h"
+
+
+def readable_size(count: int) -> str:
+    """Return a number of bytes with a decimal unit: 0 B, 41.3 MB, 120.0 GB."""
+    return ByteSize(count).human_readable(decimal=True, separator=" ")
 
 
 def titled_table(title: str, width: int) -> Table:
@@ -86,7 +87,7 @@ def titled_table(title: str, width: int) -> Table:
 def result_row(run: Run, axes: Sequence[str] = ()) -> dict[str, Any]:
     """Return the columns of the results table for one run, by name; `axes` are the grid's further axes."""
     return {
-        "run": run.plain_name,
+        "run": run.folder.name.removesuffix(f"-{run.run_id}"),
         "run_id": run.run_id,
         "scenario": run.place,
         "algorithm": run.value("algorithm"),
@@ -123,12 +124,14 @@ def _section_table(name: str, runs: Sequence[Run], width: int, *, uncached: bool
     table.add_column("algo-\nrithm")
     scores = {score for run in runs for score in run.scores}
     columns = {**RESULT_COLUMNS, **{key: name for key, name in OWN_COLUMNS.items() if key in scores}}
-    for heading in [*columns.values(), "sec.", *(["un-\ncached"] if uncached else [])]:
+    headings = [*columns.values(), "sec.", *(["un-\ncached"] if uncached else [])]
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
+    room = _room(headings, width)
     for run in runs:
         times = [run.times[name] or 0.0 for name in ("seconds", *(["uncached_seconds"] if uncached else []))]
         table.add_row(
-            run.algorithm,
+            _fold(run.algorithm, room),
             *(cell(run.scores.get(name)) for name in columns),
             *(f"{value:.{1 if value < 100 else 0}f}" for value in times),
         )
@@ -198,15 +201,18 @@ def _rows_table(title: str, rows: Sequence[Mapping[str, Any]], width: int, *, da
     if datasets:
         table.add_column("data set")
     table.add_column("algo-\nrithm")
-    for heading in ["exact", *SUMMARY_COLUMNS.values()]:
+    headings = ["exact", *SUMMARY_COLUMNS.values()]
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
+    longest = 2 + max(8, *(len(row["dataset"]) for row in rows)) if datasets else 0
+    room = _room(headings, width - longest)
     for before, row in zip([None, *rows], rows, strict=False):
         if before is not None and before["dataset"] != row["dataset"]:
             table.add_section()
         exact = f"{row['exact']}/{row['with_groups']}" if row["with_groups"] else NONE
         table.add_row(
             *([row["dataset"]] if datasets else []),
-            row["algorithm"],
+            _fold(row["algorithm"], room),
             exact,
             *(cell(row[name]) + _spread(row["spread"][name]) for name in SUMMARY_COLUMNS),
         )
@@ -256,6 +262,17 @@ def choice_table(
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def _room(headings: Iterable[str], width: int) -> int:
+    """Return the characters, 9 at least, that are left for names beside columns of scores."""
+    gap = 2 if width >= ROOMY else 1
+    return max(9, width - sum(gap + max(5, *map(len, heading.split("\n"))) for heading in headings))
+
+
+def _fold(algorithm: str, room: int) -> str:
+    """Return an algorithm's name in lines, broken at its hyphens where it is too long."""
+    return "\n".join(wrap(algorithm, room))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -78,6 +78,7 @@ def run_grid(
     plugins: Iterable[Path | str] = (),
     accept_changes: bool = False,
     in_process: bool = False,
+    supersede: bool = False,
 ) -> Study:
     """Run a grid as `fedgrid run` does, and return its results.
 
@@ -88,14 +89,15 @@ def run_grid(
         grid: the path of a YAML file, the name of a preset, or what such a file holds:
             `{"base": "quickstart", "seeds": "0..4", "training": {"rounds": 15}}`. Files that a dict names are
             relative to the current folder.
-        name: the grid's name, None for that of the file or preset; a dict needs one. Another dict under the
-            same name replaces the grid, as an edited file does.
+        name: the grid's name, None for that of the file or preset; a dict needs one.
         storage: as of `run`, like `data_dir`, `plugins` and `accept_changes`.
         in_process: whether the runs go one after another in this process, and not on Ray.
+        supersede: whether finished runs of the name may be superseded, if the file or dict says something
+            else than before and does not ask for them any longer. More rounds, or more runs, need no leave.
 
     Raises:
-        ConfigError: for a key, name or value that does not exist, or changes that are not accepted; nothing
-            was started.
+        ConfigError: for a key, name or value that does not exist, or changes that are not accepted, as of
+            finished runs that would be superseded; nothing was started.
         DataError: if images are missing or damaged.
         RunError: if the grid as a whole cannot go on.
         KeyboardInterrupt: after Ctrl-C, when the rounds under way have ended.
@@ -110,7 +112,9 @@ def run_grid(
     loaded = load_grid(str(grid) if isinstance(grid, Path) else grid, {}, [], images, name=name)
     options = LaunchOptions(images, in_process=in_process, by_round=False, accept_changes=accept_changes)
     console = PlainConsole(stderr=True)
-    if launch_grid(loaded, store, options, console, shows_scores=False).stopped:
+    refusal = "" if supersede else "supersede=True accepts that; another name= makes another grid"
+    ended = launch_grid(loaded, store, options, console, shows_scores=False, ask=lambda _: refusal)
+    if ended.stopped:
         raise KeyboardInterrupt
     study = load(loaded.name, store)
     asked = {run.run_id for run in loaded.runs}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.format import next_step
-from fedgrid.grids.display.plain import warn
+from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.summary import print_finished, show
 from fedgrid.grids.display.tables import failure_table
 from fedgrid.grids.execution.watch import LaunchResult
@@ -18,7 +20,7 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, is_finished, trust_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from rich.console import Console
 
@@ -27,8 +29,38 @@ if TYPE_CHECKING:
     from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
 
-__all__ = ["LaunchResult", "launch_remaining", "run_grid"]
+__all__ = ["LaunchResult", "Launcher", "launch_remaining", "run_grid"]
 """Run a grid, or what is left of it, and what that returns."""
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """Launches and plans the grids of a command that makes them itself, and prints what it says of them."""
+
+    storage: Storage
+    options: LaunchOptions
+    console: Console
+
+    def run(self, grid: Grid) -> LaunchResult:
+        """Run the unfinished runs of a grid, and show no scores; raises as `run_grid`."""
+        return run_grid(grid, self.storage, self.options, self.console, shows_scores=False)
+
+    def plan(self, grid: Grid) -> None:
+        """Show what a grid's runs need; raises as `show_plan`."""
+        # Imports torch.
+        from fedgrid.grids.planning.dry_run import show_plan
+
+        show_plan(grid, self.storage, self.options, self.console)
+
+    def event(self, name: str, **details: object) -> None:
+        """Print an event that is of no run, if JSON was asked for."""
+        if self.options.as_json:
+            JsonLines().event(name, **details)
+
+    def say(self, *lines: str) -> None:
+        """Print lines of text, unless JSON was asked for."""
+        for line in lines if not self.options.as_json else ():
+            print_plain(self.console, line)
 
 
 def run_grid(
@@ -39,13 +71,15 @@ def run_grid(
     only: Sequence[RunConfig] | None = None,
     *,
     shows_scores: bool = True,
+    ask: Callable[[str], str] | None = None,
 ) -> LaunchResult:
     """Run the unfinished runs of a grid (or `only` some of its runs) and show the results.
 
-    Without `shows_scores` only its failures are shown at the end.
+    Without `shows_scores` only its failures are shown at the end. `ask` is as of
+    `GridFolder.check_source`.
 
     Raises:
-        ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
+        ConfigError, DataError: for wrong settings, missing data or a refusal, before anything is written.
         RunError: if the grid as a whole cannot go on.
     """
     axes = tuple(dict.fromkeys((*grid.varied, *naming_keys(grid.runs))))
@@ -55,7 +89,7 @@ def run_grid(
     )
     storage.pull_marks()
     chosen = grid.runs if only is None else only
-    GridFolder(storage, grid.name).check_source(grid)
+    GridFolder(storage, grid.name).check_source(grid, ask)
     with trust_times(storage):
         result, done = _run_chosen(grid, chosen, storage, options, trackers, console)
         if options.as_json:

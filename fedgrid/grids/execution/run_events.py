@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from fedgrid.algorithms.registry import title
+from fedgrid.algorithms.registry import row_in_papers
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FedgridError, RunError
 from fedgrid.engine.federation.round.record import RoundRecord
@@ -16,7 +16,6 @@ from fedgrid.engine.runtime.storage.atomic import disk_errors, set_aside, write_
 from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.outcome import RUN_ID, SCORES, damage
-from fedgrid.tracking.scoring.run import plain_title
 from fedgrid.tracking.scoring.scores import score_round, score_run
 
 
@@ -137,7 +136,7 @@ def write_scores(config: RunConfig, storage: Storage) -> Mapping[str, Any]:
     """
     folder = folder_of(storage.root, config)
     with disk_errors(folder):
-        scores = score_run(folder, plain_title(title(config.algorithm["name"])))
+        scores = score_run(folder, row_in_papers(config.algorithm["name"]))
         if damage(storage, config):
             set_aside(folder, [SCORES])
         write_text(folder / SCORES, seal({RUN_ID: config.run_id, **scores}, indent=2))

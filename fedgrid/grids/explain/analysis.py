@@ -31,7 +31,7 @@ from fedgrid.grids.explain.shown.sections import own_sections
 from fedgrid.grids.explain.shown.tables import own_scores
 from fedgrid.tracking import figures
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS, OWN_SCORES, run_means
-from fedgrid.tracking.scoring.run import AS_PUBLISHED
+from fedgrid.tracking.names import AS_PUBLISHED
 
 
 class Explain(Analysis):

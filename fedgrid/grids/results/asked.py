@@ -13,9 +13,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.configuration.rounds import adds_rounds
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.presets.grid import Asks
+from fedgrid.grids.presets.grid import Asks, Grid
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,15 @@ class Asked:
             for source, of in self._with(launched, asks).items()
         }
         return Asked({source: of for source, of in after.items() if of.run_ids})
+
+    def loses(self, grid: Grid, every: Iterable[RunConfig]) -> list[RunConfig]:
+        """Return the runs that a launch of `grid` would supersede, but for those to which it adds rounds.
+
+        `every` are the runs so far. An edited plugin, which makes other runs, is not looked at.
+        """
+        after = self.after(grid.runs, grid.asks, {}, every).ids
+        lost = [run for run in every if run.run_id in self.ids - after]
+        return [run for run in lost if not any(adds_rounds(longer, run) for longer in grid.runs)]
 
     def _with(self, launched: set[str], asks: Asks | None) -> dict[str, OfSource]:
         before = dict(self.by_source)

@@ -7,7 +7,6 @@ launched several times under one name has the axes of all its runs.
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.grids.presets.axis_keys import (
     ALGORITHM,
@@ -104,10 +103,11 @@ def _differ(runs: Sequence[Values], alike: Sequence[str], key: str) -> bool:
     return any(seen.setdefault(tuple(run[axis] for axis in alike), run[key]) != run[key] for run in runs)
 
 
-def titles(configs: Sequence[RunConfig], axes: Sequence[str]) -> list[str]:
-    """Return a title for each run: `BCL`, or `BCL (threshold 0.1)` where another BCL differs in no axis.
+def algorithm_names(configs: Sequence[RunConfig], axes: Sequence[str]) -> list[str]:
+    """Return `Run.algorithm` of each run: `briggs`, or with settings that are no axes.
 
-    `axes` are the grid's further axes, as of `further_axes`. Several versions of a plugin show its digest.
+    As in `briggs (threshold 0.1)`, where another briggs differs from it in nothing else. `axes` are the
+    grid's further axes, as of `further_axes`. Several versions of a plugin show its digest.
     """
     settings = [key for key in axis_keys(configs) if key.startswith(SETTING)]
     alike = (*AXES, *(axis for axis in axes if not axis.startswith(SETTING)))
@@ -119,9 +119,9 @@ def titles(configs: Sequence[RunConfig], axes: Sequence[str]) -> list[str]:
     shown = _differing_settings([tuple(values_of(config, alike).values()) for config in configs], values)
     names = []
     for config, of_run in zip(configs, values, strict=True):
-        title = registry.title(config.algorithm["name"])
+        method = config.algorithm["name"]
         words = [f"{key.removeprefix(SETTING)} {of_run[key]}" for key in shown if of_run[key] not in UNSET]
-        names.append(f"{title} ({', '.join(words)})" if words else title)
+        names.append(f"{method} ({', '.join(words)})" if words else method)
     return names
 
 

@@ -20,10 +20,10 @@ from fedgrid.grids.presets.axis_keys import (
 )
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.asked import SUPERSEDED
-from fedgrid.grids.results.axes import further_axes, name_of, titles
+from fedgrid.grids.results.axes import algorithm_names, further_axes, name_of
 from fedgrid.grids.results.outcome import read_scores, state
 from fedgrid.grids.results.times import Times, times_of
-from fedgrid.tracking.scoring.run import FAILED, FINISHED, Run, plain_title
+from fedgrid.tracking.scoring.run import FAILED, FINISHED, Run
 from fedgrid.tracking.scoring.study import plain
 
 
@@ -32,15 +32,14 @@ def describe(
 ) -> tuple[Run, ...]:
     """Return what is known of runs of a grid without reading a file, with names that tell them apart.
 
-    Those in `old` are superseded; the titles of their algorithms keep them out of the means of the others.
+    Those in `old` are superseded; the names of their algorithms keep them out of the means of the others.
     """
     axes, settings, keys = further_axes(configs), variant_settings(configs), axis_keys(configs)
     naming = tuple(dict.fromkeys((*axes, *settings)))
     superseded = {config.run_id for config in old}
 
-    def row(config: RunConfig, title: str) -> Run:
-        algorithm = config.algorithm["name"]
-        method = registry.title(algorithm)
+    def row(config: RunConfig, algorithm: str) -> Run:
+        method = config.algorithm["name"]
         is_old = config.run_id in superseded
         return Run(
             run_id=config.run_id,
@@ -49,8 +48,8 @@ def describe(
             dataset=plain(config.short_dataset),
             split=config.split.kind,
             clients=config.clients,
-            algorithm=f"{title} ({SUPERSEDED})" if is_old else title,
-            published=plain_title(method),
+            algorithm=f"{algorithm} ({SUPERSEDED})" if is_old else algorithm,
+            published=registry.row_in_papers(method),
             seed=config.seed,
             rounds=config.training.rounds,
             method=method,
@@ -61,10 +60,10 @@ def describe(
             values=json_values(config, keys),
             idle=frozenset(f"{SPLIT}.{option}" for option in idle_options(config.split.kind)),
             is_archived=is_archived(config),
-            is_reference=registry.is_reference(algorithm),
+            is_reference=registry.is_reference(method),
         )
 
-    return tuple(map(row, configs, titles(configs, axes)))
+    return tuple(map(row, configs, algorithm_names(configs, axes)))
 
 
 def read_run(run: Run, config: RunConfig, storage: Storage) -> Run:

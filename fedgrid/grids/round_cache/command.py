@@ -14,10 +14,10 @@ from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.tables import duration
+from fedgrid.grids.display.tables import duration, readable_size
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.round_cache.retention import waiting_runs
-from fedgrid.grids.round_cache.table import LEGEND, cache_table, readable_size
+from fedgrid.grids.round_cache.table import LEGEND, cache_table
 from fedgrid.grids.round_cache.usage import Usage, cache_usage, evictable
 
 

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from textwrap import fill
 
-from pydantic import ByteSize
 from rich.table import Table
 
-from fedgrid.grids.display.tables import duration, titled_table
+from fedgrid.grids.display.tables import duration, readable_size, titled_table
 from fedgrid.grids.round_cache.usage import Usage
 
 WIDE = 120
@@ -32,11 +31,6 @@ def cache_table(title: str, rows: Sequence[Usage], total: Usage, width: int) -> 
         table.add_section()
         table.add_row(total.name, *_cells(total))
     return table
-
-
-def readable_size(count: int) -> str:
-    """Return a number of bytes with a decimal unit: 0 B, 41.3 MB, 120.0 GB."""
-    return ByteSize(count).human_readable(decimal=True, separator=" ")
 
 
 def _cells(row: Usage) -> list[str]:

@@ -1,1 +1,1 @@
-"""Looking after an installation and its storage: `fedgrid doctor`, `delete` and `prune`."""
+"""Delete grids, superseded runs, and what they alone have."""

@@ -16,9 +16,9 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.display.tables import readable_size
 from fedgrid.grids.planning.claims import deletion_claims
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
-from fedgrid.grids.round_cache.table import readable_size
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.runs import delete_runs
 from fedgrid.grids.trackers.tensorboard import delete_events

@@ -10,8 +10,9 @@ from math import isnan, nan
 from operator import attrgetter
 from statistics import fmean
 
+from fedgrid.tracking.names import AS_PUBLISHED
 from fedgrid.tracking.scoring.paired_tests import ALPHA
-from fedgrid.tracking.scoring.run import AS_PUBLISHED, Scenario
+from fedgrid.tracking.scoring.run import Scenario
 from fedgrid.tracking.scoring.statistics import Comparison, ScoresByAlgorithm, compare_scores
 
 DISTRIBUTIONS = {
@@ -20,7 +21,7 @@ DISTRIBUTIONS = {
     "server": "the server's images",
 }
 """Whose images were explained, in words."""
-AGAINST = "BNC"
+AGAINST = "fedavg"
 """The algorithm without clusters: what a gain of clustering is measured against."""
 
 
@@ -30,9 +31,9 @@ class Explained:
 
     scenario: Scenario
     algorithm: str
-    """Its name in tables."""
+    """`Run.algorithm`."""
     published: str
-    """Its name in the published tables."""
+    """`Run.published`."""
     on: str
     """A key of `DISTRIBUTIONS`."""
     insertion: float

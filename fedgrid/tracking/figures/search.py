@@ -17,7 +17,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from fedgrid.tracking.figures.panels import Margins, panels, say
 from fedgrid.tracking.figures.style import FAINT, GRID, PUBLISHED, paper_style
 
-SERIES = [(style.colour, style.marker) for name, style in PUBLISHED.items() if name != "BNC"]
+SERIES = [(style.colour, style.marker) for name, style in PUBLISHED.items() if name != "fedavg"]
 RING: dict[str, Any] = {
     "linestyle": "none",
     "marker": "o",

@@ -13,7 +13,7 @@ import matplotlib
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from fedgrid.tracking.scoring.run import AS_PUBLISHED, plain_title
+from fedgrid.tracking.names import SUFFIX
 
 COLUMN, PAGE = 3.4, 7.0
 """Widths of a column and of a page, in inches."""
@@ -98,18 +98,18 @@ class Style:
 
 # Okabe and Ito (2008): safe for colour blindness. Their yellow is left out, too pale on paper.
 PUBLISHED = {
-    "BNC": Style("#7F7F7F", "o"),
-    "SCL": Style("#E69F00", "s"),
-    "BCL": Style("#D55E00", "D"),
-    "OCFL-KM": Style("#0072B2", "^"),
-    "OCFL-AFF": Style("#CC79A7", "v"),
-    "OCFL-MS": Style("#56B4E9", "P"),
-    "OCFL-HDB": Style("#009E73", "X"),
+    "fedavg": Style("#7F7F7F", "o"),
+    "sattler": Style("#E69F00", "s"),
+    "briggs": Style("#D55E00", "D"),
+    "ocfl-kmeans": Style("#0072B2", "^"),
+    "ocfl-affinity": Style("#CC79A7", "v"),
+    "ocfl-meanshift": Style("#56B4E9", "P"),
+    "ocfl-hdbscan": Style("#009E73", "X"),
 }
 DOTTED = (0, (1, 1.2))
 REFERENCES = {
-    "ORACLE": Style("#000000", "*", DOTTED, filled=False),
-    "SOLO": Style("#000000", "h", DOTTED, filled=False),
+    "oracle": Style("#000000", "*", DOTTED, filled=False),
+    "solo": Style("#000000", "h", DOTTED, filled=False),
 }
 """Rows to compare with, no competitors: dotted black lines, so that colours are the competitors'."""
 # Tol's muted scheme, also safe for colour blindness.
@@ -118,15 +118,15 @@ OTHER_MARKERS = "<>h*p"
 
 
 def styles(algorithms: Sequence[str]) -> dict[str, Style]:
-    """Return algorithm -> style: fixed for the papers' and for references, dashed if `as published`."""
-    plain = dict.fromkeys(plain_title(name) for name in algorithms)
+    """Return algorithm -> style: fixed for the papers' and for references, dashed if as published."""
+    plain = dict.fromkeys(name.removesuffix(SUFFIX) for name in algorithms)
     fixed = PUBLISHED | REFERENCES
     others = [name for name in plain if name not in fixed]
     pairs = zip(others, cycle(OTHER_COLOURS), cycle(OTHER_MARKERS), strict=False)
     by_name = fixed | {name: Style(colour, marker) for name, colour, marker in pairs}
     return {
-        name: replace(by_name[plain_title(name)], line=DASHED, filled=False)
-        if name.endswith(AS_PUBLISHED)
+        name: replace(by_name[name.removesuffix(SUFFIX)], line=DASHED, filled=False)
+        if name.endswith(SUFFIX)
         else by_name[name]
         for name in algorithms
     }

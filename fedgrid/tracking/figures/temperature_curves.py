@@ -29,7 +29,9 @@ from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, by_round, require_one
 
 UNKNOWN = "no temperature was recorded"
-FAMILY = "OCFL"
+RESAMPLES = 1000
+"""Of the bootstrap of an interval."""
+FAMILY = "ocfl-"
 DASHES = (0, (3, 2))
 
 
@@ -61,9 +63,10 @@ def temperatures(study: Study) -> Figure:
 def temperature_bands(study: Study, *, normalised: bool, together: bool = False) -> Figure:
     """Draw the mean temperature over splits and seeds, one panel per data set (or number of clients of one).
 
-    Bands are 95 % bootstrap intervals of the mean over the runs. The runs are those that never cluster (BNC)
-    and have a temperature in every round. If there are none, they are the runs of the OCFL algorithms, which
-    may have a temperature only until they cluster; then only rounds with at least half of the runs are drawn.
+    Bands are 95 % bootstrap intervals of the mean over the runs. The runs are those that never cluster, as of
+    fedavg, and have a temperature in every round. If there are none, they are those of the OCFL algorithms,
+    which may have a temperature only until they cluster; then only rounds with at least half of the runs are
+    drawn.
     `normalised` scales each run to its own least and greatest value. Dashed lines are mean clustering rounds
     of the OCFL algorithms. With `together` there is one panel, of all data sets, in the rounds that all of
     them have. Source: Figures 3 and 4 of the OCFL journal paper.
@@ -178,7 +181,7 @@ def _interval(values_SR: Array) -> Array:
     Resampling is seeded. A resample without a value in a round is left out of its quantiles.
     """
     generator = np.random.default_rng(0)
-    chosen_BS = generator.integers(len(values_SR), size=(1000, len(values_SR)))
+    chosen_BS = generator.integers(len(values_SR), size=(RESAMPLES, len(values_SR)))
     counts_BS = np.stack([np.bincount(row, minlength=len(values_SR)) for row in chosen_BS]).astype(float)
     known_SR = ~np.isnan(values_SR)
     weight_BR = counts_BS @ known_SR

@@ -16,12 +16,10 @@ import pyarrow as pa
 
 from fedgrid.regular_files import read_file
 from fedgrid.tracking.arrays import Array, last
+from fedgrid.tracking.names import is_as_published
 from fedgrid.tracking.records import Records, RecordsError, read_records, table
 from fedgrid.tracking.scoring.scores import curves
 from fedgrid.tracking.scoring.selection import Condition, text_of
-
-AS_PUBLISHED = "as published"
-"""Ends the names of algorithms and scores that share a paper's mistakes."""
 
 AxisValue: TypeAlias = tuple[str, str]
 """A further axis of a grid and its value: `("split.majority", "0.5")`."""
@@ -47,14 +45,15 @@ class Run:
     split: str
     clients: int
     algorithm: str
-    """Its name in tables, unique among the runs of one scenario and seed: `OCFL-HDB`, `SCL as published`."""
+    """Its id, unique among the runs of one scenario and seed: `ocfl-hdbscan`, `sattler (cooldown 5)`."""
     published: str | None
-    """The row of the published tables to compare it with: `OCFL-HDB`, `SCL`; None if there is none."""
+    """What papers call the algorithm, the row of their tables to compare it with: `OCFL-HDB`, `SCL`; None if
+    there is none."""
     seed: int
     rounds: int
     """Number of rounds when it is finished."""
     method: str = ""
-    """The algorithm's title without settings: `SCL` of `SCL (cooldown 5)`."""
+    """The algorithm's id without settings: `sattler` of `sattler (cooldown 5)`."""
     axes: tuple[AxisValue, ...] = ()
     """The run's values of the grid's axes beside data set, split, clients, seed and algorithm."""
     variant: str | None = None
@@ -91,8 +90,11 @@ class Run:
     """Name -> score of each round, shape (R,), NaN in rounds without it: `tracking.scoring.scores.curves`.
     A name that is no score's is a `KeyError`."""
     labels_RK: Array = field(default_factory=partial(np.empty, 0), compare=False)
+    accuracy_RK: Array = field(default_factory=partial(np.empty, 0), compare=False)
+    """The personalised accuracy of each client, NaN where it was not tested."""
     truth_K: Array = field(default_factory=partial(np.empty, 0), compare=False)
-    """The hidden groups of round 1."""
+    """The hidden groups of round 1; `group_names` has what the data set calls them, if it has any."""
+    group_names: Mapping[int, str] = field(default_factory=dict, compare=False)
 
     @property
     def is_finished(self) -> bool:
@@ -138,11 +140,6 @@ class Run:
         return None if column in (NOTE, *TIMES) or "." in column else self.recorded.get(column)
 
     @property
-    def plain_name(self) -> str:
-        """Its name without what tells it apart from runs of this name."""
-        return self.folder.name.removesuffix(f"-{self.run_id}")
-
-    @property
     def has_hits(self) -> bool:
         """Whether a round was a hit of the round cache, in part at least."""
         return (self.times.get("rounds_computed") or 0) < (self.times.get("rounds") or 0)
@@ -150,7 +147,7 @@ class Run:
     @property
     def is_as_published(self) -> bool:
         """Whether its algorithm is one with a paper's mistakes."""
-        return AS_PUBLISHED in self.algorithm
+        return is_as_published(self.algorithm)
 
     @property
     def setting(self) -> tuple[AxisValue, ...]:
@@ -204,11 +201,6 @@ class Run:
         return last(self.curves[curve])
 
 
-def plain_title(title: str) -> str:
-    """Return what the papers' tables call an algorithm, or the one that it is "as published"."""
-    return title.removesuffix(f" {AS_PUBLISHED}")
-
-
 def load_result(run: Run, scores: Mapping[str, Any]) -> Run:
     """Return a run with its result: these final scores, and what is computed from its records.
 
@@ -228,7 +220,9 @@ def load_result(run: Run, scores: Mapping[str, Any]) -> Run:
         round_R=records.round_R,
         curves=curves(records),
         labels_RK=records.clients["cluster"],
+        accuracy_RK=records.clients["personalised_accuracy"],
         truth_K=records.truth_K,
+        group_names=records.group_names,
     )
 
 

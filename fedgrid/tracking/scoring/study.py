@@ -5,7 +5,7 @@ Shapes: S runs, R rounds, K clients.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from html import escape
 from itertools import product
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +14,8 @@ import numpy as np
 
 from fedgrid.redaction import printable
 from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.names import names_line
+from fedgrid.tracking.scoring.partitions import Clustering
 from fedgrid.tracking.scoring.run import AxisValue, Run, Scenario, select
 from fedgrid.tracking.scoring.selection import Condition
 
@@ -122,7 +124,8 @@ class Study:
 
         A keyword is a field of `Run` or any key of a run's configuration: `split`, `rounds`,
         `**{"training.rounds": 5}`, or its last part where no other key ends so: `lam` of `algorithm.lam`.
-        An algorithm goes by its id, its title, or its name in tables. Of a list, any value will do.
+        An algorithm goes by its id, with or without settings, or by its name in papers. Of a list, any value
+        will do.
 
         Raises:
             ValueError: there is no such keyword, or no run of this study has such a value.
@@ -172,8 +175,13 @@ class Study:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Their names in tables; the references come last."""
+        """Their ids, with the settings that tell them apart; the references come last."""
         return _distinct(run.algorithm for run in sorted(self.runs, key=lambda run: run.is_reference))
+
+    @property
+    def names_line(self) -> str:
+        """A sentence on what papers call the algorithms, empty if they have no other names."""
+        return names_line({run.algorithm: run.published for run in self.runs})
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -270,11 +278,10 @@ def _identity(run: Run) -> dict[str, Any]:
 
 
 def _last_scores(run: Run) -> dict[str, Any]:
-    rounds = {name: run.scores[name] for name in ("clustering_round", "last_change_round")}
+    clustering = {column.name: run.scores[column.name] for column in fields(Clustering)}
     return {
         "rounds": len(run.round_R),
-        **{name: np.nan if number is None else number for name, number in rounds.items()},
-        "exactly_right": run.scores["exactly_right"],
+        **{name: np.nan if value is None else value for name, value in clustering.items()},
         **{name: run.last(name) for name in run.curves},
     }
 

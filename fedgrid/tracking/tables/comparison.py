@@ -1,5 +1,6 @@
-"""Two grids side by side, paired by scenario and algorithm."""
+"""Two grids side by side, paired by scenario, algorithm and seed."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,13 +39,30 @@ NAMED = 6
 
 @dataclass(frozen=True)
 class Pair:
-    """The finished runs of one scenario and algorithm in both grids."""
+    """The finished runs of one scenario and algorithm in both grids, of the seeds that both have."""
 
     scenario: Scenario
     algorithm: str
     """Both names if they differ."""
     one: Study
     other: Study
+    left_out: tuple[str, ...] = ()
+    """The seeds of which only one grid has a finished run, as in `seed 3 of mine`."""
+
+    @classmethod
+    def of(cls, scenario: Scenario, algorithm: str, one: Study, other: Study) -> "Pair":
+        """Return the pair of two studies; a published run, which has no seed, is paired with all seeds."""
+        seeds_of = [{run.seed for run in study.finished} for study in (one, other)]
+        if one.is_archived != other.is_archived:
+            return cls(scenario, algorithm, one.only(one.finished), other.only(other.finished))
+        both = seeds_of[0] & seeds_of[1]
+        left_out = (
+            f"seed {seed} of {study.name}"
+            for study, seeds in zip((one, other), seeds_of, strict=True)
+            for seed in sorted(seeds - both)
+        )
+        mine, theirs = (study.only(r for r in study.finished if r.seed in both) for study in (one, other))
+        return cls(scenario, algorithm, mine, theirs, tuple(left_out))
 
     def cells(self, measure: Measure) -> tuple[Cell, Cell]:
         """Return the means over the seeds of each, without a value where there is no score."""
@@ -54,11 +72,10 @@ class Pair:
 def compare(one: Study, other: Study, measures: Sequence[Measure] = MEASURES) -> tuple[Table, ...]:
     """Return one table per measure (data sets by algorithms), and one of all pairs.
 
-    Algorithms are paired by name, and the rest by their row of the published tables. Cells with a finished
-    run in only one grid are counted and named, and are in no mean.
+    Algorithms are paired by name, and the rest by their row of the published tables. Cells and seeds with a
+    finished run in only one grid are counted and named, and are in no mean.
     """
-    names = paired_algorithms(one, other)
-    pairs, unpaired = _pairs(one, other, names)
+    pairs, unpaired = _pairs(one, other)
     remarks = _remarks(one, other, pairs, unpaired)
     return (
         *(_measure_table(measure, pairs, (one.name, other.name), remarks) for measure in measures),
@@ -78,18 +95,38 @@ def paired_algorithms(one: Study, other: Study) -> dict[str, str]:
     return pairs
 
 
-def _pairs(one: Study, other: Study, names: dict[str, str]) -> tuple[list[Pair], list[str]]:
+def pairing(one: Study, other: Study) -> str:
+    """Return how many pairs there are, what their runs differ in, and what is left out, in sentences.
+
+    Raises:
+        ValueError: there is no pair.
+    """
+    pairs, unpaired = _pairs(one, other)
+    if not pairs:
+        seeds = " and ".join(
+            f"{', '.join(map(str, sorted({run.seed for run in study.finished})))} ({study.name})"
+            for study in (one, other)
+        )
+        raise ValueError(
+            f"{one.name} and {other.name} have no finished runs of the same scenario, algorithm and seed: "
+            f"nothing to pair; seeds: {seeds}; --seeds of `fedgrid run` adds some"
+        )
+    return _remarks(one, other, pairs, unpaired)
+
+
+def _pairs(one: Study, other: Study) -> tuple[list[Pair], list[str]]:
     """Return the pairs in the order of the first grid, and the names of the cells without a partner."""
+    names = paired_algorithms(one, other)
     cells, others = ({key: c for key, c in study.cells().items() if c.finished} for study in (one, other))
     pairs, unpaired = [], []
     for scenario in dict.fromkeys((*one.scenarios, *other.scenarios)):
         for algorithm in one.algorithms:
-            mine = cells.pop((scenario, algorithm), None)
-            theirs = others.get((scenario, names.get(algorithm, "")))
-            if mine and theirs:
-                partner = names[algorithm]
-                title = algorithm if algorithm == partner else f"{algorithm} / {partner}"
-                pairs.append(Pair(scenario, title, mine, theirs))
+            mine = cells.get((scenario, algorithm))
+            partner = names.get(algorithm, "")
+            theirs = others.get((scenario, partner))
+            title = algorithm if algorithm == partner else f"{algorithm} / {partner}"
+            if mine and theirs and (pair := Pair.of(scenario, title, mine, theirs)).one.runs:
+                pairs.append(pair)
                 del others[scenario, partner]
             elif mine:
                 unpaired.append(f"{_title(scenario)} {algorithm} ({one.name})")
@@ -98,12 +135,19 @@ def _pairs(one: Study, other: Study, names: dict[str, str]) -> tuple[list[Pair],
 
 
 def _remarks(one: Study, other: Study, pairs: Sequence[Pair], unpaired: Sequence[str]) -> str:
-    """Return the sentences of all captions: seeds, cells without a partner, unfinished runs."""
-    seeds = {study.name: sorted({run.seed for run in study.runs}) for study in (one, other)}
-    counts = ", ".join(f"{name}: {len(numbers)}" for name, numbers in seeds.items())
-    noun = "pair" if len(pairs) == 1 else "pairs"
-    spread = ": mean ± standard deviation (n - 1)" if any(len(own) > 1 for own in seeds.values()) else ""
-    words = [f"{len(pairs)} {noun} of scenario and algorithm; seeds are averaged first ({counts}){spread}."]
+    """Return the sentences of all captions: pairs, seeds, what has no partner, unfinished runs."""
+    words = [f"{len(pairs)} {'pair' if len(pairs) == 1 else 'pairs'} of scenario and algorithm"]
+    if one.is_archived != other.is_archived:
+        archive = one if one.is_archived else other
+        words[0] += f"; {archive.name} has no seeds: those of the other grid are averaged first"
+    else:
+        runs = sum(len(pair.one.runs) for pair in pairs)
+        words[0] += f", {runs} {'pair' if runs == 1 else 'pairs'} of runs by seed, averaged first"
+    is_spread = any(len(study.runs) > 1 for pair in pairs for study in (pair.one, pair.other))
+    words[0] += ": mean ± standard deviation (n - 1)." if is_spread else "."
+    if left_out := Counter(text for pair in pairs for text in pair.left_out):
+        seeds = (text + f" in {n} pairs" * (n < len(pairs)) for text, n in left_out.items())
+        words.append(f"Left out, without a partner of the same seed: {', '.join(seeds)}.")
     if differing := _differing(pairs):
         words.append(f"Runs of a pair differ in: {', '.join(differing)}.")
     if unpaired:

@@ -47,7 +47,6 @@ SERVING = Question(
 class Standing:
     """A method's means over the blocks of a question."""
 
-    title: str
     is_reference: bool
     score: float
     also: float
@@ -234,7 +233,6 @@ def _standings(outcomes: Sequence[Outcome], question: Question) -> dict[str, Sta
     goals = {block: TARGET * accuracy for block, accuracy in best.items()}
     return {
         method: Standing(
-            of_method[0].title,
             of_method[0].is_reference,
             _mean([getattr(outcome, question.score) for outcome in of_method]),
             float(np.nanmean([getattr(outcome, question.also) for outcome in of_method])),

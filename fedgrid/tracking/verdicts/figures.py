@@ -25,7 +25,7 @@ ROW, GAP = 0.155, 0.12
 Map = Mapping[str, Mapping[str, tuple[str, str]]]
 """Method -> family -> colour of the cell, and what is written into it."""
 Points = Mapping[str, Standing]
-"""Title of a method -> its accuracy, and what it sends."""
+"""Method -> its accuracy, and what it sends."""
 
 
 def front(points: Points) -> list[str]:

@@ -6,22 +6,21 @@ Nothing is compared across protocols.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 
 from fedgrid.tracking.report.page import Plate, Section
 from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.tables.formats import to_markdown
 from fedgrid.tracking.tables.table import Table, fixed
 from fedgrid.tracking.verdicts import tables
-from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, Field, InFamily, field_of
+from fedgrid.tracking.verdicts.field import CLUSTERING, ORACLE, SERVING, Field, InFamily, field_of
 from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, WELL, Map, pareto, tiles
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Outcome
 from fedgrid.tracking.verdicts.verdict import Verdict
 
 COLOURS = {
-    "groups right in all seeds; at least ORACLE's accuracy": WELL,
-    "right in some seeds; below ORACLE": MIDDLE,
-    "right in no seed; below BNC": ILL,
+    "groups right in all seeds; at least oracle's accuracy": WELL,
+    "right in some seeds; below oracle": MIDDLE,
+    "right in no seed; below fedavg": ILL,
 }
 
 
@@ -83,13 +82,7 @@ def results(outcomes: Iterable[Outcome], budget: int) -> tuple[Section, ...]:
 
 
 def _question(field: Field, name: str, title: str, title_of_table: str, *more: Table) -> Section:
-    titles = {method: standing.title for method, standing in field.standings.items()}
-    compared = replace(
-        field.comparison,
-        algorithms=tuple(titles[method] for method in field.comparison.algorithms),
-        cliques=tuple(tuple(titles[method] for method in clique) for clique in field.comparison.cliques),
-    )
-    plate = diagram(name, compared)
+    plate = diagram(name, field.comparison)
     ranks = replace(
         plate,
         title=f"Mean ranks by {'ARI' if field.question is CLUSTERING else 'accuracy'}",
@@ -99,10 +92,7 @@ def _question(field: Field, name: str, title: str, title_of_table: str, *more: T
 
 
 def _cost(serving: Mapping[str, Field]) -> Section:
-    points = {
-        words: {one.title: one for one in sorted(field.standings.values(), key=attrgetter("title"))}
-        for words, field in serving.items()
-    }
+    points = {words: dict(sorted(field.standings.items())) for words, field in serving.items()}
     plate = Plate(
         "pareto",
         "Accuracy against bytes sent",
@@ -121,18 +111,18 @@ def _families(serving: Mapping[str, Field], clustering: Field | None) -> Section
         "failures",
         "Map of failures",
         "Rows by mean rank, models as served. Numbers: at the left mean ARI; else in how many seeds clients "
-        "are served worse than by BNC. Grey: nothing to find, or no clusters formed.",
+        "are served worse than by fedavg. Grey: nothing to find, or no clusters formed.",
         partial(tiles, maps, COLOURS),
     )
     regrets = [
-        tables.regret(field, f"regret-{field.protocol}", f"Regret against ORACLE, {words}")
+        tables.regret(field, f"regret-{field.protocol}", f"Regret against oracle, {words}")
         for words, field in serving.items()
     ]
     return Section("families", "Family by family", items=(failures, *regrets))
 
 
 def _map(field: Field, order: Field) -> Map:
-    """Return the map of a field, a row for each method of `order`; ORACLE cannot be below itself."""
+    """Return the map of a field, a row for each method of `order`; the oracle cannot be below itself."""
 
     def cell(place: InFamily) -> tuple[str, str]:
         if field.question is CLUSTERING:
@@ -142,13 +132,13 @@ def _map(field: Field, order: Field) -> Map:
         return colour, str(place.below_bnc or "")
 
     return {
-        standing.title: {
+        method: {
             family: cell(place)
             for family in field.names_of_families
             if method in field.standings and (place := field.families[method].get(family))
         }
-        for method, standing in order.standings.items()
-        if standing.title != "ORACLE"
+        for method in order.standings
+        if method != ORACLE
     }
 
 
@@ -160,6 +150,5 @@ def _defaults(outcomes: Sequence[Outcome], clustering: Field | None, serving: Ma
         for heading, field in fields.items()
     ]
     first = next(iter(serving.values()))
-    titles = {method: first.standings[method].title for method in first.ranks}
-    table = tables.compare_settings(columns, titles)
+    table = tables.compare_settings(columns, list(first.ranks))
     return Section("defaults", "What tuning changes", items=(table,))

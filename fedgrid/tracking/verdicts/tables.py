@@ -1,14 +1,15 @@
 """Tables of an arena, the sentence on a verdict, and a verdict for programs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import isinf, isnan
 from typing import Any
 
+from fedgrid.tracking.names import names_line
 from fedgrid.tracking.scoring.paired_tests import ALPHA
 from fedgrid.tracking.tables.significance import p_text
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_columns, fixed
 from fedgrid.tracking.verdicts.field import BNC, CLUSTERING, TARGET, Field, InFamily
-from fedgrid.tracking.verdicts.outcomes import Protocol
+from fedgrid.tracking.verdicts.outcomes import Outcome, Protocol
 from fedgrid.tracking.verdicts.verdict import POWER, Against, Verdict
 
 NAMED = 6
@@ -22,6 +23,11 @@ def words_of(protocol: Protocol, budget: int) -> str:
     return "models as served" if protocol == "served" else f"{budget} steps of fine-tuning for all"
 
 
+def names_in(outcomes: Iterable[Outcome]) -> str:
+    """Return a sentence on what papers call the methods; empty if they have no other names."""
+    return names_line({outcome.method: outcome.title for outcome in outcomes})
+
+
 def table_of(verdict: Verdict, budget: int) -> Table:
     """Return the verdict as a table: a row a method, and what is shown against it."""
     field = verdict.field
@@ -29,12 +35,12 @@ def table_of(verdict: Verdict, budget: int) -> Table:
     shown = ("difference", "95 %", "effect", "p", "shows from", "verdict")
     return Table(
         "-".join(("verdict", field.question.name, field.settings, field.protocol)),
-        f"{verdict.title}, {field.question.name}: {field.settings} settings{_within(field, budget)}",
+        f"{verdict.method}, {field.question.name}: {field.settings} settings{_within(field, budget)}",
         _caption(verdict),
         (*_own_columns(field), *map(Column, shown)),
         tuple(
             Row(
-                standing.title,
+                method,
                 (*_own_cells(field, method, verdict.method), *_against_cells(against.get(method))),
                 is_reference=standing.is_reference,
             )
@@ -50,12 +56,12 @@ def sentence(verdict: Verdict, budget: int) -> str:
     said = []
     for kind, words in kinds.items():
         if rivals := [against.rival for against in verdict.against if against.verdict == kind]:
-            names = ", ".join(verdict.field.standings[rival].title for rival in rivals[:NAMED])
+            names = ", ".join(rivals[:NAMED])
             more = f" and {len(rivals) - NAMED} more" if len(rivals) > NAMED else ""
             said.append(f"{words} {len(rivals)} of {len(verdict.against)} rivals ({names}{more})")
     field = verdict.field
     how = f"{field.question.name} ({field.settings}{_within(field, budget)})"
-    return f"{how}: {verdict.title} is {', '.join(said)}. {_power(verdict)}"
+    return f"{how}: {verdict.method} is {', '.join(said)}. {_power(verdict)}"
 
 
 def _within(field: Field, budget: int) -> str:
@@ -105,13 +111,13 @@ def overall(field: Field, name: str, title: str) -> Table:
     is_clustering = field.question is CLUSTERING
     rows = [
         Row(
-            standing.title,
+            method,
             (*_own_cells(field, method), *_test_cells(field, method)),
             is_reference=standing.is_reference,
         )
         for method, standing in field.standings.items()
     ]
-    shown = ("better than", "worse than", *([] if is_clustering else ["against BNC"]))
+    shown = ("better than", "worse than", *([] if is_clustering else ["against fedavg"]))
     highest = [False, True, *([None] if is_clustering else [True, None, None]), *(None for _ in shown)]
     return Table(
         name,
@@ -139,10 +145,10 @@ def groups_by_family(field: Field) -> Table:
 
 
 def regret(field: Field, name: str, title: str) -> Table:
-    """Return ORACLE's accuracy less the method's, by family."""
+    """Return the oracle's accuracy less the method's, by family."""
     caption = (
-        "ORACLE's accuracy less the method's in percentage points, mean over seeds; negative: the method is "
-        "better. Where clients differ without groups ORACLE is no upper bound."
+        "The oracle's accuracy less the method's in percentage points, mean over seeds; negative: the method "
+        "is better. Where clients differ without groups it is no upper bound."
     )
 
     def cell(place: InFamily) -> Cell:
@@ -154,12 +160,11 @@ def regret(field: Field, name: str, title: str) -> Table:
 
 
 def compare_settings(
-    columns: Sequence[tuple[str, Field | None, Field | None]], titles: Mapping[str, str]
+    columns: Sequence[tuple[str, Field | None, Field | None]], methods: Sequence[str]
 ) -> Table:
     """Return each method's score with default and with tuned settings.
 
-    `columns` are heading, default and tuned, of each question and protocol; `titles` those of the rows, by
-    method.
+    `columns` are heading, default and tuned, of each question and protocol.
     """
 
     def cell(field: Field | None, method: str) -> Cell:
@@ -174,8 +179,8 @@ def compare_settings(
         "Means over blocks, as in the tables above.",
         tuple(Column(settings, heading) for heading, *_ in columns for settings in ("default", "tuned")),
         tuple(
-            Row(title, tuple(cell(field, method) for _, *pair in columns for field in pair))
-            for method, title in titles.items()
+            Row(method, tuple(cell(field, method) for _, *pair in columns for field in pair))
+            for method in methods
         ),
         corner="method",
     )
@@ -186,7 +191,7 @@ def _by_family(field: Field, name: str, title: str, caption: str, cell: Callable
     families = field.names_of_families
     rows = tuple(
         Row(
-            standing.title,
+            method,
             tuple(cell(of_method[family]) if family in of_method else Cell(NONE) for family in families),
             is_reference=standing.is_reference,
         )
@@ -194,7 +199,7 @@ def _by_family(field: Field, name: str, title: str, caption: str, cell: Callable
         for of_method in [field.families[method]]
     )
     is_noted = any(cell.notes for row in rows for cell in row.cells)
-    notes = {BELOW_BNC: "worse than BNC too, mean over seeds"} if is_noted else {}
+    notes = {BELOW_BNC: "worse than fedavg too, mean over seeds"} if is_noted else {}
     return Table(name, title, caption, tuple(map(Column, families)), rows, corner="method", notes=notes)
 
 
@@ -228,7 +233,7 @@ def _own_cells(field: Field, method: str, bold: str = "") -> list[Cell]:
 
 
 def _test_cells(field: Field, method: str) -> list[Cell]:
-    """Return how many methods one is better and worse than and, of serving, how it stands against BNC."""
+    """Return how many methods one is better and worse than and, of serving, how it stands against FedAvg."""
     better, worse = field.better.get(method), field.worse(method)
     counts = [Cell(NONE)] * 2 if better is None else [Cell(str(len(methods))) for methods in (better, worse)]
     if field.question is CLUSTERING:
@@ -247,7 +252,7 @@ def _caption(verdict: Verdict) -> str:
         (
             f"Question: {field.question.words}?",
             f"{BLOCKS.format(field.comparison.num_scenarios, field.where)}{tested}",
-            f"Difference: {verdict.title} minus the row's method, mean over blocks, with its 95 % interval "
+            f"Difference: {verdict.method} minus the row's method, mean over blocks, with its 95 % interval "
             "by Student's t. Effect: rank-biserial, from -1 (worse in every block) to 1.",
             f"p: exact signed-rank test, Holm's correction for {len(verdict.against)} rivals; below {ALPHA} "
             "the verdict is better or worse.",

@@ -54,11 +54,6 @@ class Verdict:
     against: tuple[Against, ...]
     """The method against each rival, best mean rank first."""
 
-    @property
-    def title(self) -> str:
-        """What tables call the method."""
-        return self.field.standings[self.method].title
-
 
 class NoVerdict(Exception):
     """A question has no answer for a method; the message says why."""
@@ -121,13 +116,12 @@ def _reason(
 ) -> str:
     """Return why a method has no verdict."""
     mine = [outcome for outcome in outcomes if outcome.method == method]
-    title = mine[0].title if mine else method
     if question is CLUSTERING:
         if not any(outcome.has_groups for outcome in outcomes):
             return "no family with hidden groups has a result"
         clustering = clustering_methods(outcomes)
         if method not in clustering:
-            return f"{title} has one cluster in every run" if clustering else "no method forms clusters"
+            return f"{method} has one cluster in every run" if clustering else "no method forms clusters"
     if not any((outcome.settings, outcome.protocol) == (settings, protocol) for outcome in mine):
-        return f"{title} has no result"
+        return f"{method} has no result"
     return "no other method " + ("forms clusters" if question is CLUSTERING else "has a result")

@@ -83,7 +83,7 @@ def test_report_has_a_section_if_the_plugin_is_named(storage, capsys):
     [section] = sections(list_analyses([PLUGIN]), grid, storage, published=False)
     assert (section.name, section.title) == ("analysis-spread", "Spread")
     [table] = section.items
-    assert [row.name for row in table.rows] == ["BNC", "OCFL-KM"]
+    assert [row.name for row in table.rows] == ["fedavg", "ocfl-kmeans"]
     assert table.rows[0].cells[0].value == 0
     assert list(sections(list_analyses([]), grid, storage, published=False)) == []
     assert "lacks the analysis spread" in capsys.readouterr().err

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from mlflow.tracking import MlflowClient
 
+from fedgrid.algorithms.registry import row_in_papers
 from fedgrid.grids.archive import layout, one_run
 from fedgrid.grids.archive.layout import ALGORITHMS
 from fedgrid.grids.trackers.mlflow.store import default_uri
@@ -27,7 +28,7 @@ PAPER = dict(
 TESTS = {
     "before_update_metrics": "local_own",
     "after_update_generalizability": "local_server",
-    "after_update_metrics": "cluster_own",
+    "after_update_metrics": "personalised",
 }
 METRIC_FILES = ["training_metrics.csv", *(f"{name}.csv" for name in TESTS)]
 
@@ -137,7 +138,7 @@ def test_images_are_those_of_the_published_clients(whole):
 
 def test_an_accuracy_is_a_whole_number_of_the_images_that_were_tested(whole):
     for _, run in whole:
-        right = run.clients["cluster_own_accuracy"].to_numpy() * run.clients["test_images"].to_numpy()
+        right = run.clients["personalised_accuracy"].to_numpy() * run.clients["test_images"].to_numpy()
         assert right == pytest.approx(np.round(right), abs=1e-9)
 
 
@@ -278,4 +279,4 @@ def test_its_personalisation_is_that_of_the_two_whole_runs(report, whole):
 def cells(path):
     """Return the lines of a table by algorithm, under the name that it has in the paper."""
     with path.open(newline="") as file:
-        return {line["algorithm"].removesuffix(" as published"): line for line in csv.DictReader(file)}
+        return {row_in_papers(line["algorithm"]): line for line in csv.DictReader(file)}

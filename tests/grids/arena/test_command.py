@@ -48,18 +48,19 @@ def test_verdict_is_printed_and_written_with_every_row(undisturbed):
     storage, result = undisturbed
     folder = storage / "grids" / GRID
     rows = lines((folder / "outcomes.csv").read_text())
-    # Two competitors with four rows and SOLO with two, in two families.
+    # Two competitors with four rows and solo with two, in two families.
     assert len(rows) == (2 * 4 + 2) * 2
     assert {row["protocol"] for row in rows} == {"served", "fine-tuned"}
     assert {row["torch"] for row in rows} != {""}
     assert {row["processor"] for row in rows} != {""}
     assert (
-        "serving (tuned, 45 steps of fine-tuning for all): BNC is undecided with 1 of 1 rivals" in result.out
+        "serving (tuned, 45 steps of fine-tuning for all): fedavg is undecided with 1 of 1 rivals"
+        in result.out
     )
     assert "2 families x 1 seeds cannot show any difference" in result.out
-    assert "note: no verdict on clustering: BNC has one cluster in every run" in result.out
+    assert "note: no verdict on clustering: fedavg has one cluster in every run" in result.out
     page = (folder / "verdict.md").read_text()
-    assert "BNC, serving: default settings, models as served" in page
+    assert "fedavg, serving: default settings, models as served" in page
     assert "no verdict on clustering" in page
     pictures = re.findall(r"\]\((figures/.*\.svg)\)", page)
     assert {"figures/pareto.svg", "figures/failures.svg"} < set(pictures)
@@ -127,7 +128,7 @@ def test_json_is_an_event_a_line_with_tuned_settings_verdicts_and_notes(undistur
     # Two blocks cannot show any difference.
     assert verdicts[0]["rivals"][0]["shows_from"] is None
     assert result.events[-1]["event"] == "arena"
-    assert "BNC has one cluster in every run" in result.events[-1]["notes"][0]
+    assert "fedavg has one cluster in every run" in result.events[-1]["notes"][0]
 
 
 def test_plan_as_json_is_one_object_with_all_runs(tmp_path):
@@ -180,7 +181,7 @@ def test_with_an_own_method_only_its_rows_are_run(kept_there, tmp_path):
     result = fedgrid(*SMALL, "--with", tmp_path / "mine.py", "--storage", storage)
     assert result.code == 0, result.err
     assert {path.parent.name.split("-")[-3] for path in configs(storage)} == {"mine"}
-    assert "MINE is undecided with 2 of 2 rivals" in result.out
+    assert "mine is undecided with 2 of 2 rivals" in result.out
     assert "20 of 28 rows are results that fedgrid keeps" in result.out
 
 
@@ -232,4 +233,4 @@ def test_evenly_takes_the_first_and_spreads():
 
 def test_difference_names_scores_and_versions():
     words = difference(SOME, SOME)
-    assert words.endswith("MINE (tuned, served), rotated, seed 1000: the same")
+    assert words.endswith("mine (tuned, served), rotated, seed 1000: the same")

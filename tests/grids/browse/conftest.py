@@ -1,4 +1,4 @@
-"""A grid of four runs: two variants of Briggs, one BNC, and one that has not started."""
+"""A grid of four runs: two variants of Briggs, one fedavg, and one that has not started."""
 
 import pytest
 

@@ -24,7 +24,7 @@ def test_a_grid_shows_its_axes_scores_and_the_next_commands(show):
     out = show("mine").out
     assert out.startswith("mine: 3 of 4 runs finished, 1 waiting; not running\nFrom options\n")
     assert "algorithm.round  2, 3" in out
-    assert "BCL (round 2)" in out
+    assert "briggs (round 2)" in out
     assert f"fedgrid show {EARLY.run_id}" in out
     facts = strict_json(show("mine", "--json").out)
     assert [run["state"] for run in facts["runs"]] == ["finished"] * 3 + ["not started"]

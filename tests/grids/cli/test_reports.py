@@ -63,8 +63,8 @@ def test_report_prints_its_first_table_and_its_path(grids, tmp_path):
     words = result.out.split()
     assert "Overview of one" in result.out
     assert str(tmp_path / "report" / "index.html") in words
-    assert "BNC" in words
-    assert "OCFL-HDB as published" in result.out
+    assert "fedavg" in words
+    assert "ocfl-hdbscan-as-published" in result.out
 
 
 def test_report_in_a_storage_of_a_group_can_be_written_anew_by_another_user(storage):
@@ -133,8 +133,8 @@ def test_unfinished_run_is_named_and_its_cells_are_empty(storage, tmp_path):
     assert run.name.rpartition("-")[0] in result.out
     table = {row["algorithm"]: row for row in rows(tmp_path / "report" / "tables" / "table1-mnist-15.csv")}
     column = "nonoverlapping balanced: RAND"
-    assert table["OCFL-KM"][column] == ""
-    assert float(table["OCFL-HDB as published"][column]) == pytest.approx(2 / 3)
+    assert table["ocfl-kmeans"][column] == ""
+    assert float(table["ocfl-hdbscan-as-published"][column]) == pytest.approx(2 / 3)
     (lacking,) = rows(tmp_path / "report" / "tables" / "lacking-one.csv")
     assert lacking["run"] == run.name.rpartition("-")[0]
     assert "algorithm" in lacking
@@ -143,11 +143,11 @@ def test_unfinished_run_is_named_and_its_cells_are_empty(storage, tmp_path):
 @pytest.mark.usefixtures("without_figures")
 def test_report_of_some_runs_has_a_folder_of_its_own_and_says_so(storage):
     """The report of the whole grid stays, in MLflow too."""
-    said = strict_json(report(storage, "--filter", "algorithms=BNC", "--json").out)
-    folder = storage / "grids" / "one" / "report-algorithms-bnc"
+    said = strict_json(report(storage, "--filter", "algorithms=fedavg", "--json").out)
+    folder = storage / "grids" / "one" / "report-algorithms-fedavg"
     assert (Path(said["index"]), said["runs"], said["mlflow"]) == (folder / "index.html", 1, False)
-    assert "Only runs with algorithms=BNC" in (folder / "index.html").read_text()
-    assert [row["algorithm"] for row in rows(folder / "tables" / "overview.csv")] == ["BNC"]
+    assert "Only runs with algorithms=fedavg" in (folder / "index.html").read_text()
+    assert [row["algorithm"] for row in rows(folder / "tables" / "overview.csv")] == ["fedavg"]
     assert not (storage / "grids" / "one" / "report").exists()
 
 
@@ -163,8 +163,8 @@ def test_style_of_matplotlibs_changes_the_figures_and_no_table(grids, tmp_path):
     ("options", "says"),
     [
         (("--filter", "algorithm=nothing"), "--filter algorithm=nothing: no run has"),
-        (("--filter", "algoritm=BNC"), "did you mean 'algorithm'"),
-        (("--filter", "BNC"), "expected COLUMN=VALUE"),
+        (("--filter", "algoritm=fedavg"), "did you mean 'algorithm'"),
+        (("--filter", "fedavg"), "expected COLUMN=VALUE"),
         (("--style", "ggplo"), "did you mean 'ggplot'"),
     ],
 )
@@ -177,18 +177,18 @@ def test_filter_or_style_that_does_not_exist_is_refused_in_one_line(grids, optio
 @pytest.mark.parametrize(
     ("format", "has"),
     [
-        ("text", "OCFL-KM"),
-        ("markdown", "| OCFL-KM   |"),
-        ("latex", r"OCFL-KM & 0.667 \\"),
-        ("csv", "OCFL-KM,0.6666"),
+        ("text", "ocfl-kmeans"),
+        ("markdown", "| ocfl-kmeans |"),
+        ("latex", r"ocfl-kmeans & 0.667 \\"),
+        ("csv", "ocfl-kmeans,0.6666"),
     ],
 )
 def test_table_of_a_score_is_printed_in_each_format(grids, format, has):
-    options = ("--score", "published_rand", "--filter", "algorithm=OCFL-KM", "--format", format)
+    options = ("--score", "published_rand", "--filter", "algorithm=ocfl-kmeans", "--format", format)
     result = fedgrid("table", "one", "--storage", grids, *options)
     assert (result.code, result.err) == (0, "")
     assert has in result.out
-    assert "BNC" not in result.out
+    assert "fedavg" not in result.out
 
 
 def test_table_without_a_score_or_name_is_refused(grids):
@@ -199,7 +199,7 @@ def test_table_without_a_score_or_name_is_refused(grids):
 
     assert "did you mean 'ari'" in refusal("--score", "arii")
     assert "--rows names none" in refusal("--rows", ",")
-    assert "--seeds" in refusal("--against", "BNC")
+    assert "--seeds" in refusal("--against", "fedavg")
     assert "unknown grid 'oen'" in fedgrid("table", "oen", "--storage", grids).err
 
 
@@ -249,8 +249,8 @@ def test_compare_pairs_two_grids_by_scenario_and_algorithm(storage, tmp_path):
     assert (result.code, result.err) == (0, "")
     table = rows(tmp_path / "compared" / "tables" / "compare-final-ari.csv")
     assert {row["algorithm"]: float(row["difference"]) for row in table} == {
-        "BNC": 0,
-        "OCFL-HDB as published": 0,
+        "fedavg": 0,
+        "ocfl-hdbscan-as-published": 0,
     }
     assert "1 without a finished partner" in (tmp_path / "compared" / "index.html").read_text()
 

@@ -116,9 +116,9 @@ def test_stacked_of_the_file_or_an_option_comes_first(machine, run):
 
 def test_stacked_of_an_option_comes_before_what_is_kept(machine, run):
     run(*AUTO)
-    run("--set", "training.stacked=1")
+    run("--set", "training.stacked=1", "--yes")
     assert stacks(run) == [1, 1]
-    run()
+    run("--yes")
     assert stacks(run) == [3, 3]
 
 

@@ -17,7 +17,7 @@ COLUMNS = tuple(
 
 def lines(width: int, *notes: str) -> list[str]:
     cells = tuple(Cell("0.812 ± 0.010", 0.812, notes=notes if not index else ()) for index in range(6))
-    rows = (Row("OCFL-HDB", cells), Row("SCL", cells[1:] + cells[1:2]))
+    rows = (Row("ocfl-hdbscan", cells), Row("sattler", cells[1:] + cells[1:2]))
     console = PlainConsole(file=io.StringIO(), width=width)
     show_table(Table("one", "PA: mine", "What it is.", COLUMNS, rows, corner="algorithm"), console)
     return console.file.getvalue().splitlines()
@@ -27,7 +27,7 @@ def test_eighty_columns_have_a_part_for_each_group():
     shown = lines(80)
     assert max(map(len, shown)) <= 80
     assert [line.strip() for line in shown if "mnist" in line] == ["mnist", "fmnist"]
-    assert [line.split()[0] for line in shown if "±" in line] == ["OCFL-HDB", "SCL"] * 2
+    assert [line.split()[0] for line in shown if "±" in line] == ["ocfl-hdbscan", "sattler"] * 2
 
 
 def test_wide_terminal_has_one_part_with_groups_above_their_columns():

@@ -2,7 +2,6 @@
 
 import io
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 import fedgrid.grids
-from fedgrid.algorithms import registry
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import PlainConsole, warn
 from fedgrid.grids.display.progress import Bars
@@ -38,11 +36,8 @@ def test_names_are_shown_as_they_are(name, shown):
 
 
 @pytest.mark.parametrize(("name", "shown"), list(zip(NAMES, SHOWN, strict=True)))
-def test_title_of_a_plugin_is_shown_while_it_runs(tmp_path, name, shown, monkeypatch):
+def test_cause_is_shown_while_runs_run(tmp_path, name, shown):
     run = config(seed=1)
-    algorithm = run.algorithm["name"]
-    entry = replace(registry.ALGORITHMS[algorithm], title=name)
-    monkeypatch.setitem(registry.ALGORITHMS, algorithm, entry)
     screen = console(force_terminal=True)
     with Bars(screen, [run]) as view:
         view.prepare(run, name)
@@ -51,8 +46,8 @@ def test_title_of_a_plugin_is_shown_while_it_runs(tmp_path, name, shown, monkeyp
         view.start(run, 0)
         view.finish(run, failed_run(run, Storage.of(tmp_path), name))
     lines = screen.file.getvalue()
-    assert f"retry   {shown}: {shown}" in lines
-    assert f"failed  {shown}: {shown}" in lines
+    assert f"retry   fedavg: {shown}" in lines
+    assert f"failed  fedavg: {shown}" in lines
 
 
 def test_warning_is_no_markup(capsys):

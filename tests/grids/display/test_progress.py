@@ -82,10 +82,10 @@ def test_terminal_lists_ended_runs_above_the_bars(run):
     console = Console(file=text, width=120, force_terminal=True, color_system=None)
     show(Bars(console, [taken, config(seed=2), config(seed=3)]), run)
     shown = text.getvalue()
-    assert "done    BNC s1  clusters 1  ARI 0.00  acc. 0." in shown
-    assert "failed  BNC s2: out of [memory]" in shown
-    assert "stopped BNC s3" in shown
-    assert "retry   BNC s1: its server died" in shown
+    assert "done    fedavg s1  clusters 1  ARI 0.00  acc. 0." in shown
+    assert "failed  fedavg s2: out of [memory]" in shown
+    assert "stopped fedavg s3" in shown
+    assert "retry   fedavg s1: its server died" in shown
 
 
 def test_headline_counts_runs_and_names_the_time_left():
@@ -96,9 +96,9 @@ def test_headline_counts_runs_and_names_the_time_left():
     tally.start(runs[0], 0)
     now[0] = 2.0
     tally.round(runs[0], 1, TIMING)
-    assert headline(tally) == "4 of 7 runs done, 1 running, 2 waiting; 0.5 rounds/s, 16 s left"
+    assert headline(tally) == "4 of 7 runs done, 1 running, 2 waiting; 2.0 s/round, 16 s left"
     tally.fail(runs[0])
-    assert headline(tally) == "4 of 7 runs done, 0 running, 2 waiting, 1 failed; 0.5 rounds/s, 12 s left"
+    assert headline(tally) == "4 of 7 runs done, 0 running, 2 waiting, 1 failed; 2.0 s/round, 12 s left"
 
 
 def test_work_done_names_computed_rounds_only_after_hits():

@@ -90,15 +90,16 @@ def test_result_row_of_a_failed_run_has_every_key_and_no_scores():
 
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_result_table_fits_a_terminal(width):
-    """The widest row: a name of eight letters, seconds of five digits. Nothing is cut or wrapped."""
+    """The widest row: seconds of five digits. Nothing is cut, and only names are wrapped, in 80 columns."""
     runs = rows(outcome("ocfl-affinity", seconds=9999.4, clustering_round=100), outcome(seconds=2))
     lines = [line.rstrip() for line in printed(result_table(runs, width), width).splitlines()]
-    assert len(lines) == 6
+    name, *rest = ("ocfl-", "affinity") if width == 80 else ("ocfl-affinity",)
     assert max(map(len, lines)) <= width
     assert lines[0] == "Final round, digits-15-nonoverlapping-balanced, seed 0"
     numbers = "3 1.000 1.000 1.000 1.000 0.123 0.123 0.123 0.123 0.123"
-    assert lines[4].split() == ["OCFL-AFF", "100", *numbers.split(), "9999"]
-    assert lines[5].split() == ["BNC", "–", *numbers.split(), "2.0"]
+    assert lines[4].split() == [name, "100", *numbers.split(), "9999"]
+    assert lines[5:-1] == rest
+    assert lines[-1].split() == ["fedavg", "–", *numbers.split(), "2.0"]
 
 
 def test_result_row_has_both_times():
@@ -108,7 +109,7 @@ def test_result_row_has_both_times():
     assert (row["seconds"], row["uncached_seconds"]) == (12.3, 12.3)
 
 
-@pytest.mark.parametrize("width", [85, 100, 140])
+@pytest.mark.parametrize("width", [92, 100, 140])
 def test_result_table_has_the_time_without_the_cache_after_hits(width):
     """In all tables, so that they look alike, also with the widest row."""
     runs = rows(
@@ -126,8 +127,7 @@ def test_result_table_has_the_time_without_the_cache_after_hits(width):
 
 def test_narrow_result_table_omits_the_time_without_the_cache():
     text = printed(result_table(rows(outcome("ocfl-affinity", seconds=9999.4, uncached=99999.4)), 80), 80)
-    assert "uncached" not in text
-    assert "OCFL-AFF " in text
+    assert "cached" not in text
 
 
 def test_long_name_is_wrapped_and_numbers_stay_whole():
@@ -144,7 +144,7 @@ def test_each_scenario_and_seed_has_its_own_table():
 
 def test_every_value_of_a_further_axis_has_its_own_table():
     runs = rows(*(outcome(training={"local_epochs": epochs}) for epochs in (1, 5)))
-    text = printed(result_table(runs, 100), 100)
+    text = " ".join(printed(result_table(runs, 100), 100).split())
     for epochs in (1, 5):
         assert f"digits-15-nonoverlapping-balanced, training.local_epochs {epochs}, seed 0" in text
     shown = [result_row(run, ["training.local_epochs"]) for run in runs]
@@ -193,8 +193,8 @@ def test_summary_rows_have_means_and_the_number_of_exact_runs():
         )
     )
     assert [(row["algorithm"], row["runs"], row["exact"], row["ari"]) for row in means] == [
-        ("BNC", 1, 0, 0.0),
-        ("OCFL-KM", 2, 1, 0.75),
+        ("fedavg", 1, 0, 0.0),
+        ("ocfl-kmeans", 2, 1, 0.75),
     ]
     assert means[1]["personalised_accuracy"] == 0.5
 
@@ -226,9 +226,9 @@ def test_summary_of_several_seeds_has_their_number_and_the_deviation_of_each_mea
 
 def test_the_table_of_a_report_says_of_how_many_seeds_its_means_are():
     cells = (number([0.8, 1.0], expected=2), number([0.5]))
-    page = PageTable("t", "Title", "", (Column("ARI"), Column("AMI")), (Row("BNC", cells),))
+    page = PageTable("t", "Title", "", (Column("ARI"), Column("AMI")), (Row("fedavg", cells),))
     assert "2 seeds: mean ± standard deviation (n - 1)" in " ".join(printed(page_table(page, 80), 80).split())
-    one = replace(page, rows=(Row("BNC", (cells[1], cells[1])),))
+    one = replace(page, rows=(Row("fedavg", (cells[1], cells[1])),))
     assert "seed" not in printed(page_table(one, 80), 80)
 
 
@@ -243,10 +243,10 @@ def test_summary_shows_an_axis_of_the_grid_and_does_not_average_over_it():
         )
     )
     assert [(row["setting"], row["algorithm"], row["ari"]) for row in means] == [
-        ("training.local_epochs 1", "BNC", 0.2),
-        ("training.local_epochs 1", "OCFL-KM", 0.2),
-        ("training.local_epochs 3", "BNC", 0.6),
-        ("training.local_epochs 3", "OCFL-KM", 0.6),
+        ("training.local_epochs 1", "fedavg", 0.2),
+        ("training.local_epochs 1", "ocfl-kmeans", 0.2),
+        ("training.local_epochs 3", "fedavg", 0.6),
+        ("training.local_epochs 3", "ocfl-kmeans", 0.6),
     ]
     text = " ".join(printed(summary_table(means, 80), 80).split())
     assert "Final round, training.local_epochs 1, mean" in text
@@ -257,5 +257,5 @@ def test_summary_shows_an_axis_of_the_grid_and_does_not_average_over_it():
 def test_summary_table_fits_eighty_columns(seeds):
     means = summary_rows(rows(*(scored("ocfl-hdbscan", 1.0, seed) for seed in range(seeds))))
     text = printed(summary_table(means, 80), 80)
-    assert "OCFL-HDB" in text
+    assert {"ocfl-", "hdbscan"} <= set(text.split())
     assert max(map(len, text.splitlines())) <= 80

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,17 +29,17 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A storage with a grid of four runs; tests add grids to it."""
     root = new_storage(tmp_path_factory.mktemp("grid") / "runs")
     study = fedgrid.run_grid(GRID, name="mine", storage=root, in_process=True)
-    assert (study.name, len(study.finished), study.algorithms) == ("mine", 4, ("BNC", "SOLO"))
+    assert (study.name, len(study.finished), study.algorithms) == ("mine", 4, ("fedavg", "solo"))
     return root
 
 
-def run(grid: object, storage: Path, name: str | None = None) -> fedgrid.Study:
-    return fedgrid.run_grid(grid, name=name, storage=storage, in_process=True)  # type: ignore[arg-type]
+def run(grid: Any, storage: Path, name: str | None = None, **options: bool) -> fedgrid.Study:
+    return fedgrid.run_grid(grid, name=name, storage=storage, in_process=True, **options)
 
 
 def test_grid_is_one_of_the_command_line_too(storage):
     assert "4 done" in typed("status", "mine", "--storage", storage).out
-    assert "BNC" in typed("table", "mine", "--storage", storage).out
+    assert "fedavg" in typed("table", "mine", "--storage", storage).out
 
 
 def test_finished_grid_is_read_and_prints_nothing(storage, capsys, monkeypatch):
@@ -58,7 +59,9 @@ def test_start_and_end_of_a_run_are_shown_on_standard_error_and_no_rounds(storag
 
 def test_another_dict_of_the_name_replaces_the_grid_and_the_study_is_what_was_asked_for(storage):
     run({**GRID, "seeds": 0}, storage, "edited")
-    study = run({**GRID, "seeds": 1}, storage, "edited")
+    with pytest.raises(fedgrid.FedgridError, match=r"2 finished runs of edited.*supersede=True"):
+        run({**GRID, "seeds": 1}, storage, "edited")
+    study = run({**GRID, "seeds": 1}, storage, "edited", supersede=True)
     assert [each.seed for each in study.runs] == [1, 1]
     assert len(GridFolder(Storage(storage), "edited").read().superseded) == 2
 

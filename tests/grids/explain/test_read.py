@@ -46,7 +46,7 @@ def test_scores_of_a_model_are_means_over_its_images(tmp_path):
     assert (one.relative_insertion, one.relative_deletion) == pytest.approx((0.9, 0.35))
     assert (one.p_full, one.empty, one.accuracy) == (0.75, 0.5, 0.5)
     assert (one.unseen, one.unseen_gap, one.weight) == (1, pytest.approx(0.1), 2)
-    assert (other.insertion, other.weight, other.algorithm) == (0.5, 1, "BNC")
+    assert (other.insertion, other.weight, other.algorithm) == (0.5, 1, "fedavg")
 
 
 def test_as_published_the_last_short_batch_weighs_like_the_others_and_clusters_are_equal(tmp_path):
@@ -54,15 +54,15 @@ def test_as_published_the_last_short_batch_weighs_like_the_others_and_clusters_a
     rows = [row(0.5, place=place) for place in range(32)] + [row(1.0, place=32)]
     found = summarise([read(rows, tmp_path, as_published=True)])
     assert [(each.insertion, each.weight) for each in found.explained] == [(0.75, 1)]
-    assert set(found.excess) == {("members", "BNC")}
-    assert found.excess["members", "BNC"] == {}, "nothing is paired"
+    assert set(found.excess) == {("members", "fedavg")}
+    assert found.excess["members", "fedavg"] == {}, "nothing is paired"
 
 
 def test_image_without_scores_leaves_its_model_without_any(tmp_path):
     diverged = {name: None for name in ("insertion", "deletion", *FOUR_POINTS)}
     found = summarise([read([row(0.5), row(0.5, place=1) | diverged], tmp_path)])
     assert isnan(found.explained[0].insertion)
-    assert len(found.excess["members", "BNC"]) == 1
+    assert len(found.excess["members", "fedavg"]) == 1
     assert found.bands[0].images == 1
     assert "explanations/members_insertion" not in metrics_of(read([row(0.5) | diverged], tmp_path))
 
@@ -79,7 +79,7 @@ def test_run_with_one_cluster_has_no_others_and_the_report_says_so(tmp_path):
     assert found.explained == ()
     assert found.lacking == (
         "2 runs and distributions are not explained yet.",
-        "No images of others, as all clients are in one cluster: BNC.",
+        "No images of others, as all clients are in one cluster: fedavg.",
     )
 
 

@@ -8,10 +8,10 @@ from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.placement import Node, Request
+from fedgrid.grids.doctor.machine import available_memory
 from fedgrid.grids.ray_cluster import cluster
 from fedgrid.grids.ray_cluster.cluster import known_nodes
 from fedgrid.grids.ray_cluster.nodes import check_gpus, cluster_nodes, local_nodes
-from fedgrid.grids.upkeep.machine import available_memory
 
 OLD_DRIVER = (
     "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by "

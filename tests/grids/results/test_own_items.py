@@ -13,7 +13,7 @@ from tests.helpers.studies import WHOLE, result_of, run_of, study_of
 
 DOCS = Path(__file__).parents[3] / "docs"
 CURVES = {"ari": (0.0, 1.0), "worst_client_accuracy": (0.5, 0.25)}
-STUDY = study_of([result_of(run_of("BNC"), WHOLE, curves=CURVES)])
+STUDY = study_of([result_of(run_of("fedavg"), WHOLE, curves=CURVES)])
 
 
 def written(tmp_path, text):
@@ -38,7 +38,7 @@ def test_its_mean_and_deviation_are_those_of_the_report():
     study = study_of(
         [
             result_of(
-                run_of("BNC", seed=seed, clients=clients),
+                run_of("fedavg", seed=seed, clients=clients),
                 WHOLE,
                 curves={"worst_client_accuracy": (0.0, level)},
             )

@@ -153,6 +153,18 @@ def test_study_notes_runs_that_changed_and_runs_that_differ(storage):
     assert ("note", load("mine", storage).notes[0]) in report_page(load("mine", storage)).facts
 
 
+def test_study_notes_what_algorithms_of_a_scenario_train_with_otherwise(storage):
+    """As after `--tuned`; another data set may have other settings, and so may a variant."""
+    slow, fast = {"learning_rate": 0.01}, {"learning_rate": 0.1}
+    runs = [config(algorithm="fedavg", training=slow), config(algorithm="ifca", training=fast)]
+    GridFolder(storage, "mine").keep(runs, "")
+    assert load("mine", storage).notes == (
+        "algorithms differ in training.learning_rate: 0.01 (BNC); 0.1 (IFCA)",
+    )
+    GridFolder(storage, "axis").keep([config(algorithm="fedavg", training=one) for one in (slow, fast)], "")
+    assert load("axis", storage).notes == ()
+
+
 def test_algorithms_have_codes_of_their_own(storage):
     """The digest covers the algorithm's modules, its clusterer's and its local training's."""
     local = {"name": "fedavg", "local": {"name": "fedprox"}}
@@ -172,9 +184,9 @@ def test_study_of_an_unknown_grid_names_the_known_ones(storage):
         load("mime", storage)
 
 
-def test_algorithms_are_called_as_in_the_papers_tables(storage):
+def test_algorithms_have_their_ids_and_the_papers_names(storage):
     runs = [config(algorithm=name) for name in ("ocfl-hdbscan", "sattler-as-published")]
-    assert titles(storage, *runs) == ["OCFL-HDB", "SCL as published"]
+    assert titles(storage, *runs) == ["ocfl-hdbscan", "sattler-as-published"]
     assert [run.published for run in describe(runs, storage)] == ["OCFL-HDB", "SCL"]
 
 
@@ -183,7 +195,7 @@ def test_settings_are_named_where_runs_of_a_scenario_differ_in_nothing_else(stor
         config(algorithm={"name": "briggs", "threshold": threshold, "linkage": "complete"})
         for threshold in (0.1, 0.4)
     ]
-    assert titles(storage, *runs) == ["BCL (threshold 0.1)", "BCL (threshold 0.4)"]
+    assert titles(storage, *runs) == ["briggs (threshold 0.1)", "briggs (threshold 0.4)"]
 
 
 def test_settings_that_go_with_the_scenario_are_not_named(storage):
@@ -192,12 +204,12 @@ def test_settings_that_go_with_the_scenario_are_not_named(storage):
         config(dataset=dataset, algorithm={"name": "sattler", "epsilon_1": epsilon})
         for dataset, epsilon in (("mnist", 0.35), ("cifar10", 185))
     ]
-    assert titles(storage, *runs) == ["SCL", "SCL"]
+    assert titles(storage, *runs) == ["sattler", "sattler"]
 
 
 def test_runs_that_differ_in_another_key_have_the_same_title_and_different_scenarios(storage):
     runs = describe([config(algorithm="fedavg", model=model) for model in ("tinyvgg", "digitnet")], storage)
-    assert [run.algorithm for run in runs] == ["BNC", "BNC"]
+    assert [run.algorithm for run in runs] == ["fedavg", "fedavg"]
     assert [run.setting for run in runs] == [(("model", "tinyvgg"),), (("model", "digitnet"),)]
     assert len({run.scenario for run in runs}) == len({run.name for run in runs}) == 2
 

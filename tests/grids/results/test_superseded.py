@@ -164,13 +164,36 @@ def edited(study):
     for each in (text, text.replace("0.1", "0.01")):
         _file(study, each)
         command = ("run", study.folder / "mine.yaml", "--in-process", "--track", "mlflow")
-        result = fedgrid(*command, "--storage", study.storage.root)
+        result = fedgrid(*command, "--storage", study.storage.root, "--yes")
         assert result.code == 0
     assert "2 runs of earlier launches are superseded" in result.out
     return study.storage
 
 
-def test_commands_leave_superseded_runs_out_and_prune_deletes_them(edited):
+@pytest.mark.parametrize(
+    ("options", "lost"),
+    [
+        ({}, 0),
+        ({"seeds": "0,1,2"}, 0),
+        ({"filters": ["seed=0"]}, 0),
+        ({"changes": ["training.rounds=9"]}, 0),
+        ({"changes": ["training.rounds=1"]}, 3),
+        ({"changes": ["training.rounds=9", "clients=5"]}, 3),
+    ],
+    ids=str,
+)
+def test_only_what_neither_repeats_nor_extends_finished_runs_has_a_consequence_for_them(study, options, lost):
+    study.launch(TEXT)
+    folder = GridFolder(study.storage, "mine")
+    for run in folder.runs()[:3]:
+        (RunFolder(study.storage, run).path / "done.json").touch()
+    options = {"changes": [], **options}
+    grid = load_grid(str(study.folder / "mine.yaml"), {}, data_dir=NOWHERE, **options)
+    assert ("3 finished runs of mine" in folder.consequence(grid)) == bool(lost)
+    assert bool(folder.consequence(grid)) == bool(lost)
+
+
+def test_commands_leave_superseded_runs_out_and_prune_deletes_them(edited, study):
     def typed(*arguments):
         return fedgrid(*arguments, "--storage", edited.root)
 
@@ -185,11 +208,22 @@ def test_commands_leave_superseded_runs_out_and_prune_deletes_them(edited):
         *(RATE_NOW, RATE_NOW),
         *(RATE_BEFORE, RATE_BEFORE),
     ]
-    assert {run.algorithm for run in load("mine", edited).runs} == {"BNC"}
+    assert {run.algorithm for run in load("mine", edited).runs} == {"fedavg"}
     assert line in load("mine", edited).notes[0]
     both = load("mine", edited, superseded=True)
-    assert [run.algorithm for run in both.runs] == ["BNC", "BNC", "BNC (superseded)", "BNC (superseded)"]
+    assert [run.algorithm for run in both.runs] == [
+        "fedavg",
+        "fedavg",
+        "fedavg (superseded)",
+        "fedavg (superseded)",
+    ]
 
+    _file(study, TEXT)
+    for option in ((), ("--dry-run",)):
+        refused = typed("run", study.folder / "mine.yaml", "--in-process", *option)
+        assert "2 finished runs of mine" in refused.err
+        assert refused.code == (0 if option else 2)
+        assert ("add --yes; or --name OTHER" in refused.err) == (not option)
     refused = typed("prune", "mine")
     assert (refused.code, "add --yes" in refused.err) == (2, True)
     folder = GridFolder(edited, "mine")

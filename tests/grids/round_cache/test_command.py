@@ -12,8 +12,9 @@ from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.round_cache.files import kept
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.display.tables import readable_size
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.round_cache.table import cache_table, readable_size
+from fedgrid.grids.round_cache.table import cache_table
 from fedgrid.grids.round_cache.usage import Usage, cache_usage
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.finished_runs import mark_finished
@@ -21,7 +22,7 @@ from tests.helpers.kept_rounds import keep, shared_prefixes_with_states, shared_
 from tests.helpers.run_records import write_timings
 from tests.helpers.small_grid import config
 
-BNC, OCFL = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
+fedavg, OCFL = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
 """They have the same shared prefix."""
 WAITING = config(seed=2)
 ELSEWHERE = config(seed=3)
@@ -32,12 +33,12 @@ ELSEWHERE = config(seed=3)
 def storage(tmp_path):
     """Two shared prefixes; one has two finished runs, and two of three rounds of the second were hits."""
     storage = Storage.of(tmp_path / "runs")
-    timings(storage, BNC, [(3, 2.0, 2.0), (3, 2.0, 2.0), (3, 2.0, 2.0)])
+    timings(storage, fedavg, [(3, 2.0, 2.0), (3, 2.0, 2.0), (3, 2.0, 2.0)])
     timings(storage, OCFL, [(0, 0.5, 2.0), (0, 0.5, 2.0), (3, 1.0, 2.0)])
-    for run in (BNC, OCFL):
+    for run in (fedavg, OCFL):
         mark_finished(storage.root, run)
-    GridFolder(storage, "mine").keep([BNC, OCFL, WAITING], "")
-    keep(storage, BNC, WAITING, ELSEWHERE)
+    GridFolder(storage, "mine").keep([fedavg, OCFL, WAITING], "")
+    keep(storage, fedavg, WAITING, ELSEWHERE)
     return storage
 
 
@@ -63,8 +64,8 @@ def sizes(storage):
 
 def test_usage_of_a_shared_prefix_whose_runs_are_finished(storage):
     state, statistic = sizes(storage)
-    usage = cache_usage([BNC, OCFL, WAITING], storage)
-    assert usage.shared_prefixes[BNC.shared_prefix] == Usage(
+    usage = cache_usage([fedavg, OCFL, WAITING], storage)
+    assert usage.shared_prefixes[fedavg.shared_prefix] == Usage(
         name="digits-3-nonoverlapping-balanced, seed 1",
         runs=2,
         finished=2,
@@ -77,12 +78,12 @@ def test_usage_of_a_shared_prefix_whose_runs_are_finished(storage):
         statistics_bytes=statistic,
         can_go_bytes=state,
     )
-    assert usage.shared_prefixes[BNC.shared_prefix].hits == pytest.approx(1 / 3)
+    assert usage.shared_prefixes[fedavg.shared_prefix].hits == pytest.approx(1 / 3)
 
 
 def test_states_of_a_shared_prefix_with_an_unfinished_run_are_not_evictable(storage):
     state, _ = sizes(storage)
-    usage = cache_usage([BNC, OCFL, WAITING], storage).shared_prefixes[WAITING.shared_prefix]
+    usage = cache_usage([fedavg, OCFL, WAITING], storage).shared_prefixes[WAITING.shared_prefix]
     assert (usage.runs, usage.finished, usage.rounds, usage.hits) == (1, 0, 0, None)
     assert (usage.states_bytes, usage.can_go_bytes) == (state, 0)
 
@@ -90,38 +91,38 @@ def test_states_of_a_shared_prefix_with_an_unfinished_run_are_not_evictable(stor
 def test_states_that_another_interrupted_grid_needs_are_not_evictable(storage):
     """Its run was stopped: no folder says that it is finished."""
     interrupted = config(seed=1, algorithm="briggs")
-    assert interrupted.shared_prefix == BNC.shared_prefix
+    assert interrupted.shared_prefix == fedavg.shared_prefix
     GridFolder(storage, "theirs").keep([interrupted], "")
-    assert cache_usage([BNC, OCFL, WAITING], storage).total.can_go_bytes == 0
+    assert cache_usage([fedavg, OCFL, WAITING], storage).total.can_go_bytes == 0
     result = fedgrid("cache", "mine", "--drop", "--storage", storage.root)
     assert "Nothing to delete: 2 unfinished runs need these states." in result.out
-    assert BNC.shared_prefix in shared_prefixes_with_states(storage)
+    assert fedavg.shared_prefix in shared_prefixes_with_states(storage)
 
 
 def test_grid_of_another_version_keeps_no_states(storage):
     (storage.root / "grids" / "older").mkdir()
     (storage.root / "grids" / "older" / "runs.jsonl").write_text("{}\n")
-    assert cache_usage([BNC, OCFL, WAITING], storage).total.can_go_bytes > 0
+    assert cache_usage([fedavg, OCFL, WAITING], storage).total.can_go_bytes > 0
 
 
 def test_usage_sums_shared_prefixes(storage):
     state, _ = sizes(storage)
-    usage = cache_usage([BNC, OCFL, WAITING], storage)
+    usage = cache_usage([fedavg, OCFL, WAITING], storage)
     assert (usage.total.runs, usage.total.rounds, usage.total.taken) == (3, 6, 2)
     assert (usage.total.states_bytes, usage.total.can_go_bytes) == (2 * state, state)
 
 
 def test_timings_without_cache_columns_count_as_computed_rounds(storage):
-    path = folder_of(storage.root, BNC) / "timings.parquet"
+    path = folder_of(storage.root, fedavg) / "timings.parquet"
     new = ["reached_clients", "trained_clients", "uncached_seconds"]
-    pq.write_table(stamped(pq.read_table(path).drop_columns(new), BNC.run_id), path)
-    usage = cache_usage([BNC], storage).total
+    pq.write_table(stamped(pq.read_table(path).drop_columns(new), fedavg.run_id), path)
+    usage = cache_usage([fedavg], storage).total
     assert (usage.computed, usage.taken, usage.seconds, usage.uncached_seconds) == (3, 0, 6.0, 6.0)
 
 
 def test_damaged_timings_count_as_no_rounds(storage):
-    (folder_of(storage.root, BNC) / "timings.parquet").write_text("PAR1 and no more")
-    assert cache_usage([BNC], storage).total.rounds == 0
+    (folder_of(storage.root, fedavg) / "timings.parquet").write_text("PAR1 and no more")
+    assert cache_usage([fedavg], storage).total.rounds == 0
 
 
 def test_cache_command_prints_usage_and_next_step(storage):
@@ -137,10 +138,10 @@ def test_cache_command_prints_usage_and_next_step(storage):
 
 def test_cache_command_prints_usage_as_json(storage):
     found = strict_json(fedgrid("cache", "mine", "--storage", storage.root, "--json").out)
-    usage = cache_usage([BNC, OCFL, WAITING], storage)
+    usage = cache_usage([fedavg, OCFL, WAITING], storage)
     assert found == {"grid": "mine", **json.loads(json.dumps(usage.as_dict())), "dropped_bytes": None}
     assert [row["shared_prefix"] for row in found["shared_prefixes"]] == [
-        BNC.shared_prefix,
+        fedavg.shared_prefix,
         WAITING.shared_prefix,
     ]
 
@@ -153,7 +154,7 @@ def test_cache_drop_deletes_only_states_that_no_unfinished_run_needs(storage):
     assert "1 unfinished run needs these states" in result.out
     assert shared_prefixes_with_states(storage) == {WAITING.shared_prefix, ELSEWHERE.shared_prefix}
     assert shared_prefixes_with_statistics(storage) == {
-        BNC.shared_prefix,
+        fedavg.shared_prefix,
         WAITING.shared_prefix,
         ELSEWHERE.shared_prefix,
     }
@@ -167,15 +168,15 @@ def test_cache_drop_is_refused_while_another_driver_runs_the_grid(storage):
         result = fedgrid("cache", "mine", "--drop", "--storage", storage.root)
     assert (result.code, result.out) == (2, "")
     assert f"{storage} is in use: grid mine of " in result.err
-    assert BNC.shared_prefix in shared_prefixes_with_states(storage)
+    assert fedavg.shared_prefix in shared_prefixes_with_states(storage)
 
 
 def test_cache_command_at_a_uri_reads_no_mirror_and_changes_none(storage, tmp_path, monkeypatch):
     """The mirror may be newer than the URI: an active run writes it first."""
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
     there = Storage.of(f"local://{storage.root}")
-    expected = cache_usage([BNC, OCFL, WAITING], storage)
-    assert cache_usage([BNC, OCFL], there).shared_prefixes[BNC.shared_prefix].rounds == 6
+    expected = cache_usage([fedavg, OCFL, WAITING], storage)
+    assert cache_usage([fedavg, OCFL], there).shared_prefixes[fedavg.shared_prefix].rounds == 6
     result = fedgrid("cache", "mine", "--storage", f"local://{storage.root}", "--json")
     assert strict_json(result.out)["total"] == expected.total.as_dict()
     assert not list(there.root.rglob("timings.parquet"))

@@ -14,7 +14,7 @@ from tests.helpers.finished_runs import mark_finished
 from tests.helpers.kept_rounds import keep, shared_prefixes_with_states, shared_prefixes_with_statistics
 from tests.helpers.small_grid import config, take
 
-BNC, OCFL = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
+fedavg, OCFL = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
 """They have the same shared prefix."""
 ALONE = config(seed=2)
 
@@ -22,7 +22,7 @@ ALONE = config(seed=2)
 @pytest.fixture
 def storage(tmp_path):
     storage = Storage.of(tmp_path / "runs")
-    keep(storage, BNC, ALONE)
+    keep(storage, fedavg, ALONE)
     return storage
 
 
@@ -49,72 +49,72 @@ def finish(storage, run):
 
 
 def test_idle_shared_prefixes_have_no_pending_run():
-    assert idle_shared_prefixes([BNC, OCFL, ALONE], [OCFL]) == {ALONE.shared_prefix}
+    assert idle_shared_prefixes([fedavg, OCFL, ALONE], [OCFL]) == {ALONE.shared_prefix}
 
 
 def test_states_are_evicted_with_the_last_run_of_a_shared_prefix_and_statistics_stay(storage, retention):
-    launch = retention(BNC, OCFL, ALONE)
+    launch = retention(fedavg, OCFL, ALONE)
     launch.begin()
-    launch.finish(BNC)
-    assert shared_prefixes_with_states(storage) == {BNC.shared_prefix, ALONE.shared_prefix}
+    launch.finish(fedavg)
+    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix, ALONE.shared_prefix}
     launch.finish(OCFL)
     assert shared_prefixes_with_states(storage) == {ALONE.shared_prefix}
-    assert shared_prefixes_with_statistics(storage) == {BNC.shared_prefix, ALONE.shared_prefix}
+    assert shared_prefixes_with_statistics(storage) == {fedavg.shared_prefix, ALONE.shared_prefix}
 
 
 def test_unfinished_run_outside_the_launch_keeps_the_states(storage, retention):
     """As with `fedgrid retry`, which leaves waiting runs alone."""
     RunFolder(storage, OCFL).fail("out of memory", 3)
-    launch = retention(BNC, OCFL, ALONE)
+    launch = retention(fedavg, OCFL, ALONE)
     launch.begin()
-    launch.finish(BNC)
-    assert BNC.shared_prefix in shared_prefixes_with_states(storage)
+    launch.finish(fedavg)
+    assert fedavg.shared_prefix in shared_prefixes_with_states(storage)
 
 
 def test_begin_evicts_what_earlier_launches_left(storage, retention):
-    finish(storage, BNC)
+    finish(storage, fedavg)
     finish(storage, OCFL)
-    retention(BNC, OCFL, ALONE).begin()
+    retention(fedavg, OCFL, ALONE).begin()
     assert shared_prefixes_with_states(storage) == {ALONE.shared_prefix}
 
 
 def test_states_of_other_grids_are_not_evicted(storage, retention):
-    finish(storage, BNC)
-    retention(BNC).begin()
+    finish(storage, fedavg)
+    retention(fedavg).begin()
     assert shared_prefixes_with_states(storage) == {ALONE.shared_prefix}
 
 
 def test_states_that_a_run_of_another_grid_needs_stay(storage, retention):
     """Another driver is training it, or it was interrupted."""
     GridFolder(storage, "theirs").keep([OCFL], "")
-    launch = retention(BNC, ALONE)
+    launch = retention(fedavg, ALONE)
     launch.begin()
-    finish(storage, BNC)
-    launch.finish(BNC)
+    finish(storage, fedavg)
+    launch.finish(fedavg)
     launch.finish(ALONE)
-    assert shared_prefixes_with_states(storage) == {BNC.shared_prefix}
+    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix}
     finish(storage, OCFL)
     launch.begin()
     assert shared_prefixes_with_states(storage) == set()
 
 
 def test_grid_that_begins_during_a_launch_keeps_its_states(storage, retention):
-    launch = retention(BNC, ALONE)
+    launch = retention(fedavg, ALONE)
     launch.begin()
     finish(storage, ALONE)
     launch.finish(ALONE)
     GridFolder(storage, "theirs").keep([OCFL], "")
-    finish(storage, BNC)
-    launch.finish(BNC)
-    assert shared_prefixes_with_states(storage) == {BNC.shared_prefix}
+    finish(storage, fedavg)
+    launch.finish(fedavg)
+    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix}
 
 
 def test_growing_grid_evicts_nothing_before_it_is_concluded(storage, retention):
-    finish(storage, BNC)
-    launch = retention(BNC, ALONE, grows=True)
+    finish(storage, fedavg)
+    launch = retention(fedavg, ALONE, grows=True)
     launch.begin()
     launch.finish(ALONE)
-    assert shared_prefixes_with_states(storage) == {BNC.shared_prefix, ALONE.shared_prefix}
+    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix, ALONE.shared_prefix}
     launch.conclude(until={})
     assert shared_prefixes_with_states(storage) == {ALONE.shared_prefix}
 
@@ -127,7 +127,7 @@ def test_run_stopped_early_counts_as_finished_when_a_growing_grid_is_concluded(s
     launch = retention(ALONE, grows=True)
     launch.begin()
     launch.conclude(until={ALONE.run_id: 2})
-    assert shared_prefixes_with_states(storage) == {BNC.shared_prefix}
+    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix}
 
 
 @pytest.mark.parametrize("error", [OSError("read-only"), RunError("s3://bucket cannot be read")])
@@ -135,10 +135,10 @@ def test_storage_that_cannot_delete_gives_one_warning(storage, retention, warnin
     def refuse(*_):
         raise error
 
-    launch = retention(BNC, ALONE)
+    launch = retention(fedavg, ALONE)
     launch.begin()
     monkeypatch.setattr(fedgrid.grids.round_cache.retention, "drop", refuse)
-    launch.finish(BNC)
+    launch.finish(fedavg)
     launch.finish(ALONE)
     assert len(warnings) == 1
     assert str(error) in warnings[0]
@@ -147,12 +147,12 @@ def test_storage_that_cannot_delete_gives_one_warning(storage, retention, warnin
 def test_states_are_evicted_from_a_uri_too(tmp_path, warnings, monkeypatch):
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
     storage = Storage.of(f"local://{tmp_path}/remote")
-    keep(storage, BNC)
+    keep(storage, fedavg)
     folder = GridFolder(storage, "mine")
-    folder.keep([BNC], "")
+    folder.keep([fedavg], "")
     launch = Retention(folder, storage, warnings.append)
     launch.begin()
-    launch.finish(BNC)
+    launch.finish(fedavg)
     assert warnings == []
     assert [path.name for path in Path(tmp_path / "remote/cache").rglob("*.safetensors")] == [
         "000001-abc-reports.safetensors"
@@ -162,4 +162,4 @@ def test_states_are_evicted_from_a_uri_too(tmp_path, warnings, monkeypatch):
 def test_begin_evicts_the_states_of_a_finished_run(storage, retention):
     keep(storage, take(storage, seed=2))
     retention(ALONE).begin()
-    assert shared_prefixes_with_states(storage) == {BNC.shared_prefix}
+    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix}

@@ -308,7 +308,7 @@ def test_submitted_job_with_own_images_leaves_its_run_in_the_storage(
     assert code == 0, shown(screen)
     assert len(list(storage.glob("npz_mine-3-majority-*/done.json"))) == 1
     assert "job fedgrid-my-grid-" in shown(screen)
-    assert "BNC" in shown(screen)
+    assert "fedavg" in shown(screen)
 
 
 @pytest.mark.slow

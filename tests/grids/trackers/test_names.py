@@ -53,7 +53,7 @@ def test_commit_outside_of_git_is_unknown(code):
 
 
 def test_settings_that_tell_variants_apart_are_one_tag_too():
-    """BNC has neither setting, so it is no variant."""
+    """fedavg has neither setting, so it is no variant."""
     keys = ("training.local_epochs", "algorithm.round", "algorithm.threshold")
     briggs = config(seed=1, algorithm={"name": "briggs", "round": 6, "threshold": 0.4})
     assert names.tags(briggs, "mine", keys)["variant"] == "round 6, threshold 0.4"

@@ -7,9 +7,9 @@ from fedgrid.tracking.explained.scores import DELETION, INSERTION
 from tests.helpers.explanations import explained
 
 ROWS = [
-    *(explained("BCL", value, 0.5) for value in (0.1, 0.2, 0.3, 0.4, 0.9)),
-    explained("BNC", 0.6, 0.5),
-    explained("BNC", 0.7, 0.5, dataset="cifar10"),
+    *(explained("briggs", value, 0.5) for value in (0.1, 0.2, 0.3, 0.4, 0.9)),
+    explained("fedavg", 0.6, 0.5),
+    explained("fedavg", 0.7, 0.5, dataset="cifar10"),
 ]
 
 

@@ -17,6 +17,7 @@ from fedgrid.tracking.explained.scores import (
 )
 from tests.helpers.explanations import explained, theirs
 from tests.helpers.reference import needs_archive, published_explanations
+from tests.helpers.studies import IDS
 
 EXPERIMENTS = {"members": "1A", "others": "1B", "server": "1C"}
 RIGHT = ("members", "server")
@@ -24,13 +25,13 @@ BY_NAME = {score.name: score for score in SCORES}
 
 
 def test_score_of_a_run_is_the_plain_mean_over_its_clusters():
-    found = run_means([explained("SCL", 0.75, 0.5), explained("SCL", 0.25, 0.25)], "members", GAP)
-    assert found == {"SCL": {("mnist", 15, "overlapping-balanced"): {0: 0.125}}}
+    found = run_means([explained("sattler", 0.75, 0.5), explained("sattler", 0.25, 0.25)], "members", GAP)
+    assert found == {"sattler": {("mnist", 15, "overlapping-balanced"): {0: 0.125}}}
 
 
 def test_algorithm_without_a_score_has_no_scenario_and_nan_is_none():
-    rows = [explained("BNC", 0.5, 0.5), explained("SCL", nan, 0.5, on="others")]
-    assert run_means(rows, "others", INSERTION) == {"BNC": {}, "SCL": {}}
+    rows = [explained("fedavg", 0.5, 0.5), explained("sattler", nan, 0.5, on="others")]
+    assert run_means(rows, "others", INSERTION) == {"fedavg": {}, "sattler": {}}
 
 
 def test_published_ranks_pass_over_missing_scores():
@@ -45,11 +46,14 @@ def test_low_deletion_is_best_and_as_published_high():
     rows = [
         explained(name, 0.5, deletion, dataset=dataset)
         for dataset in ("mnist", "fmnist")
-        for name, deletion in (("BNC", 0.1), ("SCL", 0.2), ("BCL", 0.3))
+        for name, deletion in (("fedavg", 0.1), ("sattler", 0.2), ("briggs", 0.3))
     ]
-    assert compare_explanations(rows, "members", DELETION).algorithms == ("BNC", "SCL", "BCL")
+    assert compare_explanations(rows, "members", DELETION).algorithms == ("fedavg", "sattler", "briggs")
     turned = compare_explanations(rows, "members", DELETION, as_published=True)
-    assert (turned.algorithms, turned.measure) == (("BCL", "SCL", "BNC"), "deletion on members as published")
+    assert (turned.algorithms, turned.measure) == (
+        ("briggs", "sattler", "fedavg"),
+        "deletion on members as published",
+    )
 
 
 @needs_archive
@@ -62,9 +66,9 @@ def test_mean_ranks_are_those_of_the_papers_diagrams(on, score):
     assert len(rows) == 7
     for row in rows:
         if not row["printed_rank"]:
-            assert isnan(found[row["algorithm"]])
+            assert isnan(found[IDS[row["algorithm"]]])
         else:
-            assert found[row["algorithm"]] == pytest.approx(float(row["printed_rank"]), abs=1e-4)
+            assert found[IDS[row["algorithm"]]] == pytest.approx(float(row["printed_rank"]), abs=1e-4)
 
 
 @needs_archive
@@ -76,7 +80,7 @@ def test_ranks_in_the_right_direction_friedman_and_pairs_are_those_of_the_refere
     found = compare_explanations(theirs(), on, score)
     wanted = {"experiment": EXPERIMENTS[on], "metric": score.name}
     ranks = {
-        row["algorithm"]: row["rank_best_first"] for row in published_explanations(level="all", **wanted)
+        IDS[row["algorithm"]]: row["rank_best_first"] for row in published_explanations(level="all", **wanted)
     }
     assert dict(zip(found.algorithms, found.ranks, strict=True)) == pytest.approx(
         {name: float(rank) for name, rank in ranks.items()}, abs=1e-4
@@ -87,7 +91,7 @@ def test_ranks_in_the_right_direction_friedman_and_pairs_are_those_of_the_refere
     rows = published_explanations(level="pair", **wanted)
     assert (found.num_scenarios, len(rows)) == (20, 21)
     for row in rows:
-        pair = pairs[frozenset(row["algorithm"].split("|"))]
+        pair = pairs[frozenset(IDS[name] for name in row["algorithm"].split("|"))]
         assert pair.test.p == pytest.approx(float(row["p_value"]), rel=1e-6)
         assert pair.test.p == pytest.approx(float(row["printed_p"] or row["p_value"]), rel=1e-6)
         assert pair.differs == (row["significant"] == "True")
@@ -99,19 +103,19 @@ def test_only_pair_on_images_of_others_that_has_all_scores_has_the_printed_p(sco
     """All other 20 p-values are NaN in the notebook."""
     rows = published_explanations(level="pair", experiment="1B", metric=score.name)
     [row] = [row for row in rows if row["printed_p"]]
-    two = row["algorithm"].split("|")
+    two = [IDS[name] for name in row["algorithm"].split("|")]
     found = compare_explanations([each for each in theirs() if each.algorithm in two], "others", score)
     assert (len(rows), found.num_scenarios) == (21, 20)
     assert found.pairs[0].test.p == pytest.approx(float(row["printed_p"]), rel=1e-6)
 
 
 def test_missing_scores_on_images_of_others_never_reach_a_test():
-    """BNC has none and SCL 8 of 20: both are left out, and with them what the paper prints as a diagram."""
+    """fedavg has none and sattler 8 of 20: both are left out, and with them the paper's diagram."""
     found = compare_explanations(theirs(), "others", INSERTION)
-    assert not {"BNC", "SCL"} & set(found.algorithms)
+    assert not {"fedavg", "sattler"} & set(found.algorithms)
     assert found.remarks[:2] == (
-        "BNC is left out: it has a score in 0 of 20 scenarios.",
-        "SCL is left out: it has a score in 8 of 20 scenarios.",
+        "fedavg is left out: it has a score in 0 of 20 scenarios.",
+        "sattler is left out: it has a score in 8 of 20 scenarios.",
     )
     assert not any(isnan(rank) for rank in found.ranks)
     assert all(pair.p is None or not isnan(pair.p) for pair in found.pairs)
@@ -120,7 +124,7 @@ def test_missing_scores_on_images_of_others_never_reach_a_test():
 def test_verdict_by_the_gap_finds_no_algorithm_that_differs_from_fedavg():
     sentence = verdict(compare_explanations(theirs(), "members", GAP))
     assert "gap on members" in sentence
-    assert "no algorithm is found to differ from BNC over 20 scenarios" in sentence
+    assert "no algorithm is found to differ from fedavg over 20 scenarios" in sentence
 
 
 def test_verdict_names_what_differs_from_fedavg():
@@ -129,10 +133,10 @@ def test_verdict_names_what_differs_from_fedavg():
     rows = [
         explained(name, gap + place / 100, 0.0, dataset=dataset, split=split)
         for place, (dataset, _, split) in enumerate(scenarios)
-        for name, gap in (("BNC", 0.2), ("SCL", 0.4), ("BCL", 0.1))
+        for name, gap in (("fedavg", 0.2), ("sattler", 0.4), ("briggs", 0.1))
     ]
     sentence = verdict(compare_explanations(rows, "members", GAP))
-    assert "better than BNC: SCL; worse: BCL" in sentence
+    assert "better than fedavg: sattler; worse: briggs" in sentence
 
 
 def test_verdict_without_fedavg_is_empty():
@@ -140,7 +144,9 @@ def test_verdict_without_fedavg_is_empty():
 
 
 def test_few_scenarios_are_not_tested():
-    found = compare_explanations([explained("BNC", 0.5, 0.2), explained("SCL", 0.6, 0.2)], "members", GAP)
+    found = compare_explanations(
+        [explained("fedavg", 0.5, 0.2), explained("sattler", 0.6, 0.2)], "members", GAP
+    )
     assert (found.pairs, found.friedman_p, verdict(found)) == ((), None, "")
     assert any("No tests" in remark for remark in found.remarks)
 

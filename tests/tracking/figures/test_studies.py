@@ -4,6 +4,7 @@ import hashlib
 import runpy
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -29,8 +30,11 @@ NOTHING = dict.fromkeys(
     ),
     (NAN, NAN),
 )
-SEVEN = ("BNC", "SCL", "BCL", "OCFL-KM", "OCFL-AFF", "OCFL-MS", "OCFL-HDB")
-ELEVEN = (*SEVEN, *(f"{name} as published" for name in ("SCL", "BCL", "OCFL-AFF", "OCFL-HDB")))
+SEVEN = ("fedavg", "sattler", "briggs", "ocfl-kmeans", "ocfl-affinity", "ocfl-meanshift", "ocfl-hdbscan")
+ELEVEN = (
+    *SEVEN,
+    *(f"{name}-as-published" for name in ("sattler", "briggs", "ocfl-affinity", "ocfl-hdbscan")),
+)
 RECORDED = (
     *("learning_gap", "published_learning_gap", "learning_gap_loss", "personalised_accuracy"),
     *("generalised_accuracy", "worst_client_accuracy", "jain_index"),
@@ -51,7 +55,7 @@ OF_STUDIES = {
 }
 
 
-def finished(algorithm="BNC", labels_RK=ONE, *, clustered=(), curves=None, **scenario):
+def finished(algorithm="fedavg", labels_RK=ONE, *, clustered=(), curves=None, **scenario):
     """The result of a run of two rounds that was given nothing but `curves`."""
     run = run_of(algorithm, **scenario)
     return result_of(run, labels_RK, clustered=clustered, curves={**NOTHING, **(curves or {})})
@@ -78,12 +82,12 @@ def test_a_published_algorithm_has_a_colour_and_a_marker_of_its_own_whatever_els
     style = styles(ELEVEN)
     assert len({(style[name].colour, style[name].marker) for name in SEVEN}) == 7
     assert len({style[name].colour for name in SEVEN}) == len({style[name].marker for name in SEVEN}) == 7
-    assert styles(["mine", "SCL"])["SCL"] == style["SCL"]
+    assert styles(["mine", "sattler"])["sattler"] == style["sattler"]
 
 
 def test_an_as_published_algorithm_is_drawn_dashed_with_open_markers():
     style = styles(ELEVEN)
-    plain, published = style["OCFL-HDB"], style["OCFL-HDB as published"]
+    plain, published = style["ocfl-hdbscan"], style["ocfl-hdbscan-as-published"]
     assert (published.colour, published.marker) == (plain.colour, plain.marker)
     assert published.line != plain.line
     assert plain.filled
@@ -91,15 +95,15 @@ def test_an_as_published_algorithm_is_drawn_dashed_with_open_markers():
 
 
 def test_a_reference_is_drawn_dotted_in_black_and_takes_no_colour_from_others():
-    style = styles(["ORACLE", "SOLO", "mine", "BNC"])
-    assert style["ORACLE"].colour == style["SOLO"].colour == "#000000"
-    assert style["ORACLE"].marker != style["SOLO"].marker
-    assert style["ORACLE"].line == style["SOLO"].line != style["BNC"].line
+    style = styles(["oracle", "solo", "mine", "fedavg"])
+    assert style["oracle"].colour == style["solo"].colour == "#000000"
+    assert style["oracle"].marker != style["solo"].marker
+    assert style["oracle"].line == style["solo"].line != style["fedavg"].line
     assert style["mine"] == styles(["mine"])["mine"]
 
 
 def test_other_algorithms_differ_in_colour_and_marker():
-    names = [f"OCFL-HDB (window {number})" for number in range(12)]
+    names = [f"ocfl-hdbscan (window {number})" for number in range(12)]
     style = styles(names)
     assert len({(style[name].colour, style[name].marker) for name in names}) == 12
 
@@ -109,7 +113,7 @@ def test_a_segment_reaches_from_gf1_to_pf1_in_the_panel_of_its_split_and_clients
     cell = {"clients": 30, "split": "overlapping-balanced"}
     one = finished(curves={"published_gf1": (0.1, 0.3), "published_pf1": (0.6, 0.8)}, **cell)
     two = finished(curves={"published_gf1": (0.2, 0.2), "published_pf1": (0.4, 0.6)}, **cell, seed=1)
-    other = finished("SCL", curves={"published_gf1": (0.5, 0.5), "published_pf1": (0.9, 0.9)})
+    other = finished("sattler", curves={"published_gf1": (0.5, 0.5), "published_pf1": (0.9, 0.9)})
     figure = figures.segments(study(one, two, other))
     assert [axes.get_title() for axes in figure.axes] == [
         "nonoverlapping\nbalanced",
@@ -118,11 +122,11 @@ def test_a_segment_reaches_from_gf1_to_pf1_in_the_panel_of_its_split_and_clients
         "",
     ]
     few, unplanned, unfinished, many = figure.axes
-    assert lines(many) == {"BNC": [pytest.approx([0.2, 0]), pytest.approx([0.6, 0])]}
-    assert lines(few) == {"SCL": [[0.5, 1], [0.9, 1]]}
+    assert lines(many) == {"fedavg": [pytest.approx([0.2, 0]), pytest.approx([0.6, 0])]}
+    assert lines(few) == {"sattler": [[0.5, 1], [0.9, 1]]}
     assert texts(unplanned)[0] == texts(unfinished)[0] == "no run is finished"
     assert texts(many) == ["30 clients"]
-    assert [label.get_text() for label in few.get_yticklabels()] == ["BNC", "SCL"]
+    assert [label.get_text() for label in few.get_yticklabels()] == ["fedavg", "sattler"]
     assert many.get_xlim()[0] < 0
     assert many.get_xlim()[1] > 1
     assert legend(figure) == ["GF1 (generalisation)", "PF1 (personalisation)"]
@@ -139,32 +143,34 @@ def test_a_segment_shows_the_range_of_the_seeds_at_its_ends():
 def test_a_segment_in_the_right_convention_is_of_the_clusters_model():
     values = {"generalised_f1": (0.3, 0.5), "personalised_f1": (0.8, 1.0), "published_gf1": (0, 0)}
     [axes] = figures.segments(study(finished(curves=values)), published=False).axes
-    assert lines(axes) == {"BNC": [pytest.approx([0.4, 0]), pytest.approx([0.9, 0])]}
+    assert lines(axes) == {"fedavg": [pytest.approx([0.4, 0]), pytest.approx([0.9, 0])]}
 
 
 def test_a_temperature_line_ends_with_its_last_value_and_marks_the_clustering_round():
     known = {"temperature": (0.4, NAN)}
-    early = finished("OCFL-KM", WHOLE, clustered=[1], curves=known)
-    late = finished("BNC", curves={"temperature": (0.4, 0.6)})
-    [axes] = figures.temperatures(study(late, early, finished("SCL"))).axes
-    assert lines(axes) == {"BNC": [[1, 0.4], [2, 0.6]], "OCFL-KM": [[1, 0.4]]}
+    early = finished("ocfl-kmeans", WHOLE, clustered=[1], curves=known)
+    late = finished("fedavg", curves={"temperature": (0.4, 0.6)})
+    [axes] = figures.temperatures(study(late, early, finished("sattler"))).axes
+    assert lines(axes) == {"fedavg": [[1, 0.4], [2, 0.6]], "ocfl-kmeans": [[1, 0.4]]}
     assert [line.get_markevery() for line in axes.lines] == [[], [0]]
 
 
 def test_the_band_is_of_the_runs_that_never_cluster_one_a_scenario_and_seed():
-    """BNC and SCL of a split are one run; the mean of (0.2, 0.4) and (0.4, 0.8) is (0.3, 0.6)."""
+    """fedavg and sattler of a split are one run; the mean of (0.2, 0.4) and (0.4, 0.8) is (0.3, 0.6)."""
     low, high = {"temperature": (0.2, 0.4)}, {"temperature": (0.4, 0.8)}
     results = [
-        finished("BNC", curves=low),
-        finished("SCL", curves=low),
-        finished("BNC", curves=high, split="overlapping-balanced"),
-        finished("OCFL-KM", WHOLE, clustered=[1], curves={"temperature": (9, 9)}),
-        finished("OCFL-KM", [ONE[0], TRUTH_K], curves={"temperature": (9, 9)}, split="overlapping-balanced"),
+        finished("fedavg", curves=low),
+        finished("sattler", curves=low),
+        finished("fedavg", curves=high, split="overlapping-balanced"),
+        finished("ocfl-kmeans", WHOLE, clustered=[1], curves={"temperature": (9, 9)}),
+        finished(
+            "ocfl-kmeans", [ONE[0], TRUTH_K], curves={"temperature": (9, 9)}, split="overlapping-balanced"
+        ),
     ]
     [axes] = figures.temperature_bands(study(*results), normalised=False).axes
     average, at_mean_round, mark = axes.lines
     assert average.get_xydata().tolist() == [pytest.approx([1, 0.3]), pytest.approx([2, 0.6])]
-    assert at_mean_round.get_label() == "OCFL-KM"
+    assert at_mean_round.get_label() == "ocfl-kmeans"
     assert list(at_mean_round.get_xdata()) == [1.5, 1.5]
     assert list(mark.get_xdata()) == [1.5]
     [band] = axes.patches
@@ -183,7 +189,7 @@ def test_a_scaled_temperature_ranges_from_0_to_1_and_a_constant_one_is_0():
 def test_without_a_run_that_never_clusters_the_band_is_of_ocfl_as_far_as_half_of_the_runs_know_it():
     known = [(0.2, 0.4), (0.4, NAN), (0.6, NAN)]
     results = [
-        finished("OCFL-KM", WHOLE, clustered=[1], curves={"temperature": values}, seed=seed)
+        finished("ocfl-kmeans", WHOLE, clustered=[1], curves={"temperature": values}, seed=seed)
         for seed, values in enumerate(known)
     ]
     [axes] = figures.temperature_bands(study(*results), normalised=False).axes
@@ -236,12 +242,12 @@ def test_bands_have_a_panel_a_data_set_or_a_number_of_clients_of_one():
 def test_the_ari_is_a_mean_over_the_seeds_in_a_band_of_their_standard_deviation():
     """0.5, 0.7 and 0.9 have the standard deviation sqrt((0.04 + 0.04) / 2) = 0.2."""
     results = [finished(curves={"ari": (0, value)}, seed=seed) for seed, value in enumerate((0.5, 0.7, 0.9))]
-    figure = OF_STUDIES["ari"](study(*results, finished("SCL", curves={"ari": (0, 1)})))
+    figure = OF_STUDIES["ari"](study(*results, finished("sattler", curves={"ari": (0, 1)})))
     [axes] = figure.axes
-    assert lines(axes) == {"BNC": [[1, 0], pytest.approx([2, 0.7])], "SCL": [[1, 0], [2, 1]]}
+    assert lines(axes) == {"fedavg": [[1, 0], pytest.approx([2, 0.7])], "sattler": [[1, 0], [2, 1]]}
     [band] = axes.patches
     assert band.get_xy()[:3].tolist() == [[1, 0], pytest.approx([2, 0.5]), pytest.approx([2, 0.9])]
-    assert legend(figure) == ["BNC", "SCL"]
+    assert legend(figure) == ["fedavg", "sattler"]
     assert axes.get_ylabel() == "adjusted Rand index"
 
 
@@ -268,8 +274,8 @@ def test_the_learning_gap_is_drawn_in_the_right_or_the_published_convention():
     curves = {"learning_gap": (0.1, 0.2), "published_learning_gap": (0.3, NAN)}
     [right] = OF_STUDIES["gap"](study(finished(curves=curves))).axes
     [published] = OF_STUDIES["gap-published"](study(finished(curves=curves))).axes
-    assert lines(right) == {"BNC": [[1, 0.1], [2, 0.2]]}
-    assert lines(published) == {"BNC": [[1, 0.3]]}
+    assert lines(right) == {"fedavg": [[1, 0.1], [2, 0.2]]}
+    assert lines(published) == {"fedavg": [[1, 0.3]]}
     assert (right.get_ylabel(), published.get_ylabel()) == ("learning gap (accuracy)", "learning gap (DIST)")
 
 
@@ -278,7 +284,7 @@ def test_accuracy_has_a_row_on_the_own_tests_above_one_on_the_servers():
     other = finished(curves=curves, split="overlapping-balanced")
     figure = OF_STUDIES["accuracy"](study(finished(curves=curves), other))
     own, _, server, _ = figure.axes
-    assert (lines(own), lines(server)) == ({"BNC": [[1, 0.5], [2, 0.8]]}, {"BNC": [[1, 0.4], [2, 0.3]]})
+    assert (lines(own), lines(server)) == ({"fedavg": [[1, 0.5], [2, 0.8]]}, {"fedavg": [[1, 0.4], [2, 0.3]]})
     assert [axes.get_title() for axes in figure.axes] == [
         *("nonoverlapping\nbalanced", "overlapping\nbalanced", "", ""),
     ]
@@ -289,27 +295,27 @@ def test_accuracy_has_a_row_on_the_own_tests_above_one_on_the_servers():
 
 def test_a_row_that_no_run_recorded_is_left_out():
     [axes] = OF_STUDIES["accuracy"](study(finished(curves={"personalised_accuracy": (0.5, NAN)}))).axes
-    assert lines(axes) == {"BNC": [[1, 0.5]]}
+    assert lines(axes) == {"fedavg": [[1, 0.5]]}
     assert axes.get_xlabel() == "round"
 
 
 def test_f1_is_over_own_classes_and_as_published_only_if_no_run_has_that():
     right = {"personalised_f1": (0.5, 0.6), "published_pf1": (0.1, 0.2)}
     archived = {"published_pf1": (0.3, 0.4), "published_gf1": (0.2, 0.1)}
-    mixed = OF_STUDIES["f1"](study(finished(curves=right), finished("SCL", curves=archived)))
-    assert [lines(axes) for axes in mixed.axes] == [{"BNC": [[1, 0.5], [2, 0.6]]}]
+    mixed = OF_STUDIES["f1"](study(finished(curves=right), finished("sattler", curves=archived)))
+    assert [lines(axes) for axes in mixed.axes] == [{"fedavg": [[1, 0.5], [2, 0.6]]}]
     old = OF_STUDIES["f1"](study(finished(curves=archived)))
     assert [axes.get_ylabel() for axes in old.axes] == ["PF1, as published", "GF1, as published"]
-    assert lines(old.axes[1]) == {"BNC": [[1, 0.2], [2, 0.1]]}
+    assert lines(old.axes[1]) == {"fedavg": [[1, 0.2], [2, 0.1]]}
 
 
 def test_a_gap_in_loss_ends_above_its_largest_value_and_leaves_out_an_infinite_one():
     results = [
         finished(curves={"learning_gap_loss": (2.0, 4.0)}),
-        finished("SCL", curves={"learning_gap_loss": (1.0, float("inf"))}, split="overlapping-balanced"),
+        finished("sattler", curves={"learning_gap_loss": (1.0, float("inf"))}, split="overlapping-balanced"),
     ]
     one, other = OF_STUDIES["gap-loss"](study(*results)).axes
-    assert (lines(one), lines(other)) == ({"BNC": [[1, 2], [2, 4]]}, {"SCL": [[1, 1]]})
+    assert (lines(one), lines(other)) == ({"fedavg": [[1, 2], [2, 4]]}, {"sattler": [[1, 1]]})
     assert one.get_ylim()[1] == other.get_ylim()[1] == pytest.approx(1.03 * 4)
     assert one.get_ylabel() == "learning gap (loss, nats)"
 
@@ -317,22 +323,22 @@ def test_a_gap_in_loss_ends_above_its_largest_value_and_leaves_out_an_infinite_o
 def test_fairness_is_the_worst_client_above_jains_index():
     curves = {"worst_client_accuracy": (0.1, 0.2), "jain_index": (0.8, 0.9)}
     worst, jain = OF_STUDIES["fairness"](study(finished(curves=curves))).axes
-    assert lines(worst) == {"BNC": [[1, 0.1], [2, 0.2]]}
-    assert lines(jain) == {"BNC": [[1, 0.8], [2, 0.9]]}
+    assert lines(worst) == {"fedavg": [[1, 0.1], [2, 0.2]]}
+    assert lines(jain) == {"fedavg": [[1, 0.8], [2, 0.9]]}
 
 
 def test_the_sizes_of_clusters_have_axes_from_0_to_the_number_of_clients():
     """Round 1: all six together; round 2: one of them alone."""
     run = result_of(run_of(), [ONE[0], (0, 0, 0, 0, 0, 1)])
     smallest, alone = OF_STUDIES["sizes"](study(run)).axes
-    assert (lines(smallest), lines(alone)) == ({"BNC": [[1, 6], [2, 1]]}, {"BNC": [[1, 0], [2, 1]]})
+    assert (lines(smallest), lines(alone)) == ({"fedavg": [[1, 6], [2, 1]]}, {"fedavg": [[1, 0], [2, 1]]})
     assert smallest.get_yticks().tolist() == alone.get_yticks().tolist() == [0, 5, 10, 15]
 
 
 def test_without_a_client_alone_there_is_no_row_of_clients_alone():
     run = result_of(run_of(), WHOLE)
     [axes] = OF_STUDIES["sizes"](study(run)).axes
-    assert lines(axes) == {"BNC": [[1, 3], [2, 3]]}
+    assert lines(axes) == {"fedavg": [[1, 3], [2, 3]]}
 
 
 def test_a_seed_that_lacks_a_round_does_not_end_the_mean_or_the_band():
@@ -341,7 +347,7 @@ def test_a_seed_that_lacks_a_round_does_not_end_the_mean_or_the_band():
         finished(curves={"ari": values}, seed=seed) for seed, values in enumerate([(NAN, 0.2), (0.5, 0.4)])
     ]
     [axes] = OF_STUDIES["ari"](study(*results)).axes
-    assert lines(axes) == {"BNC": [[1, 0.5], pytest.approx([2, 0.3])]}
+    assert lines(axes) == {"fedavg": [[1, 0.5], pytest.approx([2, 0.3])]}
     low = 0.3 - 0.2 / np.sqrt(2)
     assert axes.patches[0].get_xy()[:2].tolist() == [[1, 0.5], pytest.approx([2, low])]
 
@@ -353,20 +359,38 @@ def picture(axes):
 def test_maps_of_equal_partitions_look_alike_whatever_their_labels():
     renamed = [[2, 2, 2, 0, 0, 0]] * 2
     figure = figures.cluster_maps(
-        study(result_of(run_of("OCFL-KM"), WHOLE), result_of(run_of("OCFL-HDB"), renamed))
+        study(result_of(run_of("ocfl-kmeans"), WHOLE), result_of(run_of("ocfl-hdbscan"), renamed))
     )
     one, other = figure.axes
     assert np.array_equal(picture(one), picture(other))
     assert picture(one).shape == (6, 2, 3)
     assert len({tuple(pixel) for pixel in picture(one)[:, 0]}) == 2
-    assert [axes.get_title() for axes in (one, other)] == ["OCFL-KM\nARI 1.00", "OCFL-HDB\nARI 1.00"]
+    assert [axes.get_title() for axes in (one, other)] == ["ocfl-kmeans\nARI 1.00", "ocfl-hdbscan\nARI 1.00"]
     assert [label.get_text() for label in one.get_yticklabels()] == ["group 0", "group 1"]
+
+
+def test_groups_that_the_data_set_names_have_their_names():
+    run = replace(finished("ocfl-kmeans", WHOLE), group_names={0: "photo", 1: "7"})
+    figure = figures.cluster_maps(study(run))
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["photo", "group 7"]
+    assert legend(figure)[:2] == ["most of it from photo", "most of it from group 7"]
+
+
+def test_each_client_has_a_curve_in_the_hue_of_its_group_and_the_lowest_is_named():
+    """Of six clients, in two groups of three, the fifth ends lowest."""
+    accuracy_RK = np.array([[0.1] * 6, [0.5, 0.6, 0.7, 0.8, 0.2, NAN]])
+    [axes] = figures.client_curves(study(replace(finished("fedavg"), accuracy_RK=accuracy_RK))).axes
+    assert axes.get_title() == "fedavg\nlowest: client 4, 0.20"
+    assert len(axes.lines) == 6
+    assert [line.get_xdata().tolist() for line in axes.lines[4:]] == [[1, 2], [1]]
+    assert len({line.get_color() for line in axes.lines[:3]}) == 1
+    assert axes.lines[0].get_color() != axes.lines[3].get_color()
 
 
 def test_a_map_shows_a_client_in_a_cluster_of_another_group_and_a_second_cluster_of_its_own():
     """Client 2, of group 0, is with group 1; client 5, of group 1, is alone: the same hue, paler."""
     labels = [[0, 0, 1, 1, 1, 2]] * 2
-    [axes] = figures.cluster_maps(study(finished("OCFL-MS", labels))).axes
+    [axes] = figures.cluster_maps(study(finished("ocfl-meanshift", labels))).axes
     zero, _, wrong, one, _, alone = picture(axes)[:, 0].tolist()
     assert wrong == one != zero
     assert alone not in (zero, one)
@@ -374,24 +398,24 @@ def test_a_map_shows_a_client_in_a_cluster_of_another_group_and_a_second_cluster
 
 
 def test_maps_are_of_the_first_seed_and_say_which_run_is_not_finished():
-    results = [finished(seed=3), finished("SCL", WHOLE, seed=4)]
-    figure = figures.cluster_maps(study(*results, lacking=[run_of("SCL", seed=3)]))
+    results = [finished(seed=3), finished("sattler", WHOLE, seed=4)]
+    figure = figures.cluster_maps(study(*results, lacking=[run_of("sattler", seed=3)]))
     assert [bool(axes.images) for axes in figure.axes] == [True, False]
     assert texts(figure.axes[1]) == ["no run is finished"]
 
 
 def test_the_cost_is_the_first_round_and_the_bytes_at_95_percent_of_the_scenarios_best():
-    """The best last score is SCL's mean over the seeds, 0.8: BNC's 0.7 is below 0.76, SCL's 0.8 is not."""
+    """The best last score is sattler's mean over the seeds, 0.8: fedavg's 0.7 is below 0.76, 0.8 is not."""
     results = [
         finished(curves={"personalised_f1": (0.1, 0.7), "bytes": (1e6, 2e6)}),
-        finished("SCL", curves={"personalised_f1": (0.8, 0.8), "bytes": (3e6, 6e6)}),
-        finished("SCL", curves={"personalised_f1": (0.1, 0.8), "bytes": (3e6, 6e6)}, seed=1),
+        finished("sattler", curves={"personalised_f1": (0.8, 0.8), "bytes": (3e6, 6e6)}),
+        finished("sattler", curves={"personalised_f1": (0.1, 0.8), "bytes": (3e6, 6e6)}, seed=1),
     ]
     figure = figures.cost_to_target(study(*results))
     rounds, megabytes = figure.axes
-    assert [x for x, _ in lines(rounds)["SCL"]] == [1, 2]
-    assert [x for x, _ in lines(megabytes)["SCL"]] == [3, 6]
-    assert lines(rounds)["BNC"] == []
+    assert [x for x, _ in lines(rounds)["sattler"]] == [1, 2]
+    assert [x for x, _ in lines(megabytes)["sattler"]] == [3, 6]
+    assert lines(rounds)["fedavg"] == []
     assert texts(rounds) == texts(megabytes) == ["never: 1", ""]
     assert [axes.get_xlabel() for axes in figure.axes] == ["rounds", "sent up and down, MB"]
     assert figure.texts[0].get_text() == (
@@ -400,42 +424,52 @@ def test_the_cost_is_the_first_round_and_the_bytes_at_95_percent_of_the_scenario
 
 
 def test_the_cost_of_the_best_competitor_counts_where_a_reference_is_better_and_another_sends_nothing():
-    """SCL's last score is 0.6, so the target is 0.57: SOLO reaches it in round 2 for no bytes at all."""
+    """sattler's last score is 0.6, so the target is 0.57: solo reaches it in round 2 for no bytes at all."""
     results = [
-        finished("ORACLE", curves={"personalised_f1": (0.9, 1.0), "bytes": (1e6, 2e6)}, is_reference=True),
-        finished("SOLO", curves={"personalised_f1": (0.1, 0.57), "bytes": (0, 0)}, is_reference=True),
-        finished("SCL", curves={"personalised_f1": (0.1, 0.6), "bytes": (1e6, 2e6)}),
+        finished("oracle", curves={"personalised_f1": (0.9, 1.0), "bytes": (1e6, 2e6)}, is_reference=True),
+        finished("solo", curves={"personalised_f1": (0.1, 0.57), "bytes": (0, 0)}, is_reference=True),
+        finished("sattler", curves={"personalised_f1": (0.1, 0.6), "bytes": (1e6, 2e6)}),
     ]
     rounds, megabytes = figures.cost_to_target(study(*results)).axes
     assert {name: [x for x, _ in points] for name, points in lines(rounds).items()} == {
-        "SCL": [2],
-        "ORACLE": [1],
-        "SOLO": [2],
+        "sattler": [2],
+        "oracle": [1],
+        "solo": [2],
     }
-    assert [x for x, _ in lines(megabytes)["SOLO"]] == [0]
+    assert [x for x, _ in lines(megabytes)["solo"]] == [0]
 
 
 def test_the_cost_of_references_alone_has_no_target():
-    results = [finished("SOLO", curves={"personalised_f1": (0.1, 0.5), "bytes": (0, 0)}, is_reference=True)]
+    results = [finished("solo", curves={"personalised_f1": (0.1, 0.5), "bytes": (0, 0)}, is_reference=True)]
     rounds, _ = figures.cost_to_target(study(*results)).axes
     assert texts(rounds) == ["never: 1"]
 
 
 def test_the_cost_of_a_given_target_falls_back_to_the_published_f1_and_leaves_unknown_bytes_out():
     both = {"personalised_f1": (0.1, 0.9), "published_pf1": (0.6, 0.7), "bytes": (1e6, 2e6)}
-    results = [finished(curves=both), finished("SCL", curves={"published_pf1": (0.4, 0.5)})]
+    results = [finished(curves=both), finished("sattler", curves={"published_pf1": (0.4, 0.5)})]
     figure = figures.cost_to_target(study(*results), Terms(Target("personalised_f1", 0.5)))
     [axes] = figure.axes
-    assert {name: [x for x, _ in points] for name, points in lines(axes).items()} == {"BNC": [1], "SCL": [2]}
+    assert {name: [x for x, _ in points] for name, points in lines(axes).items()} == {
+        "fedavg": [1],
+        "sattler": [2],
+    }
     assert figure.texts[0].get_text().startswith("until PF1 (union of classes, as published)\nreaches 0.5")
 
 
 def test_critical_difference_leads_from_ranks_to_names_the_best_first_and_joins_cliques():
-    ranks = {"BNC": 3.0, "OCFL-KM": 1.25, "SCL": 1.75, "lost": NAN}
-    figure = figures.critical_difference(ranks, [["OCFL-KM", "SCL"], ["SCL", "BNC"], ["BNC"]], 8)
+    ranks = {"fedavg": 3.0, "ocfl-kmeans": 1.25, "sattler": 1.75, "lost": NAN}
+    figure = figures.critical_difference(
+        ranks, [["ocfl-kmeans", "sattler"], ["sattler", "fedavg"], ["fedavg"]], 8
+    )
     [axes] = figure.axes
     names = [text for text in texts(axes) if text[0].isalpha()]
-    assert names == ["average rank over 8 scenarios, 1 is best", "OCFL-KM  1.25", "SCL  1.75", "BNC  3.00"]
+    assert names == [
+        "average rank over 8 scenarios, 1 is best",
+        "ocfl-kmeans  1.25",
+        "sattler  1.75",
+        "fedavg  3.00",
+    ]
     axis, *bars = [line.get_xdata() for line in axes.lines if len(line.get_xdata()) == 2]
     place = lambda rank: np.interp(rank, [1, 3], axis)  # noqa: E731
     assert [[np.round(end, 2) for end in bar] for bar in bars] == [
@@ -449,7 +483,7 @@ def test_critical_difference_leads_from_ranks_to_names_the_best_first_and_joins_
     assert worst[1] == best[1] < next_best[1] < figure.get_figheight()
 
 
-@pytest.mark.parametrize("ranks", [{}, {"BNC": NAN}])
+@pytest.mark.parametrize("ranks", [{}, {"fedavg": NAN}])
 def test_critical_difference_without_ranks_says_so(ranks):
     [axes] = figures.critical_difference(ranks, [], 0).axes
     assert texts(axes) == ["no scenario has a result of every algorithm"]
@@ -458,7 +492,7 @@ def test_critical_difference_without_ranks_says_so(ranks):
 @pytest.mark.parametrize("name", OF_STUDIES)
 @pytest.mark.parametrize(
     ("lacking", "said"),
-    [([], "no run is finished"), ([run_of("BNC"), run_of("OCFL-KM")], "no run is finished")],
+    [([], "no run is finished"), ([run_of("fedavg"), run_of("ocfl-kmeans")], "no run is finished")],
     ids=["no runs", "unfinished"],
 )
 def test_a_figure_without_a_result_says_so(name, lacking, said, tmp_path):
@@ -469,7 +503,7 @@ def test_a_figure_without_a_result_says_so(name, lacking, said, tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in OF_STUDIES if name != "maps"])
 def test_a_figure_of_what_was_not_recorded_says_so(name, tmp_path):
-    figure = OF_STUDIES[name](study(finished(), finished("OCFL-KM", WHOLE)))
+    figure = OF_STUDIES[name](study(finished(), finished("ocfl-kmeans", WHOLE)))
     said = [text for axes in figure.axes for text in texts(axes)]
     assert any(text.startswith("no ") and text.endswith("was recorded") for text in said), said
     figures.save(figure, tmp_path / "figure.svg")
@@ -478,7 +512,7 @@ def test_a_figure_of_what_was_not_recorded_says_so(name, tmp_path):
 @pytest.mark.parametrize("name", OF_STUDIES)
 def test_one_round_of_eleven_algorithms_with_long_names_stays_within_the_figure(name):
     """Every text lies on the figure, and no legend or title lies on the panels."""
-    long = "OCFL-HDB (clusterer.min_cluster_size 3, clusterer.min_samples 2)"
+    long = "ocfl-hdbscan (clusterer.min_cluster_size 3, clusterer.min_samples 2)"
     curves = dict.fromkeys((*NOTHING, *RECORDED), (0.5,))
     results = [
         result_of(run_of(algorithm), WHOLE[:1], clustered=[1], curves=curves) for algorithm in (*ELEVEN, long)
@@ -524,7 +558,7 @@ def test_panels_are_the_splits_there_are_in_the_papers_order():
 def test_the_same_study_gives_the_same_bytes_whatever_matplotlib_is_set_to(suffix, tmp_path):
     """One figure of each kind: those of scores by round are drawn by one function."""
     curves = {"temperature": (0.2, 0.4), "personalised_accuracy": (0, 1), "generalised_accuracy": (0.1, 0.2)}
-    results = study(*(finished(name, WHOLE, curves=curves) for name in ("BNC", "OCFL-KM")))
+    results = study(*(finished(name, WHOLE, curves=curves) for name in ("fedavg", "ocfl-kmeans")))
     path = tmp_path / f"figure.{suffix}"
 
     def drawn():
@@ -538,9 +572,9 @@ def test_the_same_study_gives_the_same_bytes_whatever_matplotlib_is_set_to(suffi
 
 
 def test_an_svg_keeps_its_letters_and_a_pixel_a_client_and_round(tmp_path):
-    figures.save(figures.cluster_maps(study(finished("OCFL-KM", WHOLE))), tmp_path / "map.svg")
+    figures.save(figures.cluster_maps(study(finished("ocfl-kmeans", WHOLE))), tmp_path / "map.svg")
     svg = (tmp_path / "map.svg").read_text()
-    assert ">OCFL-KM<" in svg
+    assert ">ocfl-kmeans<" in svg
     assert svg.count("<image") == 1
     assert 'width="2" height="6"' in svg
 
@@ -575,5 +609,5 @@ def test_communities_stand_beside_the_global_model_on_their_members_images_and_o
     of = study(finished("Louvain", curves=curves))
     for server, ends in ((False, [0.4, 0.9]), (True, [0.5, 0.3])):
         [axes] = figures.communities(of, server=server).axes
-        [whole] = [line for line in axes.lines if line.get_label() == "Louvain"]
+        [whole] = [line for line in axes.lines if line.get_label() == "louvain"]
         assert list(whole.get_xdata()) == ends

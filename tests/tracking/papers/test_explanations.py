@@ -70,24 +70,24 @@ def test_scenario_that_was_not_published_stands_alone():
 
 def test_ranks_are_printed_in_both_directions():
     cells = {row.name: [cell.text for cell in row.cells] for row in ranks(theirs(), "members").rows}
-    assert cells["BNC"] == ["5.95", "1.80", "4.35", "5.95", "6.20"]
-    assert cells["OCFL-KM"] == ["2.55", "5.35", "3.75", "2.55", "2.65"]
+    assert cells["fedavg"] == ["5.95", "1.80", "4.35", "5.95", "6.20"]
+    assert cells["ocfl-kmeans"] == ["2.55", "5.35", "3.75", "2.55", "2.65"]
 
 
 def test_ranks_without_a_score_are_dashes_and_the_caption_says_why():
     table = ranks(theirs(), "others")
-    # BNC's published ranks are NaN, SCL's are of eight scenarios.
+    # fedavg's published ranks are NaN, sattler's are of eight scenarios.
     cells = {row.name: [cell.text for cell in row.cells] for row in table.rows}
-    assert cells["BNC"] == ["–"] * 5
-    assert cells["SCL"] == ["–", "–", "–", "3.63", "3.13"]
-    assert "SCL is left out: it has a score in 8 of 20 scenarios." in table.caption
+    assert cells["fedavg"] == ["–"] * 5
+    assert cells["sattler"] == ["–", "–", "–", "3.63", "3.13"]
+    assert "sattler is left out: it has a score in 8 of 20 scenarios." in table.caption
 
 
 def test_report_has_a_section_for_each_number_of_clients():
     more = replace(explained("BNC", 0.5, 0.2), scenario=("cifar10", 30, "overlapping-balanced"))
     sections = list(explanation_sections([*theirs(), more]))
     assert [section.name for section in sections] == ["explanations-15", "explanations-30"]
-    assert "no algorithm is found to differ from BNC" in sections[0].text
+    assert "no algorithm is found to differ from fedavg" in sections[0].text
     page = report_page(
         study_of([result_of(run_of(), WHOLE)]), analyses=tuple(explanation_sections([*theirs(), more]))
     )
@@ -104,7 +104,7 @@ def test_diagram_as_published_says_that_its_first_rank_is_the_worst():
     assert len(diagrams) == 12
     assert "the highest deletion, which is the worst" in diagrams["deletion on members as published"].caption
     assert "1 is best" in diagrams["deletion on members"].caption
-    assert "SCL is left out" in diagrams["gap on others"].caption
+    assert "sattler is left out" in diagrams["gap on others"].caption
     drawn = diagrams["deletion on members as published"].draw()
     assert "average rank over 20 scenarios, 1 is highest" in [text.get_text() for text in drawn.axes[0].texts]
 

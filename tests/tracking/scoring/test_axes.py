@@ -22,7 +22,7 @@ from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 EPOCHS, MAJORITY, THRESHOLD = "training.local_epochs", "split.majority", "algorithm.threshold"
 
 
-def finished(accuracy, *, algorithm="BNC", method=None, labels_RK=ONE, seed=0, **axes):
+def finished(accuracy, *, algorithm="fedavg", method=None, labels_RK=ONE, seed=0, **axes):
     pairs = tuple((key, axes[name]) for name, key in NAMES.items() if name in axes)
     run = run_of(algorithm, seed=seed)
     name = " ".join([run.name, *(value for _, value in pairs)])
@@ -34,7 +34,7 @@ NAMES = {"epochs": EPOCHS, "majority": MAJORITY, "threshold": THRESHOLD}
 
 
 def two_axes():
-    """BNC: 0.1 and 0.3 with 1 epoch, 0.5 and 0.7 with 10; SCL right with 10 epochs only."""
+    """fedavg: 0.1 and 0.3 with 1 epoch, 0.5 and 0.7 with 10; sattler right with 10 epochs only."""
     fedavg = [
         finished(0.1, epochs="1", majority="0.5"),
         finished(0.3, epochs="1", majority="1"),
@@ -43,7 +43,11 @@ def two_axes():
     ]
     scl = [
         finished(
-            0.2, algorithm="SCL", labels_RK=WHOLE if epochs == "10" else ONE, epochs=epochs, majority=share
+            0.2,
+            algorithm="sattler",
+            labels_RK=WHOLE if epochs == "10" else ONE,
+            epochs=epochs,
+            majority=share,
         )
         for epochs in ("1", "10")
         for share in ("0.5", "1")
@@ -54,8 +58,8 @@ def two_axes():
 def thresholds():
     return study_of(
         [
-            finished(0.4, algorithm="BCL (threshold 0.5)", method="BCL", threshold="0.5"),
-            finished(0.6, algorithm="BCL (threshold 0.1)", method="BCL", threshold="0.1"),
+            finished(0.4, algorithm="briggs (threshold 0.5)", method="briggs", threshold="0.5"),
+            finished(0.6, algorithm="briggs (threshold 0.1)", method="briggs", threshold="0.1"),
             finished(0.9),
         ]
     )
@@ -78,8 +82,8 @@ def test_the_table_of_an_axis_has_a_mean_over_the_other_axes_for_each_value():
         *((PA_LAST.name, value) for value in ("1", "10")),
         *((FINAL_ARI.name, value) for value in ("1", "10")),
     ]
-    assert rows_of(table)["BNC"] == pytest.approx([0.2, 0.6, 0.0, 0.0])
-    assert rows_of(table)["SCL"] == pytest.approx([0.2, 0.2, 0.0, 1.0])
+    assert rows_of(table)["fedavg"] == pytest.approx([0.2, 0.6, 0.0, 0.0])
+    assert rows_of(table)["sattler"] == pytest.approx([0.2, 0.2, 0.0, 1.0])
     assert table.name == "axis-training.local_epochs"
 
 
@@ -96,23 +100,23 @@ def test_two_values_of_an_axis_are_not_two_seeds():
 
 def test_a_setting_of_an_algorithm_has_one_row_for_all_of_its_values():
     table = over_axis(thresholds(), THRESHOLD)
-    assert [row.name for row in table.rows] == ["BCL"]
-    assert rows_of(table)["BCL"][:2] == pytest.approx([0.6, 0.4])
-    assert [run.algorithm for run in runs_along(thresholds(), THRESHOLD).runs] == ["BCL", "BCL"]
+    assert [row.name for row in table.rows] == ["briggs"]
+    assert rows_of(table)["briggs"][:2] == pytest.approx([0.6, 0.4])
+    assert [run.algorithm for run in runs_along(thresholds(), THRESHOLD).runs] == ["briggs", "briggs"]
 
 
 def test_a_value_that_an_algorithm_was_not_run_with_is_absent():
     study = study_of(
-        [finished(0.1, epochs="1"), finished(0.2, epochs="5"), finished(0.3, algorithm="SCL", epochs="1")]
+        [finished(0.1, epochs="1"), finished(0.2, epochs="5"), finished(0.3, algorithm="sattler", epochs="1")]
     )
     cells = {row.name: row.cells for row in over_axis(study, EPOCHS).rows}
-    assert [cell.text == ABSENT for cell in cells["SCL"]] == [False, True, False, True]
+    assert [cell.text == ABSENT for cell in cells["sattler"]] == [False, True, False, True]
 
 
 def test_a_value_that_was_run_in_fewer_scenarios_says_so():
     study = two_axes()
     fewer = study_of([r for r in study.finished if r.axes != ((EPOCHS, "10"), (MAJORITY, "1"))])
-    cells = {row.name: row.cells for row in over_axis(fewer, EPOCHS).rows}["BNC"]
+    cells = {row.name: row.cells for row in over_axis(fewer, EPOCHS).rows}["fedavg"]
     assert [cell.text for cell in cells[:2]] == ["0.200", "0.500 (1/2)"]
     assert [cell.bold for cell in cells[:2]] == [True, False]
 
@@ -165,14 +169,14 @@ def test_a_report_has_a_table_and_a_figure_for_each_axis_and_a_section_for_each_
     assert len(set(plates)) == len(plates)
     assert "table1-mnist-15-training.local_epochs-10-split.majority-0.5" in tables
     assert [section.title for section in page.sections if section.title.startswith("mnist")] == [
-        f"mnist, training.local_epochs {epochs}, split.majority {share}"
+        f"mnist, 15 clients, training.local_epochs {epochs}, split.majority {share}"
         for epochs in ("1", "10")
         for share in ("0.5", "1")
     ]
 
 
 def test_a_report_without_further_axes_has_the_names_it_had():
-    page = report_page(study_of([finished(0.1), finished(0.2, algorithm="SCL")]))
+    page = report_page(study_of([finished(0.1), finished(0.2, algorithm="sattler")]))
     assert "axes" not in [section.name for section in page.sections]
     assert "table1-mnist-15" in [table.name for table in page.tables()]
 
@@ -190,8 +194,8 @@ def lines_of(axes):
 
 def test_the_figure_of_an_axis_has_a_line_for_each_algorithm_over_its_values():
     accuracy, ari = figures.over_axis(two_axes(), EPOCHS).axes
-    assert lines_of(accuracy)["BNC"] == ([1, 10], pytest.approx([0.2, 0.6]))
-    assert lines_of(ari)["SCL"] == ([1, 10], [0, 1])
+    assert lines_of(accuracy)["fedavg"] == ([1, 10], pytest.approx([0.2, 0.6]))
+    assert lines_of(ari)["sattler"] == ([1, 10], [0, 1])
     assert accuracy.get_xlabel() == EPOCHS
     assert accuracy.get_xscale() == "log"
     assert [text.get_text() for text in accuracy.get_xticklabels()] == ["1", "10"]
@@ -200,7 +204,7 @@ def test_the_figure_of_an_axis_has_a_line_for_each_algorithm_over_its_values():
 def test_values_that_are_no_numbers_stand_side_by_side():
     study = study_of([finished(0.1, majority="drawn"), finished(0.2, majority="published")])
     axes, _ = figures.over_axis(study, MAJORITY).axes
-    assert lines_of(axes)["BNC"][0] == [0, 1]
+    assert lines_of(axes)["fedavg"][0] == [0, 1]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["drawn", "published"]
 
 
@@ -209,7 +213,7 @@ def test_a_band_reaches_over_the_seeds():
         [finished(0.1 * seed, seed=seed, epochs=epochs) for seed in (1, 3) for epochs in ("1", "5")]
     )
     axes, _ = figures.over_axis(study, EPOCHS).axes
-    assert lines_of(axes)["BNC"][1] == pytest.approx([0.2, 0.2])
+    assert lines_of(axes)["fedavg"][1] == pytest.approx([0.2, 0.2])
     [patch] = axes.patches
     assert {round(y, 6) for _, y in patch.get_xy()} == {0.1, 0.3}
 

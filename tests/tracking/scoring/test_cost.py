@@ -15,7 +15,7 @@ LENET, LENET_SHARED, RESNET9 = 62_006, 11_014, 6_620_891
 """Parameters that FLIS's Table 3 is made with: its ResNet-9 follows from the table, ours has 6,621,540."""
 
 
-def run(down, up, *, asked, clients, model, rounds, algorithm="BNC", accuracy=None):
+def run(down, up, *, asked, clients, model, rounds, algorithm="fedavg", accuracy=None):
     """The result of a run that sends this many models' entries to and from each client asked, every round.
 
     It reaches its target in its last round.
@@ -115,7 +115,7 @@ def test_prigent_table_5_is_what_is_sent_until_the_target():
 
 @pytest.mark.parametrize(("down", "tested"), [(0, 0), (LENET_SHARED, LENET_SHARED), (4 * LENET, LENET)])
 def test_the_download_to_test_is_one_model_at_most_what_the_round_sends(down, tested):
-    """SOLO downloads nothing, LG-FedAvg its shared part, IFCA one of its models."""
+    """solo downloads nothing, LG-FedAvg its shared part, IFCA one of its models."""
     result = run(down, 0, asked=10, clients=20, model=LENET, rounds=1)
     assert only(result, traffic="with-test").bytes - only(result).bytes == 10 * tested * BYTES
 
@@ -169,8 +169,8 @@ def test_bytes_are_printed_in_the_unit_of_the_largest(largest, name):
 
 
 def test_the_table_of_a_cost_has_medians_and_says_how_many_arrive():
-    """SCL arrives after 1 and 3 rounds (median 2), BNC in one run of two: its median never does."""
-    rounds = {"SCL": ([0.9] * 3, [0.1, 0.1, 0.9]), "BNC": ([0.1, 0.9, 0.9], [0.1] * 3)}
+    """sattler arrives after 1 and 3 rounds (median 2), fedavg in one run of two: its median never does."""
+    rounds = {"sattler": ([0.9] * 3, [0.1, 0.1, 0.9]), "fedavg": ([0.1, 0.9, 0.9], [0.1] * 3)}
     results = [
         replace(result, seed=seed, run_id=f"{name}{seed}")
         for name, both in rounds.items()
@@ -181,8 +181,8 @@ def test_the_table_of_a_cost_has_medians_and_says_how_many_arrive():
     table = cost_table(study_of(results), terms)
     assert [column.name for column in table.columns] == ["reached", "rounds", "Mbit a client", "seconds"]
     assert {row.name: [cell.text for cell in row.cells] for row in table.rows} == {
-        "SCL": ["2/2", "2", "0.00", "2.0"],
-        "BNC": ["1/2", "never", "never", "never"],
+        "sattler": ["2/2", "2", "0.00", "2.0"],
+        "fedavg": ["1/2", "never", "never", "never"],
     }
     assert table.rows[0].cells[2].value == pytest.approx(2 * 80 * 8 / 1e6 / 2)
     assert [cell.bold for cell in table.rows[0].cells] == [False, True, True, True]

@@ -8,15 +8,15 @@ from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 
 def two():
     """One run that is right from the first round on, and one that never clusters."""
-    right = result_of(run_of("SCL"), WHOLE, clustered=[1], curves={"ari": (1.0, 1.0)})
-    return study_of([right, result_of(run_of("BNC"), ONE, curves={"ari": (0.0, 0.0)})])
+    right = result_of(run_of("sattler"), WHOLE, clustered=[1], curves={"ari": (1.0, 1.0)})
+    return study_of([right, result_of(run_of("fedavg"), ONE, curves={"ari": (0.0, 0.0)})])
 
 
 def test_frame_has_a_row_a_run_with_its_last_scores():
     frame = two().to_pandas()
     assert frame[["algorithm", "seed", "rounds", "exactly_right", "ari"]].to_numpy().tolist() == [
-        ["SCL", 0, 2, True, 1.0],
-        ["BNC", 0, 2, False, 0.0],
+        ["sattler", 0, 2, True, 1.0],
+        ["fedavg", 0, 2, False, 0.0],
     ]
     assert frame["clustering_round"][0] == 1
     assert isnan(frame["clustering_round"][1])
@@ -25,10 +25,10 @@ def test_frame_has_a_row_a_run_with_its_last_scores():
 def test_frame_by_round_has_a_row_a_round():
     frame = two().to_pandas(by_round=True)
     assert frame[["algorithm", "round", "ari"]].to_numpy().tolist() == [
-        ["SCL", 1, 1.0],
-        ["SCL", 2, 1.0],
-        ["BNC", 1, 0.0],
-        ["BNC", 2, 0.0],
+        ["sattler", 1, 1.0],
+        ["sattler", 2, 1.0],
+        ["fedavg", 1, 0.0],
+        ["fedavg", 2, 0.0],
     ]
 
 
@@ -46,20 +46,20 @@ def test_html_of_a_study_has_the_columns_in_which_its_runs_differ():
 
 
 def test_text_of_a_study_is_what_it_is_of_and_mean_scores_by_algorithm():
-    runs = [run_of("SCL", seed=seed, split=split) for split in ("iid", "rotated") for seed in (0, 1)]
+    runs = [run_of("sattler", seed=seed, split=split) for split in ("iid", "rotated") for seed in (0, 1)]
     results = [result_of(run, WHOLE, curves={"ari": (0.0, 0.5 + run.seed / 2)}) for run in runs]
-    text = repr(study_of([*results, result_of(run_of("BNC"), ONE)], [run_of("BNC", seed=7)]))
+    text = repr(study_of([*results, result_of(run_of("fedavg"), ONE)], [run_of("fedavg", seed=7)]))
     lines = [line.split() for line in text.splitlines()]
     assert lines[0] == ["Study", "mine:", "5", "of", "6", "runs", "finished"]
     assert ["splits", "nonoverlapping-balanced,", "iid,", "rotated"] in lines
-    assert ["algorithms", "SCL,", "BNC"] in lines
+    assert ["algorithms", "sattler,", "fedavg"] in lines
     assert ["mean", "runs", "clusters", "ari"] in lines
-    assert ["SCL", "4", "2.000", "0.750"] in lines
+    assert ["sattler", "4", "2.000", "0.750"] in lines
     assert "1 of 2 rounds" in text
 
 
 def test_text_of_a_large_study_fits_a_screen():
-    names = [f"BCL (threshold 0.{number}, and another setting of it)" for number in range(30)]
+    names = [f"briggs (threshold 0.{number}, and another setting of it)" for number in range(30)]
     runs = [run_of(name, seed=seed) for name in names for seed in range(20)]
     lines = repr(study_of([result_of(run, ONE) for run in runs])).splitlines()
     assert max(map(len, lines)) < 80
@@ -70,7 +70,7 @@ def test_text_of_a_large_study_fits_a_screen():
 def test_notebook_unfolds_the_runs_below_the_means():
     html = two()._repr_html_()
     means, runs = html.split("<details>")
-    assert means.count("SCL") == 2
+    assert means.count("sattler") == 2
     assert "<td>mnist</td>" in means
     assert runs.count("<tr") == 3
     assert "&lt;r&gt;" in study_of([result_of(run_of("<r>"), ONE)])._repr_html_()

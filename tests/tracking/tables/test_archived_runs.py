@@ -10,7 +10,13 @@ from fedgrid.tracking.report.contents import report_page
 from tests.helpers.studies import WHOLE, result_of, run_of, study_of
 
 OF_OURS = re.compile(r"\b(ours?|plain|here|similarity_over)\b", re.IGNORECASE)
-ALGORITHMS = ("BNC", "SCL as published", "BCL as published", "OCFL-KM", "OCFL-AFF as published")
+ALGORITHMS = (
+    "fedavg",
+    "sattler-as-published",
+    "briggs-as-published",
+    "ocfl-kmeans",
+    "ocfl-affinity-as-published",
+)
 
 
 def study(*algorithms, is_archived):
@@ -64,7 +70,7 @@ def test_what_is_known_of_the_published_runs_stands_beside_the_archive(archived)
 
 
 def test_runs_of_ours_have_both_what_is_known_and_what_differs():
-    tables = against_published(study("BNC", "BCL", "OCFL-KM", is_archived=False))
+    tables = against_published(study("fedavg", "briggs", "ocfl-kmeans", is_archived=False))
     cifar10 = named(tables, "against-table1-cifar10-15")
     assert cifar10.caption.startswith("Ours / published, both in the published conventions.")
     differs = "Those of the plain algorithms are over the weights, unless `similarity_over` is `state`."
@@ -76,11 +82,11 @@ def test_runs_of_ours_have_both_what_is_known_and_what_differs():
 
 
 def test_runs_of_ours_as_published_share_the_mistake_and_have_no_note_on_it():
-    [table, *_] = against_published(study("BCL as published", is_archived=False))
+    [table, *_] = against_published(study("briggs-as-published", is_archived=False))
     assert not any("place of distances" in note for note in table.notes.values())
 
 
 @pytest.mark.parametrize("is_archived", [True, False])
 def test_head_of_a_report_says_where_archived_runs_come_from(is_archived):
-    facts = dict(report_page(study("BNC", is_archived=is_archived)).facts)
+    facts = dict(report_page(study("fedavg", is_archived=is_archived)).facts)
     assert facts.get("source") == ("the OCFL authors' archive" if is_archived else None)

@@ -42,15 +42,15 @@ def by_name(**runs):
 
 def test_table_1_has_dashes_for_one_cluster_and_scores_for_singletons():
     """The late run is right in 1 of 2 rounds: 0.5 everywhere."""
-    table = published_clustering(by_name(BNC=[ONE], BCL=[SINGLES], OCFL_HDB=[LATE]))
+    table = published_clustering(by_name(fedavg=[ONE], briggs=[SINGLES], ocfl_hdbscan=[LATE]))
     assert table.name == "table1-mnist-15"
     assert [(column.group, column.name) for column in table.columns] == [
         ("nonoverlapping balanced", name) for name in ("RAND", "AMI", "COM")
     ]
     assert texts(table) == {
-        "BNC": [NONE, NONE, NONE],
-        "BCL": ["0.00", "0.00", "1.00"],
-        "OCFL-HDB": ["0.50", "0.50", "0.50"],
+        "fedavg": [NONE, NONE, NONE],
+        "briggs": ["0.00", "0.00", "1.00"],
+        "ocfl-hdbscan": ["0.50", "0.50", "0.50"],
     }
     assert [cell.bold for cell in table.rows[1].cells] == [False, False, True]
     assert [cell.bold for cell in table.rows[2].cells] == [True, True, False]
@@ -76,19 +76,19 @@ def test_a_split_that_is_none_of_the_papers_stands_after_theirs():
 
 def test_seeds_that_did_not_cluster_count_as_zero_beside_one_that_did():
     """Means of 1 and 0; their standard deviation is sqrt(1 / 2)."""
-    table = published_clustering(by_name(SCL=[WHOLE, ONE]))
-    assert texts(table)["SCL"] == ["0.50 ± 0.71"] * 3
+    table = published_clustering(by_name(sattler=[WHOLE, ONE]))
+    assert texts(table)["sattler"] == ["0.50 ± 0.71"] * 3
     assert "2 seeds: mean ± standard deviation (n - 1)." in table.caption
 
 
 def test_a_cell_without_a_finished_run_is_empty_and_its_runs_are_counted_and_named():
-    whole = by_name(BNC=[ONE], SCL=[WHOLE])
-    scl_1, late = run_of("SCL", seed=1), run_of("OCFL-HDB")
+    whole = by_name(fedavg=[ONE], sattler=[WHOLE])
+    scl_1, late = run_of("sattler", seed=1), run_of("ocfl-hdbscan")
     table = published_clustering(study_of(whole.finished, [scl_1, late]))
     assert texts(table) == {
-        "BNC": [NONE] * 3,
-        "SCL": ["1.00 (1/2)"] * 3,
-        "OCFL-HDB": ["", "", ""],
+        "fedavg": [NONE] * 3,
+        "sattler": ["1.00 (1/2)"] * 3,
+        "ocfl-hdbscan": ["", "", ""],
     }
     assert not table.rows[1].cells[0].bold
     assert "In brackets" in table.caption
@@ -96,9 +96,9 @@ def test_a_cell_without_a_finished_run_is_empty_and_its_runs_are_counted_and_nam
 
 
 def test_a_scenario_that_the_grid_lacks_is_marked_absent_and_not_as_unfinished():
-    other = result_of(run_of("BNC", split="overlapping-balanced"), WHOLE)
-    table = published_clustering(study_of([*by_name(SCL=[WHOLE]).finished, other]))
-    assert texts(table) == {"SCL": ["1.00"] * 3 + [ABSENT] * 3, "BNC": [ABSENT] * 3 + ["1.00"] * 3}
+    other = result_of(run_of("fedavg", split="overlapping-balanced"), WHOLE)
+    table = published_clustering(study_of([*by_name(sattler=[WHOLE]).finished, other]))
+    assert texts(table) == {"sattler": ["1.00"] * 3 + [ABSENT] * 3, "fedavg": [ABSENT] * 3 + ["1.00"] * 3}
     assert f"{ABSENT}: not in this grid." in table.caption
     assert "no result yet" not in table.caption
 
@@ -115,41 +115,47 @@ def test_the_right_scores_have_homogeneity_and_completeness():
     """One cluster is complete in both rounds; singletons are homogeneous, and complete to the extent of
     log 3 / log 6: within a group of three all information about the client is lost.
     """
-    study = by_name(BNC=[ONE], BCL=[SINGLES], OCFL_HDB=[LATE])
+    study = by_name(fedavg=[ONE], briggs=[SINGLES], ocfl_hdbscan=[LATE])
     complete = 1 - np.log(3) / np.log(6)
     assert texts(clustering(study, final=False)) == {
-        "BNC": ["0.000", "0.000", "0.000", "1.000"],
-        "BCL": ["0.000", "0.000", "1.000", f"{complete:.3f}"],
-        "OCFL-HDB": ["0.500", "0.500", "0.500", "1.000"],
+        "fedavg": ["0.000", "0.000", "0.000", "1.000"],
+        "briggs": ["0.000", "0.000", "1.000", f"{complete:.3f}"],
+        "ocfl-hdbscan": ["0.500", "0.500", "0.500", "1.000"],
     }
-    assert texts(clustering(study, final=True))["OCFL-HDB"] == ["1.000"] * 4
+    assert texts(clustering(study, final=True))["ocfl-hdbscan"] == ["1.000"] * 4
     assert clustering(study, final=True).name == "clustering-final-mnist-15"
 
 
 def test_table_2_counts_from_1_and_has_a_dash_for_never():
-    table = published_rounds(by_name(BNC=[ONE], SCL=[LATE], OCFL_HDB=[LATE, ONE]).where(algorithm="SCL"))
-    assert texts(table) == {"SCL": ["2"]}
-    table = published_rounds(by_name(BNC=[ONE], OCFL_HDB=[LATE, ONE]))
-    assert texts(table) == {"BNC": [NONE], "OCFL-HDB": ["2.0 (1/2)"]}
+    table = published_rounds(
+        by_name(fedavg=[ONE], sattler=[LATE], ocfl_hdbscan=[LATE, ONE]).where(algorithm="sattler")
+    )
+    assert texts(table) == {"sattler": ["2"]}
+    table = published_rounds(by_name(fedavg=[ONE], ocfl_hdbscan=[LATE, ONE]))
+    assert texts(table) == {"fedavg": [NONE], "ocfl-hdbscan": ["2.0 (1/2)"]}
     assert table.rows[0].cells[0].value == 1.0
     assert table.name == "table2-mnist-15"
 
 
 def test_rounds_are_the_first_decision_and_the_last_change():
     """A decision for one cluster is a clustering round without a change."""
-    decided = result_of(run_of("OCFL-AFF"), ONE, clustered=[2])
-    study = study_of([decided, *by_name(BNC=[ONE], SCL=[[(0, 1, 1, 1, 1, 1), TRUTH_K]]).finished])
-    assert texts(rounds(study)) == {"OCFL-AFF": ["2", NONE], "BNC": [NONE, NONE], "SCL": ["1", "2"]}
+    decided = result_of(run_of("ocfl-affinity"), ONE, clustered=[2])
+    study = study_of([decided, *by_name(fedavg=[ONE], sattler=[[(0, 1, 1, 1, 1, 1), TRUTH_K]]).finished])
+    assert texts(rounds(study)) == {
+        "ocfl-affinity": ["2", NONE],
+        "fedavg": [NONE, NONE],
+        "sattler": ["1", "2"],
+    }
 
 
 def test_exactly_right_counts_finished_runs_and_says_how_many_there_are_to_be():
     results = [
-        *by_name(SCL=[WHOLE, ONE]).finished,
-        result_of(run_of("SCL", dataset="digits"), LATE),
-        result_of(run_of("BNC", dataset="digits"), ONE),
+        *by_name(sattler=[WHOLE, ONE]).finished,
+        result_of(run_of("sattler", dataset="digits"), LATE),
+        result_of(run_of("fedavg", dataset="digits"), ONE),
     ]
-    table = exactly_right(study_of(results, [run_of("BNC"), run_of("SCL", seed=2)]))
-    assert [column.name for column in table.columns] == ["SCL", "BNC"]
+    table = exactly_right(study_of(results, [run_of("fedavg"), run_of("sattler", seed=2)]))
+    assert [column.name for column in table.columns] == ["sattler", "fedavg"]
     assert texts(table) == {
         "mnist": ["1/2 of 3", ""],
         "digits": ["1/1", "0/1"],
@@ -164,34 +170,36 @@ def scored(algorithm, pf1, *, split="nonoverlapping-balanced", seed=0, curve="pe
 
 def test_personalisation_is_averaged_over_rounds_seeds_and_scenarios():
     """Means over rounds 0.3 and 0.5, of scenarios; last rounds 0.4 and 0.8. The gap is not measured."""
-    study = study_of([scored("SCL", [0.2, 0.4]), scored("SCL", [0.2, 0.8], split="overlapping-balanced")])
+    study = study_of(
+        [scored("sattler", [0.2, 0.4]), scored("sattler", [0.2, 0.8], split="overlapping-balanced")]
+    )
     table = personalisation(study)
     assert table.name == "personalisation-mnist"
     headings = [(column.group, column.name) for column in table.columns]
     cells = dict(zip(headings, table.rows[0].cells, strict=True))
-    assert headings[::6] == [("mean over rounds", "PF1"), ("last round", "PF1")]
-    assert cells["mean over rounds", "PF1"].text == "0.400"
-    assert cells["last round", "PF1"].text == "0.600"
-    assert cells["last round", "GF1"].text == "0.200"
+    assert headings[::6] == [("mean over rounds", "pers. F1"), ("last round", "pers. F1")]
+    assert cells["mean over rounds", "pers. F1"].text == "0.400"
+    assert cells["last round", "pers. F1"].text == "0.600"
+    assert cells["last round", "gen. F1"].text == "0.200"
     assert cells["last round", "gap"].text == NONE
     assert published_personalisation(study).name == "personalisation-published-mnist"
 
 
 def test_a_published_gf1_that_was_not_tested_has_its_reason_in_the_caption():
-    untested = scored("SCL", [0.2], curve="published_pf1")
-    tested = result_of(run_of("BCL"), WHOLE, curves={"published_pf1": [0.3], "published_gf1": [0.1]})
+    untested = scored("sattler", [0.2], curve="published_pf1")
+    tested = result_of(run_of("briggs"), WHOLE, curves={"published_pf1": [0.3], "published_gf1": [0.1]})
     table = published_personalisation(study_of([untested, tested]))
     assert "of 1 of 2 finished runs" in table.caption
     assert "evaluation.local_server: true" in table.caption
     texts = {row.name: [cell.text for cell in row.cells[:2]] for row in table.rows}
-    assert texts == {"BCL": ["0.300", "0.100"], "SCL": ["0.200", NONE]}
+    assert texts == {"briggs": ["0.300", "0.100"], "sattler": ["0.200", NONE]}
     assert "local_server" not in published_personalisation(study_of([tested])).caption
 
 
 def test_a_mean_over_scenarios_has_the_spread_of_its_seeds():
     """By seed: (0.2 + 0.4) / 2 = 0.3 and (0.4 + 0.8) / 2 = 0.6; mean 0.45, deviation 0.3 / sqrt 2."""
     runs = [
-        scored("SCL", [score], split=split, seed=seed)
+        scored("sattler", [score], split=split, seed=seed)
         for seed, scores in enumerate([(0.2, 0.4), (0.4, 0.8)])
         for score, split in zip(scores, ("nonoverlapping-balanced", "overlapping-balanced"), strict=True)
     ]
@@ -204,11 +212,11 @@ def test_a_mean_over_scenarios_has_the_spread_of_its_seeds():
 def test_a_mean_over_scenarios_that_misses_some_says_so():
     """One scenario counts as much as the other, though it has one seed only: (0.3 + 0.8) / 2."""
     runs = [
-        scored("SCL", [0.2]),
-        scored("SCL", [0.4], seed=1),
-        scored("SCL", [0.8], split="overlapping-balanced"),
+        scored("sattler", [0.2]),
+        scored("sattler", [0.4], seed=1),
+        scored("sattler", [0.8], split="overlapping-balanced"),
     ]
-    table = personalisation(study_of(runs, [run_of("SCL", split="overlapping-balanced", seed=1)]))
+    table = personalisation(study_of(runs, [run_of("sattler", split="overlapping-balanced", seed=1)]))
     cell = table.rows[0].cells[0]
     assert (cell.text, cell.tone, cell.spread) == ("0.550 (3/4)", "partial", None)
 
@@ -221,26 +229,27 @@ def test_several_data_sets_have_a_part_each_and_one_of_all():
 
 
 def test_the_overview_ranks_by_the_right_f1_and_without_it_by_the_published():
-    right = study_of([scored("SCL", [0.2]), scored("OCFL-HDB", [0.4])])
+    right = study_of([scored("sattler", [0.2]), scored("ocfl-hdbscan", [0.4])])
     table = overview(right)
     assert [column.name for column in table.columns] == [
-        *("finished", "exactly right", "final ARI", "last PF1", "last GF1", "mean rank"),
+        *("finished", "exactly right", "final ARI"),
+        *("last personalised F1", "last generalised F1", "mean rank"),
     ]
-    assert texts(table)["OCFL-HDB"] == ["1/1", "1/1", "1.000", "0.400", "0.200", "1.00"]
+    assert texts(table)["ocfl-hdbscan"] == ["1/1", "1/1", "1.000", "0.400", "0.200", "1.00"]
     archived = study_of(
-        [scored(name, [pf1], curve="published_pf1") for name, pf1 in (("SCL", 0.2), ("BNC", 0.4))]
+        [scored(name, [pf1], curve="published_pf1") for name, pf1 in (("sattler", 0.2), ("fedavg", 0.4))]
     )
     table = overview(archived)
     assert table.columns[3].name == "last PF1 as published"
-    assert texts(table)["SCL"] == ["1/1", "1/1", "1.000", "0.200", NONE, "2.00"]
+    assert texts(table)["sattler"] == ["1/1", "1/1", "1.000", "0.200", NONE, "2.00"]
 
 
 def test_the_table_of_all_scenarios_names_the_unfinished_runs_of_a_row():
     study = study_of(
-        by_name(BNC=[WHOLE]).finished, [run_of(seed=1), run_of("SCL", split="overlapping-balanced")]
+        by_name(fedavg=[WHOLE]).finished, [run_of(seed=1), run_of("sattler", split="overlapping-balanced")]
     )
     lines = list(csv.DictReader(io.StringIO(to_csv(per_scenario(study)))))
-    assert [line["algorithm"] for line in lines] == ["BNC", "SCL"]
+    assert [line["algorithm"] for line in lines] == ["fedavg", "sattler"]
     assert [line["split"] for line in lines] == ["nonoverlapping-balanced", "overlapping-balanced"]
     assert [line["as published: RAND"] for line in lines] == ["1.0", ""]
     assert [line["not finished"] for line in lines] == ["s1: 1 of 2 rounds", "s0: 1 of 2 rounds"]
@@ -250,8 +259,8 @@ def test_fairness_has_the_worst_client_jains_index_the_gap_in_loss_and_the_sizes
     """Means over rounds (0.1 + 0.3) / 2, (0.5 + 0.9) / 2 and (2 + 4) / 2; at the end five clients and one."""
     curves = {"worst_client_accuracy": (0.1, 0.3), "jain_index": (0.5, 0.9), "learning_gap_loss": (2, 4)}
     curves["worst_tenth_accuracy"] = (0.2, 0.4)
-    uneven = result_of(run_of("SCL"), [(0,) * 6, (0, 0, 0, 0, 0, 1)], curves=curves)
-    table = fairness(study_of([uneven, result_of(run_of("BNC"), ONE)]))
+    uneven = result_of(run_of("sattler"), [(0,) * 6, (0, 0, 0, 0, 0, 1)], curves=curves)
+    table = fairness(study_of([uneven, result_of(run_of("fedavg"), ONE)]))
     assert table.name == "fairness-mnist"
     assert [f"{column.group}: {column.name}" for column in table.columns] == [
         *(f"mean over rounds: {name}" for name in ("worst tenth", "worst client", "Jain", "gap in loss")),
@@ -259,8 +268,20 @@ def test_fairness_has_the_worst_client_jains_index_the_gap_in_loss_and_the_sizes
         *(f"last partition: {name}" for name in ("clusters", "smallest", "clients alone")),
     ]
     assert texts(table) == {
-        "SCL": ["0.300", "0.200", "0.700", "3.000", "0.400", "0.300", "0.900", "4.000", "2.0", "1.0", "1.0"],
-        "BNC": [NONE] * 8 + ["1.0", "6.0", "0.0"],
+        "sattler": [
+            "0.300",
+            "0.200",
+            "0.700",
+            "3.000",
+            "0.400",
+            "0.300",
+            "0.900",
+            "4.000",
+            "2.0",
+            "1.0",
+            "1.0",
+        ],
+        "fedavg": [NONE] * 8 + ["1.0", "6.0", "0.0"],
     }
 
 

@@ -13,20 +13,20 @@ from fedgrid.tracking.tables.by_axes import by_axes
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 from tests.helpers.studies import ONE, result_of, run_of, study_of
 
-BNC = (0.50, 0.52, 0.51)
+fedavg = (0.50, 0.52, 0.51)
 """Accuracy by seed."""
-SCL = (0.60, 0.63, 0.61)
+sattler = (0.60, 0.63, 0.61)
 EPOCHS = "training.local_epochs"
 
 
 def study(*, lacking: str = "") -> Study:
-    """Return two algorithms on two splits with three seeds; on the second split SCL is 0.1 lower.
+    """Return two algorithms on two splits with three seeds; on the second split sattler is 0.1 lower.
 
     `lacking` is an algorithm that is not finished with seed 2 of the second split.
     """
     found, missing = [], []
-    for split, less in (("nonoverlapping-balanced", {}), ("overlapping-balanced", {"SCL": 0.1})):
-        for algorithm, accuracies in (("BNC", BNC), ("SCL", SCL)):
+    for split, less in (("nonoverlapping-balanced", {}), ("overlapping-balanced", {"sattler": 0.1})):
+        for algorithm, accuracies in (("fedavg", fedavg), ("sattler", sattler)):
             for seed, accuracy in enumerate(accuracies):
                 run = run_of(algorithm, split=split, seed=seed)
                 if algorithm == lacking and seed == 2 and less:
@@ -59,7 +59,7 @@ def test_key_without_effect_on_a_split_is_in_no_heading_of_it():
     """Two values of alpha, and label-skew, which has none."""
     alphas = {"nonoverlapping-balanced": "0.1", "overlapping-balanced": "10", "label-skew": "1"}
     found = [
-        result_of(run_of("BNC", split=split), ONE, curves={"personalised_accuracy": (0.5,)})
+        result_of(run_of("fedavg", split=split), ONE, curves={"personalised_accuracy": (0.5,)})
         for split in alphas
     ]
     part = study_of(found)
@@ -84,9 +84,9 @@ def test_key_without_effect_on_a_split_is_in_no_heading_of_it():
 
 def test_rows_are_algorithms_and_columns_the_scenarios_without_being_named():
     table = by_axes(study())
-    assert [row.name for row in table.rows] == ["BNC", "SCL"]
+    assert [row.name for row in table.rows] == ["fedavg", "sattler"]
     assert [column.name for column in table.columns] == ["nonoverlapping balanced", "overlapping balanced"]
-    assert values(table)["", "SCL", "overlapping balanced"] == pytest.approx(sum(SCL) / 3 - 0.1)
+    assert values(table)["", "sattler", "overlapping balanced"] == pytest.approx(sum(sattler) / 3 - 0.1)
     assert [[cell.bold for cell in row.cells] for row in table.rows] == [[False, False], [True, True]]
     assert "3 seeds" in table.caption
 
@@ -94,15 +94,15 @@ def test_rows_are_algorithms_and_columns_the_scenarios_without_being_named():
 def test_axes_that_are_not_named_are_averaged_and_the_caption_says_so():
     table = by_axes(study(), columns=["datasets"])
     assert values(table) == {
-        ("", "BNC", "mnist"): pytest.approx(sum(BNC) / 3),
-        ("", "SCL", "mnist"): pytest.approx(sum(SCL) / 3 - 0.05),
+        ("", "fedavg", "mnist"): pytest.approx(sum(fedavg) / 3),
+        ("", "sattler", "mnist"): pytest.approx(sum(sattler) / 3 - 0.05),
     }
     assert "Mean over 2 splits" in table.caption
 
 
 def test_rows_of_two_axes_are_sections_with_algorithms_above():
     table = by_axes(study(), rows=["split", "seed"])
-    assert [column.name for column in table.columns] == ["BNC", "SCL"]
+    assert [column.name for column in table.columns] == ["fedavg", "sattler"]
     assert (table.rows[4].section, table.rows[4].name) == ("overlapping balanced", "seed 1")
     assert table.rows[4].cells[1].value == pytest.approx(0.53)
 
@@ -129,22 +129,22 @@ def test_final_score_that_is_no_curve_is_a_share_of_runs():
 
 
 def test_paired_test_over_seeds_is_scipys_and_marks_what_is_worse():
-    table = by_axes(study(), against="SCL")
+    table = by_axes(study(), against="sattler")
     first, second = table.rows[0].cells
-    assert first.p == pytest.approx(ttest_rel(BNC, SCL).pvalue)
+    assert first.p == pytest.approx(ttest_rel(fedavg, sattler).pvalue)
     assert (first.notes, table.rows[1].cells[0].notes) == (("-",), ())
-    assert second.p == pytest.approx(ttest_rel(BNC, [value - 0.1 for value in SCL]).pvalue)
+    assert second.p == pytest.approx(ttest_rel(fedavg, [value - 0.1 for value in sattler]).pvalue)
     assert second.notes == ()
-    assert all(word in table.caption for word in ("worse than SCL", "paired by seed", "Holm"))
+    assert all(word in table.caption for word in ("worse than sattler", "paired by seed", "Holm"))
 
 
 def test_less_is_better_of_a_loss():
     results = [
         result_of(run_of(name, seed=seed), ONE, curves={"personalised_loss": (1.0, loss)})
-        for name, losses in (("BNC", BNC), ("SCL", SCL))
+        for name, losses in (("fedavg", fedavg), ("sattler", sattler))
         for seed, loss in enumerate(losses)
     ]
-    table = by_axes(study_of(results), ["personalised_loss"], against="SCL")
+    table = by_axes(study_of(results), ["personalised_loss"], against="sattler")
     assert (table.rows[0].cells[0].notes, table.rows[0].cells[0].bold) == (("+",), True)
 
 
@@ -165,7 +165,7 @@ def test_equal_differences_have_the_limit_of_p_and_two_seeds_none(differences, p
 
 
 def test_p_and_marks_are_in_every_format():
-    table = by_axes(study(), against="SCL", columns=["split"])
+    table = by_axes(study(), against="sattler", columns=["split"])
     row = next(csv.DictReader(io.StringIO(to_csv(table))))
     assert float(row["nonoverlapping balanced p"]) == table.rows[0].cells[0].p
     assert r"0.510 $\pm$ 0.010\textsuperscript{-}" in to_latex(table)
@@ -173,7 +173,7 @@ def test_p_and_marks_are_in_every_format():
 
 
 def test_mean_that_lacks_a_run_counts_them_and_is_not_compared():
-    table = by_axes(study(lacking="SCL"))
+    table = by_axes(study(lacking="sattler"))
     assert table.rows[1].cells[1].text.endswith("(2/3)")
     assert not any(row.cells[1].bold for row in table.rows)
     assert "1 of 12 runs has no result yet" in table.caption
@@ -187,8 +187,8 @@ def test_mean_that_lacks_a_run_counts_them_and_is_not_compared():
         ({"rows": ["split"], "columns": ["splits"]}, "split is both"),
         ({"rows": ["split"], "columns": ["dataset"]}, "2 algorithms would be averaged"),
         ({"against": "fedag"}, "fedag"),
-        ({"against": "SCL", "scores": ["clusters"]}, "clusters cannot be tested"),
-        ({"against": "SCL", "columns": ["seed"]}, "nothing to test.*--seeds"),
+        ({"against": "sattler", "scores": ["clusters"]}, "clusters cannot be tested"),
+        ({"against": "sattler", "columns": ["seed"]}, "nothing to test.*--seeds"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(asked, says):

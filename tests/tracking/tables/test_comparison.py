@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedgrid.tracking.tables.comparison import compare, paired_algorithms
+from fedgrid.tracking.tables.comparison import compare, paired_algorithms, pairing
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
 
 LATE = [(0,) * 6, TRUTH_K]
@@ -24,23 +24,31 @@ def texts(table):
 
 
 def test_equal_names_are_paired_first_and_then_what_stands_beside_the_same_published_row():
-    one = grid("one", *((run_of(name), ONE) for name in ("OCFL-HDB", "SCL", "BNC")))
+    one = grid("one", *((run_of(name), ONE) for name in ("ocfl-hdbscan", "sattler", "fedavg")))
     other = grid(
-        "other", *((run_of(name), ONE) for name in ("OCFL-HDB as published", "SCL as published", "SCL"))
+        "other",
+        *((run_of(name), ONE) for name in ("ocfl-hdbscan-as-published", "sattler-as-published", "sattler")),
     )
-    assert paired_algorithms(one, other) == {"SCL": "SCL", "OCFL-HDB": "OCFL-HDB as published"}
+    assert paired_algorithms(one, other) == {
+        "sattler": "sattler",
+        "ocfl-hdbscan": "ocfl-hdbscan-as-published",
+    }
 
 
 def test_means_difference_and_p_over_six_pairs():
     """Six wins of six: p is 2 / 2^6."""
-    one = grid("one", *((run_of("SCL", clients=n, split=f"nonoverlapping-{b}"), WHOLE) for n, b in SPLITS))
-    other = grid("other", *((run_of("SCL", clients=n, split=f"nonoverlapping-{b}"), LATE) for n, b in SPLITS))
+    one = grid(
+        "one", *((run_of("sattler", clients=n, split=f"nonoverlapping-{b}"), WHOLE) for n, b in SPLITS)
+    )
+    other = grid(
+        "other", *((run_of("sattler", clients=n, split=f"nonoverlapping-{b}"), LATE) for n, b in SPLITS)
+    )
     table = table_of(compare(one, other), "compare-mean-ari")
     assert [column.name for column in table.columns] == [
         *("pairs", "one", "other", "difference", "effect", "low", "high", "p"),
     ]
     (row,) = table.rows
-    assert (row.section, row.name) == ("mnist", "SCL")
+    assert (row.section, row.name) == ("mnist", "sattler")
     assert [cell.text for cell in row.cells] == ["6", "1.000", "0.500", "+0.500", *["1.00"] * 3, "0.031"]
     assert row.cells[3].tone == "better"
     assert row.cells[-1].value == pytest.approx(2 / 64)
@@ -52,7 +60,7 @@ def test_means_difference_and_p_over_six_pairs():
 def test_four_pairs_that_differ_among_eight_have_an_effect_and_no_p():
     """Ranks 5 to 8 of 1 to 8 are won: 26 / 36."""
     runs = [
-        run_of("SCL", clients=n, split=f"nonoverlapping-{b}")
+        run_of("sattler", clients=n, split=f"nonoverlapping-{b}")
         for n in (15, 30, 45, 60)
         for b in ("balanced", "imbalanced")
     ]
@@ -63,46 +71,61 @@ def test_four_pairs_that_differ_among_eight_have_an_effect_and_no_p():
     assert row.cells[-1].text == "–"
 
 
-def test_fewer_pairs_have_no_p_and_seeds_are_averaged_first():
-    """Scores of 1 and 0 over seeds: their standard deviation is sqrt(1 / 2)."""
-    one = grid("one", (run_of("SCL"), WHOLE), (run_of("SCL", seed=1), ONE))
-    other = grid("other", (run_of("SCL", seed=7), WHOLE))
+def test_runs_are_paired_by_seed_and_seeds_of_one_grid_alone_are_left_out():
+    """Seeds 1 and 2 are common, with scores 0 and 1 against 1 and 1: their deviation is sqrt(1 / 2)."""
+    one = grid("one", *((run_of("sattler", seed=n), WHOLE if n != 1 else ONE) for n in (0, 1, 2)))
+    other = grid("other", *((run_of("sattler", seed=n), WHOLE) for n in (1, 2, 7)))
     tables = compare(one, other)
     assert texts(table_of(tables, "compare-final-ari")) == [
-        ("mnist", "SCL", "1", "0.500 ± 0.707", "1.000", "-0.500", *["–"] * 4)
+        ("mnist", "sattler", "1", "0.500 ± 0.707", "1.000 ± 0.000", "-0.500", *["–"] * 4)
     ]
-    assert texts(tables[-1])[0][2] == "0.500 ± 0.707 / 1.000"
-    assert "seeds are averaged first (one: 2, other: 1): mean ± standard deviation" in tables[0].caption
+    assert texts(tables[-1])[0][2] == "0.500 ± 0.707 / 1.000 ± 0.000"
+    for words in ("2 pairs of runs by seed", "seed 0 of one, seed 7 of other", "mean ± standard"):
+        assert words in tables[0].caption
+
+
+def test_grids_without_a_common_seed_cannot_be_paired():
+    one, other = grid("one", (run_of("sattler"), WHOLE)), grid("other", (run_of("sattler", seed=7), WHOLE))
+    with pytest.raises(ValueError, match=r"0 \(one\) and 7 \(other\)"):
+        pairing(one, other)
+
+
+def test_runs_of_the_archive_which_has_no_seeds_are_paired_with_all_seeds():
+    one = grid("one", *((run_of("sattler", seed=n), labels) for n, labels in ((3, WHOLE), (4, ONE))))
+    archived = replace(run_of("sattler"), is_archived=True)
+    tables = compare(one, grid("other", (archived, WHOLE)))
+    assert texts(tables[0]) == [("mnist", "sattler", "1", "0.500 ± 0.707", "1.000", "-0.500", *["–"] * 4)]
+    assert "other has no seeds" in tables[0].caption
 
 
 def test_one_seed_each_has_no_deviation():
-    tables = compare(grid("one", (run_of("SCL"), WHOLE)), grid("other", (run_of("SCL"), ONE)))
+    tables = compare(grid("one", (run_of("sattler"), WHOLE)), grid("other", (run_of("sattler"), ONE)))
     assert not any("±" in words for row in texts(tables[0]) for words in row)
     assert "±" not in tables[0].caption
 
 
 def test_cells_without_a_partner_are_counted_named_and_in_no_mean():
-    late = run_of("SCL", split="overlapping-balanced")
-    one = grid("one", (run_of("SCL"), WHOLE), (late, ONE))
-    other = grid("other", (run_of("SCL"), WHOLE), (run_of("BNC"), ONE), lacking=[late])
+    late = run_of("sattler", split="overlapping-balanced")
+    one = grid("one", (run_of("sattler"), WHOLE), (late, ONE))
+    other = grid("other", (run_of("sattler"), WHOLE), (run_of("fedavg"), ONE), lacking=[late])
     tables = compare(one, other)
-    assert texts(tables[0]) == [("mnist", "SCL", "1", "1.000", "1.000", "0.000", *["–"] * 4)]
+    assert texts(tables[0]) == [("mnist", "sattler", "1", "1.000", "1.000", "0.000", *["–"] * 4)]
     assert tables[0].caption.count("1 pair of scenario and algorithm") == 1
     assert (
-        "2 without a finished partner are left out: mnist 15 overlapping-balanced SCL (one); "
-        "mnist 15 nonoverlapping-balanced BNC (other)."
+        "2 without a finished partner are left out: mnist 15 overlapping-balanced sattler (one); "
+        "mnist 15 nonoverlapping-balanced fedavg (other)."
     ) in tables[0].caption
     assert "other: 1 of 3 runs has no result yet." in tables[0].caption
 
 
 def test_a_measure_that_one_grid_lacks_is_in_no_pair():
     """A run that never clusters has no clustering round; no run here has tested a client."""
-    one, other = (grid(name, (run_of("SCL"), labels)) for name, labels in (("one", LATE), ("other", ONE)))
+    one, other = (grid(name, (run_of("sattler"), labels)) for name, labels in (("one", LATE), ("other", ONE)))
     tables = compare(one, other)
-    assert texts(table_of(tables, "compare-clustering-round")) == [("mnist", "SCL", "0 of 1", *["–"] * 7)]
+    assert texts(table_of(tables, "compare-clustering-round")) == [("mnist", "sattler", "0 of 1", *["–"] * 7)]
     assert texts(tables[-1]) == [
         (
-            *("mnist 15 nonoverlapping-balanced", "SCL"),
+            *("mnist 15 nonoverlapping-balanced", "sattler"),
             *("1.000 / 0.000", "0.500 / 0.000", "0.50 / 0.00", "2.0 / –", "–", "–", "–"),
         )
     ]
@@ -111,13 +134,13 @@ def test_a_measure_that_one_grid_lacks_is_in_no_pair():
 
 
 def test_paired_algorithms_with_different_names_show_both():
-    one = grid("one", (run_of("OCFL-HDB"), WHOLE))
-    other = grid("other", (run_of("OCFL-HDB as published"), WHOLE))
-    assert [row.name for row in compare(one, other)[0].rows] == ["OCFL-HDB / OCFL-HDB as published"]
+    one = grid("one", (run_of("ocfl-hdbscan"), WHOLE))
+    other = grid("other", (run_of("ocfl-hdbscan-as-published"), WHOLE))
+    assert [row.name for row in compare(one, other)[0].rows] == ["ocfl-hdbscan / ocfl-hdbscan-as-published"]
 
 
 def test_grids_with_nothing_in_common_have_empty_tables_whose_caption_says_so():
-    tables = compare(grid("one", (run_of("SCL"), ONE)), grid("other", (run_of("BNC"), ONE)))
+    tables = compare(grid("one", (run_of("sattler"), ONE)), grid("other", (run_of("fedavg"), ONE)))
     assert all(not table.rows for table in tables)
     assert "0 pairs" in tables[0].caption
 
@@ -126,7 +149,7 @@ def test_pairs_that_differ_in_more_than_the_grid_say_in_what():
     """A setting of the algorithm that both have counts, one that only the scores' names have does not."""
 
     def grid(name, keys):
-        run = replace(run_of("BCL"), values=keys, method="BCL")
+        run = replace(run_of("briggs"), values=keys, method="briggs")
         return study_of([result_of(run, WHOLE)], name=name)
 
     one = grid(

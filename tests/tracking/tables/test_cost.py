@@ -30,18 +30,18 @@ def row(table, name):
 
 def test_messages_and_updates_are_counted_alike():
     """150 bytes of 15 clients are 80 bits each; OCFL is final in its second round, after two megabytes."""
-    said = result_of(run_of("Embeddings"), WHOLE, curves=SAID)
-    silent = result_of(run_of("OCFL-KM"), LATER, curves=SILENT)
-    never = result_of(run_of("BNC"), ONE, curves=SILENT)
+    said = result_of(run_of("embeddings"), WHOLE, curves=SAID)
+    silent = result_of(run_of("ocfl-kmeans"), LATER, curves=SILENT)
+    never = result_of(run_of("fedavg"), ONE, curves=SILENT)
     table = before_training(study_of([said, silent, never]))
-    assert row(table, "Embeddings") == ["80", "2.000", "4.0", "2.000", "1.000"]
-    assert row(table, "OCFL-KM") == ["0", "0.000", "–", "2.000", "1.000"]
-    assert row(table, "BNC")[3] == "–"
+    assert row(table, "embeddings") == ["80", "2.000", "4.0", "2.000", "1.000"]
+    assert row(table, "ocfl-kmeans") == ["0", "0.000", "–", "2.000", "1.000"]
+    assert row(table, "fedavg")[3] == "–"
 
 
 def test_clusters_that_change_are_final_later():
-    assert until_final(result_of(run_of("Embeddings"), LATER, curves=SAID)) == 4e6
-    assert until_final(result_of(run_of("IFCA"), WHOLE, curves=SILENT)) == 1e6
+    assert until_final(result_of(run_of("embeddings"), LATER, curves=SAID)) == 4e6
+    assert until_final(result_of(run_of("ifca"), WHOLE, curves=SILENT)) == 1e6
 
 
 @pytest.mark.parametrize(("curves", "expected"), [(SAID, True), (SILENT, False)])
@@ -54,7 +54,7 @@ EPSILONS = {"clip 1": NAN, "clip 1, noise 0.1": 1000.0, "clip 1, noise 1": 12.34
 
 
 def result(algorithm, uplink, epsilon, labels_RK, accuracy, seed=0):
-    run = run_of(algorithm, seed=seed, is_reference=algorithm == "SOLO")
+    run = run_of(algorithm, seed=seed, is_reference=algorithm == "solo")
     run = replace(
         run,
         run_id=f"{run.run_id}-{uplink}",
@@ -71,14 +71,14 @@ def result(algorithm, uplink, epsilon, labels_RK, accuracy, seed=0):
 
 
 def study(solo=True, telling=False):
-    """OCFL-HDB finds the groups but with the most noise; SOLO sends nothing."""
+    """ocfl-hdbscan finds the groups but with the most noise; solo sends nothing."""
     results = [
         found
         for number, (uplink, epsilon) in enumerate(EPSILONS.items())
         for found in (
-            result("OCFL-HDB", uplink, epsilon, ONE if number == 2 else WHOLE, 0.9 - number / 5),
-            *([result("SOLO", uplink, 0 if number else NAN, ONE, 0.8)] if solo else ()),
-            *([result("IFCA", uplink, inf if number else NAN, ONE, 0.7)] if telling else ()),
+            result("ocfl-hdbscan", uplink, epsilon, ONE if number == 2 else WHOLE, 0.9 - number / 5),
+            *([result("solo", uplink, 0 if number else NAN, ONE, 0.8)] if solo else ()),
+            *([result("ifca", uplink, inf if number else NAN, ONE, 0.7)] if telling else ()),
         )
     ]
     return study_of(results)
@@ -89,15 +89,15 @@ class TestTable:
         table = over_epsilon(study(telling=True))
         rows = [(row.section, row.name, *(cell.text for cell in row.cells)) for row in table.rows]
         assert rows == [
-            ("uplink clip 1", "OCFL-HDB", "–", "1.000", "0.900"),
-            ("uplink clip 1", "IFCA", "–", "0.000", "0.700"),
-            ("uplink clip 1", "SOLO", "–", "0.000", "0.800"),
-            ("uplink clip 1, noise 0.1", "OCFL-HDB", "1e+03", "1.000", "0.700"),
-            ("uplink clip 1, noise 0.1", "IFCA", "∞", "0.000", "0.700"),
-            ("uplink clip 1, noise 0.1", "SOLO", "0", "0.000", "0.800"),
-            ("uplink clip 1, noise 1", "OCFL-HDB", "12.3", "0.000", "0.500"),
-            ("uplink clip 1, noise 1", "IFCA", "∞", "0.000", "0.700"),
-            ("uplink clip 1, noise 1", "SOLO", "0", "0.000", "0.800"),
+            ("uplink clip 1", "ocfl-hdbscan", "–", "1.000", "0.900"),
+            ("uplink clip 1", "ifca", "–", "0.000", "0.700"),
+            ("uplink clip 1", "solo", "–", "0.000", "0.800"),
+            ("uplink clip 1, noise 0.1", "ocfl-hdbscan", "1e+03", "1.000", "0.700"),
+            ("uplink clip 1, noise 0.1", "ifca", "∞", "0.000", "0.700"),
+            ("uplink clip 1, noise 0.1", "solo", "0", "0.000", "0.800"),
+            ("uplink clip 1, noise 1", "ocfl-hdbscan", "12.3", "0.000", "0.500"),
+            ("uplink clip 1, noise 1", "ifca", "∞", "0.000", "0.700"),
+            ("uplink clip 1, noise 1", "solo", "0", "0.000", "0.800"),
         ]
         assert "delta 1e-05" in table.caption
 
@@ -114,7 +114,7 @@ class TestTable:
 
     def test_has_the_largest_epsilon_of_any_run(self):
         """One seed asked its clients more often than the other."""
-        runs = [result("BNC", "noise", epsilon, ONE, 0.5, seed) for seed, epsilon in enumerate((3.0, 5.0))]
+        runs = [result("fedavg", "noise", epsilon, ONE, 0.5, seed) for seed, epsilon in enumerate((3.0, 5.0))]
         [row] = over_epsilon(study_of(runs)).rows
         assert row.cells[0].value == 5.0
 
@@ -128,16 +128,16 @@ class TestFigure:
 
     def test_has_a_point_for_each_setting_and_runs_without_noise_at_the_edge(self):
         accuracy, ari = self.lines(study(solo=False))
-        assert accuracy["OCFL-HDB"] == [[12.345, 0.5], [1000, pytest.approx(0.7)], [10_000, 0.9]]
-        assert ari["OCFL-HDB"] == [[12.345, 0], [1000, 1], [10_000, 1]]
+        assert accuracy["ocfl-hdbscan"] == [[12.345, 0.5], [1000, pytest.approx(0.7)], [10_000, 0.9]]
+        assert ari["ocfl-hdbscan"] == [[12.345, 0], [1000, 1], [10_000, 1]]
 
     def test_has_a_level_line_of_an_algorithm_that_sends_nothing(self):
         accuracy, _ = self.lines(study())
-        assert [height for _, height in accuracy["SOLO"]] == pytest.approx([0.8, 0.8])
+        assert [height for _, height in accuracy["solo"]] == pytest.approx([0.8, 0.8])
 
     def test_leaves_out_an_infinite_epsilon_but_for_runs_without_noise(self):
         accuracy, _ = self.lines(study(telling=True))
-        assert accuracy["IFCA"] == [[10_000, pytest.approx(0.7)]]
+        assert accuracy["ifca"] == [[10_000, pytest.approx(0.7)]]
 
     def test_names_powers_of_ten_and_infinity(self):
         axes, _ = figures.over_epsilon(study()).axes
@@ -154,7 +154,7 @@ def sections(study):
 
 
 def test_a_report_has_the_section_only_where_there_is_noise():
-    quiet = study_of([result("BNC", "clip 1", NAN, ONE, 0.5)])
+    quiet = study_of([result("fedavg", "clip 1", NAN, ONE, 0.5)])
     assert "privacy" in sections(study())
     assert "privacy" not in sections(quiet)
     assert np.isnan(quiet.finished[0].last("epsilon"))

@@ -1,4 +1,4 @@
-"""SOLO and ORACLE in tables and tests: rows to compare with, never the best and never ranked."""
+"""solo and oracle in tables and tests: rows to compare with, never the best and never ranked."""
 
 import pytest
 
@@ -11,11 +11,11 @@ from fedgrid.tracking.tables.scenarios import overview, per_scenario
 from fedgrid.tracking.tables.table import NONE
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 
-CURVES = {"ORACLE": 0.9, "SOLO": 0.8, "BNC": 0.5, "SCL": 0.7}
+CURVES = {"oracle": 0.9, "solo": 0.8, "fedavg": 0.5, "sattler": 0.7}
 """Personalised F1; both references do better than either competitor."""
-LABELS = {"ORACLE": WHOLE, "SOLO": [range(6)] * 2, "BNC": ONE, "SCL": [(0, 0, 1, 1, 1, 1)] * 2}
+LABELS = {"oracle": WHOLE, "solo": [range(6)] * 2, "fedavg": ONE, "sattler": [(0, 0, 1, 1, 1, 1)] * 2}
 SCORED = ("personalised_f1", "personalised_accuracy", "worst_client_accuracy", "jain_index")
-NOTE = "ORACLE and SOLO are for reference: not ranked, not tested, never in bold."
+NOTE = "oracle and solo are for reference: not ranked, not tested, never in bold."
 
 
 def study(algorithms=tuple(CURVES), scenarios=6):
@@ -23,7 +23,7 @@ def study(algorithms=tuple(CURVES), scenarios=6):
     return study_of(
         [
             result_of(
-                run_of(name, clients=clients, is_reference=name in ("ORACLE", "SOLO")),
+                run_of(name, clients=clients, is_reference=name in ("oracle", "solo")),
                 [list(labels) for labels in LABELS[name]],
                 curves={curve: (CURVES[name],) * 2 for curve in SCORED},
             )
@@ -40,16 +40,16 @@ def bold(table, column):
 
 
 def test_references_stand_below_the_algorithms_whatever_the_order_of_the_runs():
-    assert study().algorithms == ("BNC", "SCL", "ORACLE", "SOLO")
-    assert [row.name for row in overview(study()).rows] == ["BNC", "SCL", "ORACLE", "SOLO"]
+    assert study().algorithms == ("fedavg", "sattler", "oracle", "solo")
+    assert [row.name for row in overview(study()).rows] == ["fedavg", "sattler", "oracle", "solo"]
     assert [row.is_reference for row in overview(study()).rows] == [False, False, True, True]
 
 
 def test_best_of_an_overview_is_a_competitor_and_references_have_no_rank():
     table = overview(study())
-    assert bold(table, FINAL_ARI.name) == ["SCL"]
+    assert bold(table, FINAL_ARI.name) == ["sattler"]
     ranks = {row.name: row.cells[-1].text for row in table.rows}
-    assert ranks == {"BNC": "2.00", "SCL": "1.00", "ORACLE": NONE, "SOLO": NONE}
+    assert ranks == {"fedavg": "2.00", "sattler": "1.00", "oracle": NONE, "solo": NONE}
     assert table.caption.count(NOTE) == 1
 
 
@@ -58,43 +58,43 @@ def test_best_of_an_overview_is_a_competitor_and_references_have_no_rank():
     [
         (lambda study: clustering(study.where(clients=10), final=True), "ARI"),
         (lambda study: published_clustering(study.where(clients=10)), "RAND"),
-        (personalisation, "PF1"),
+        (personalisation, "pers. F1"),
         (fairness, "worst client"),
     ],
     ids=["clustering", "published clustering", "personalisation", "fairness"],
 )
 def test_best_of_a_column_is_a_competitor(table_of, column):
     table = table_of(study())
-    assert bold(table, column) == ["SCL"]
+    assert bold(table, column) == ["sattler"]
     assert NOTE in table.caption
 
 
 def test_unfinished_reference_does_not_hide_the_best():
-    whole = study(("BNC", "SCL"), scenarios=1)
-    part = study_of(whole.finished, [run_of("ORACLE", clients=10, is_reference=True)])
-    assert bold(clustering(part, final=True), "ARI") == ["SCL"]
+    whole = study(("fedavg", "sattler"), scenarios=1)
+    part = study_of(whole.finished, [run_of("oracle", clients=10, is_reference=True)])
+    assert bold(clustering(part, final=True), "ARI") == ["sattler"]
 
 
 def test_table_of_references_alone_has_no_best():
-    alone = study(("ORACLE", "SOLO"), scenarios=1)
+    alone = study(("oracle", "solo"), scenarios=1)
     table = clustering(alone, final=True)
     assert not any(cell.bold for row in table.rows for cell in row.cells)
-    assert {row.name: row.cells[0].text for row in table.rows} == {"ORACLE": "1.000", "SOLO": "0.000"}
+    assert {row.name: row.cells[0].text for row in table.rows} == {"oracle": "1.000", "solo": "0.000"}
 
 
 def test_oracle_is_exactly_right_in_every_run():
     table = exactly_right(study())
     shares = dict(zip([column.name for column in table.columns], table.rows[0].cells, strict=True))
     assert {name: cell.text for name, cell in shares.items()} == {
-        **{"BNC": "0/6", "SCL": "0/6", "ORACLE": "6/6", "SOLO": "0/6"}
+        **{"fedavg": "0/6", "sattler": "0/6", "oracle": "6/6", "solo": "0/6"}
     }
 
 
 def test_tests_of_significance_are_between_competitors():
-    """SCL is better than BNC in six scenarios of six: p = 2 / 2^6. The references would be better still."""
+    """sattler is better than fedavg in six scenarios of six: p = 2 / 2^6. The references would be better."""
     result = compare(study(), FINAL_ARI)
-    assert (result.algorithms, result.ranks) == (("SCL", "BNC"), (1.0, 2.0))
-    assert [(pair.one, pair.other, pair.p) for pair in result.pairs] == [("SCL", "BNC", 2 / 64)]
+    assert (result.algorithms, result.ranks) == (("sattler", "fedavg"), (1.0, 2.0))
+    assert [(pair.one, pair.other, pair.p) for pair in result.pairs] == [("sattler", "fedavg", 2 / 64)]
     assert NOTE in result.remarks
     assert not any("left out" in remark for remark in result.remarks)
 
@@ -103,7 +103,7 @@ def test_no_table_of_a_report_has_a_reference_in_bold():
     """Whatever the tables are: one that compares rows has a competitor as its best, and says why."""
     compared = 0
     for table in report_page(study()).tables():
-        rows = [row for row in table.rows if row.name in ("ORACLE", "SOLO")]
+        rows = [row for row in table.rows if row.name in ("oracle", "solo")]
         assert not any(cell.bold for row in rows for cell in row.cells), table.name
         if rows and any(cell.bold for row in table.rows for cell in row.cells):
             compared += 1
@@ -112,11 +112,11 @@ def test_no_table_of_a_report_has_a_reference_in_bold():
 
 
 def test_captions_of_a_grid_without_references_say_nothing_of_them():
-    page = report_page(study(("BNC", "SCL")))
+    page = report_page(study(("fedavg", "sattler")))
     assert not any("for reference" in table.caption for table in page.tables())
     assert not any("for reference" in plate.caption for plate in page.plates())
 
 
 def test_all_scores_of_references_are_in_the_table_of_scenarios():
     names = [row.name for row in per_scenario(study(scenarios=1)).rows]
-    assert sorted(names) == ["BNC", "ORACLE", "SCL", "SOLO"]
+    assert sorted(names) == ["fedavg", "oracle", "sattler", "solo"]

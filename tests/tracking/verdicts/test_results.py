@@ -52,12 +52,12 @@ def of(method, title, accuracy, *, clusters=1.0, right=0.0, megabytes=10.0, fami
 
 
 def arena():
-    """BNC, a method that finds the groups and serves better, one that cuts up at random, and ORACLE."""
+    """fedavg, a method that finds the groups and serves better, one that cuts up at random, and oracle."""
     return [
-        *of("fedavg", "BNC", 0.6),
+        *of("fedavg", "fedavg", 0.6),
         *of("good", "GOOD", 0.7, clusters=4.0, right=1.0, megabytes=20.0),
         *of("bad", "BAD", 0.5, clusters=3.0, megabytes=30.0),
-        *of("oracle", "ORACLE", 0.75, clusters=4.0, right=1.0, is_reference=True, settings="default"),
+        *of("oracle", "oracle", 0.75, clusters=4.0, right=1.0, is_reference=True, settings="default"),
     ]
 
 
@@ -104,7 +104,7 @@ def test_families_with_groups_come_first():
 
 
 def point(megabytes, accuracy, is_reference=False):
-    return Standing("", is_reference, accuracy, nan, 1, megabytes, nan)
+    return Standing(is_reference, accuracy, nan, 1, megabytes, nan)
 
 
 def test_front_has_the_methods_that_no_competitor_beats_in_both():
@@ -128,7 +128,7 @@ def test_map_of_failures_is_white_where_all_is_well_and_dark_where_bnc_serves_be
     figure = plates()["failures"].draw()
     groups, served, tuned = figure.axes
     rows = [label.get_text() for label in groups.get_yticklabels()]
-    assert rows == ["GOOD", "BNC", "BAD"]
+    assert rows == ["good", "fedavg", "bad"]
     assert [label.get_text() for label in served.get_xticklabels()] == ["rotated", "iid"]
     colours = {name: tuple(np.round(drawn_rgb(name), 3)) for name in (WELL, MIDDLE, ILL)}
     picture = np.round(groups.images[0].get_array(), 3)
@@ -154,11 +154,11 @@ def test_pareto_joins_the_front_and_names_every_method():
     line = figure.axes[0].lines[0]
     assert line.get_xdata().tolist() == [10.0, 20.0]
     names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names == ["BAD", "BNC", "GOOD", "ORACLE"]
+    assert names == ["bad", "fedavg", "good", "oracle"]
 
 
 def test_reference_that_sends_nothing_is_a_line():
-    figure = figures.pareto({"served": {"SOLO": point(0.0, 0.4, is_reference=True), "A": point(5, 0.5)}})
+    figure = figures.pareto({"served": {"solo": point(0.0, 0.4, is_reference=True), "A": point(5, 0.5)}})
     [line] = [line for line in figure.axes[0].lines if line.get_linestyle() == ":"]
     assert set(line.get_ydata()) == {0.4}
 
@@ -184,16 +184,16 @@ def test_tables_have_ranks_tests_regret_and_defaults():
     sections = results([*arena(), *worse], 45)
     tables = {item.name: item for each in sections for item in each.items if isinstance(item, Table)}
     serving = {row.name: [cell.text for cell in row.cells] for row in tables["serving-served"].rows}
-    assert serving["GOOD"][:2] == ["1.0", "0.701"]
-    assert serving["GOOD"][-3:] == ["2", "0", "better"]
-    assert serving["ORACLE"][0] == "–"
-    assert serving["BNC"][-1] == "–"
+    assert serving["good"][:2] == ["1.0", "0.701"]
+    assert serving["good"][-3:] == ["2", "0", "better"]
+    assert serving["oracle"][0] == "–"
+    assert serving["fedavg"][-1] == "–"
     regret = {row.name: row.cells for row in tables["regret-served"].rows}
-    assert [cell.text for cell in regret["BAD"]] == ["25.0", "25.0"]
-    assert regret["BAD"][0].notes
-    assert not regret["GOOD"][0].notes
+    assert [cell.text for cell in regret["bad"]] == ["25.0", "25.0"]
+    assert regret["bad"][0].notes
+    assert not regret["good"][0].notes
     defaults = {row.name: [cell.text for cell in row.cells] for row in tables["defaults"].rows}
-    assert defaults["GOOD"][2:4] == ["0.651", "0.701"]
+    assert defaults["good"][2:4] == ["0.651", "0.701"]
 
 
 def test_section_in_markdown_links_its_figures():
@@ -201,7 +201,7 @@ def test_section_in_markdown_links_its_figures():
     text = section_text(section, "arena/{}.png")
     assert text.startswith("## Clustering")
     assert "![Mean ranks by ARI](arena/ranks-clustering.png)" in text
-    assert "| GOOD " in text
+    assert "| good " in text
 
 
 def test_arena_of_one_method_has_no_results():

@@ -112,7 +112,7 @@ def test_clustering_is_asked_of_methods_that_cluster_in_families_with_groups():
     found = verdict(outcomes, "mine", CLUSTERING, "tuned", "served")
     assert list(found.field.standings) == ["mine", "rival"]
     assert (found.field.where, found.field.standings["mine"].score) == ("1 families x 8 seeds", 1.0)
-    with pytest.raises(NoVerdict, match="ONE-MODEL has one cluster in every run"):
+    with pytest.raises(NoVerdict, match="one-model has one cluster in every run"):
         verdict(outcomes, "one-model", CLUSTERING, "tuned", "served")
 
 
@@ -140,7 +140,7 @@ def test_reference_stands_beside_both_settings_and_is_neither_ranked_nor_tested(
             CLUSTERING,
             "no family with hidden groups",
         ),
-        ([*of("mine", 0.8, protocol="fine-tuned"), *of("rival", 0.7)], SERVING, "MINE has no result"),
+        ([*of("mine", 0.8, protocol="fine-tuned"), *of("rival", 0.7)], SERVING, "mine has no result"),
     ],
 )
 def test_missing_verdict_says_why(outcomes, question, reason):
@@ -152,8 +152,8 @@ def test_sentence_names_rivals_and_what_could_not_be_shown():
     outcomes = [*of("mine", 0.8), *of("rival", 0.7), *of("like", 0.8)]
     found = verdict(outcomes, "mine", SERVING, "tuned", "served")
     words = sentence(found, 45)
-    assert "better than 1 of 2 rivals (RIVAL)" in words
-    assert "undecided with 1 of 2 rivals (LIKE)" in words
+    assert "better than 1 of 2 rivals (rival)" in words
+    assert "undecided with 1 of 2 rivals (like)" in words
     assert "1 families x 8 seeds cannot show less than" in words
     few = [outcome for outcome in outcomes if outcome.seed < 1003]
     assert "take more --seeds" in sentence(verdict(few, "mine", SERVING, "tuned", "served"), 45)
@@ -163,11 +163,11 @@ def test_page_has_every_verdict_with_its_table_and_the_notes():
     outcomes = [*of("mine", 0.8, ari=1.0), *of("rival", 0.7)]
     verdicts = [verdict(outcomes, "mine", question, "tuned", "served") for question in (CLUSTERING, SERVING)]
     text = verdict_page(verdicts, 45, ["8 rows are kept"], (), "figures/{}.svg")
-    assert text.count("| MINE ") == 2
+    assert text.count("| mine ") == 2
     assert "8 rows are kept" in text
     cells = {row.name: row.cells for row in table_of(verdicts[1], 45).rows}
-    assert [cell.text for cell in cells["MINE"]][-1] == "–"
-    assert cells["RIVAL"][-1].text == "better"
+    assert [cell.text for cell in cells["mine"]][-1] == "–"
+    assert cells["rival"][-1].text == "better"
 
 
 def test_verdict_for_programs_has_no_infinite_number():

@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from fedgrid.engine.federation.data.images import Positions
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import (
-    EQUAL_SIZES_AS_PUBLISHED,
-    PUBLISHED_NUM_CLUSTERS,
     Dealing,
     Facts,
     Pool,
@@ -34,6 +32,7 @@ from fedgrid.engine.federation.partition.scenarios import (
     cluster_sizes,
     group_of_each,
     published_shares,
+    sizes_of,
 )
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
@@ -109,13 +108,6 @@ def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -
         size * float((of_class * (1 - (1 - shares / of_class) ** draws)).sum())
         for size, shares in zip(split.sizes or sizes_of(scenario, split.num_clusters), shares_C, strict=True)
     )
-
-
-def sizes_of(scenario: Scenario, num_clusters: int) -> tuple[int, ...]:
-    """Return the number of clients of each group, with the one exception among the published scenarios."""
-    if scenario.name == EQUAL_SIZES_AS_PUBLISHED and num_clusters == PUBLISHED_NUM_CLUSTERS:
-        return cluster_sizes(scenario.num_clients, num_clusters, "balanced")
-    return cluster_sizes(scenario.num_clients, num_clusters, scenario.balance)
 
 
 def class_shares(scenario: Scenario, counts_L: Sequence[int], split: Split, seed: int) -> tuple[Shares, ...]:

@@ -201,6 +201,13 @@ def cluster_sizes(num_clients: int, num_clusters: int, balance: Balance) -> tupl
     return _largest_remainder(num_clients, weights)
 
 
+def sizes_of(scenario: Scenario, num_clusters: int) -> tuple[int, ...]:
+    """Return the number of clients of each group, with the one exception among the published scenarios."""
+    if scenario.name == EQUAL_SIZES_AS_PUBLISHED and num_clusters == PUBLISHED_NUM_CLUSTERS:
+        return cluster_sizes(scenario.num_clients, num_clusters, "balanced")
+    return cluster_sizes(scenario.num_clients, num_clusters, scenario.balance)
+
+
 def group_of_each(sizes: Sequence[int]) -> list[int]:
     """Return the group of each client where groups have these sizes, in the order of clients, shape (K,)."""
     return [group for group, size in enumerate(sizes) for _ in range(size)]

@@ -18,6 +18,7 @@ from fedgrid.algorithms.contract.aggregator import AGGREGATORS
 from fedgrid.algorithms.registry import ALGORITHMS, ARENA
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.registry import MODELS
+from fedgrid.engine.runtime.plugins.checks import check_algorithm, check_code
 from fedgrid.engine.runtime.plugins.plugin import (
     KINDS,
     Plugin,
@@ -44,6 +45,8 @@ BUILT_IN = {(kind, name) for kind, registry in _REGISTRIES.items() for name in r
     ("algorithm", ARENA)
 }
 """What comes with the package, as kind and name; and what stands for several in a file."""
+TITLES = {word.lower(): name for name, entry in ALGORITHMS.items() for word in (name, entry.title)}
+"""Names and titles of the package's algorithms, in small letters -> name."""
 
 GROUP, OF_PACKAGES = "fedgrid.", ("ALGORITHMS", "CLUSTERERS", "MODELS", "ANALYSES", "TRACKERS")
 """Installed packages name what they add under the entry points `fedgrid.algorithms` and so on: an entry (of
@@ -76,6 +79,7 @@ def add(file: Path | str) -> None:
         ConfigError: as `use`.
     """
     source = read_source(Path(file))
+    check_code(source.code or b"", Path(file))
     if source.digest not in _digests(_active):
         _sources[source.digest] = source
         # The same bytes may have been loaded under another name, which messages would show.
@@ -141,7 +145,7 @@ def sources(digests: Iterable[str]) -> tuple[PluginSource, ...]:
 
 
 def titles(digest: str) -> dict[str, str]:
-    """Return what tables call the algorithms of a plugin: name -> title; empty if it is not loaded."""
+    """Return what papers call the algorithms of a plugin: name -> title; empty if it is not loaded."""
     plugin = _loaded.get(digest)
     return {entry.name: entry.title for entry in plugin.lists["ALGORITHMS"]} if plugin else {}
 
@@ -174,11 +178,16 @@ def _plugin(digest: str) -> Plugin:
 
 
 def _check(plugin: Plugin) -> Plugin:
-    """Return a plugin that adds something to runs, and shares no name with the package or another plugin."""
+    """Return a plugin that adds something to runs, and shares no name with the package or another plugin.
+
+    Its algorithms are checked, and have the title of none of the package.
+    """
     if not plugin.names:
         raise ConfigError(
             f"plugin {plugin.source.name} has only FIGURES or TABLES; give it to `fedgrid report --plugin`"
         )
+    for entry in plugin.lists["ALGORITHMS"]:
+        check_algorithm(entry, plugin.source.name)
     owners = {name: other.source.name for other in _active for name in other.names}
     owners |= dict.fromkeys(BUILT_IN, "fedgrid")
     for index, (kind, name) in enumerate(plugin.names):
@@ -187,6 +196,12 @@ def _check(plugin: Plugin) -> Plugin:
         if owner is not None:
             where = f"is in {own} twice" if owner == own else f"is both of {owner} and of {own}"
             raise ConfigError(f"{kind} '{name}' {where}; give one of them another name")
+    for entry in plugin.lists["ALGORITHMS"]:
+        if owner := TITLES.get(entry.title.lower()):
+            raise ConfigError(
+                f"plugin {plugin.source.name}: algorithm '{entry.name}' has the title '{entry.title}' of "
+                f"fedgrid's '{owner}'; give it another title"
+            )
     return plugin
 
 

@@ -90,8 +90,8 @@ def list_algorithms(name: str | None, as_json: bool, console: Console) -> None:
     if name is not None:
         _show_algorithm(name, console)
         return
-    rows = [(entry.name, entry.summary, entry.source) for entry in ALGORITHMS.values()]
-    console.print(choice_table(("name", "what it does", "source"), rows))
+    rows = [(entry.name, entry.title, entry.summary, entry.source) for entry in ALGORITHMS.values()]
+    console.print(choice_table(("name", "in papers", "what it does", "source"), rows))
     console.print(
         "\nSettings of one, with their defaults: fedgrid algorithms NAME; of all: --json. Set one with --set "
         "algorithm.KEY=VALUE"

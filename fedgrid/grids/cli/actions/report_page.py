@@ -8,7 +8,7 @@ from matplotlib import style
 from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.grids.analyses.analysis import Analysis
 from fedgrid.grids.analyses.report import sections
-from fedgrid.grids.archive.explanation_records import explained
+from fedgrid.grids.archive.explained import explained
 from fedgrid.grids.explain.shown.sections import explanation_sections
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.own_items import add_own_items, own_items
@@ -18,7 +18,6 @@ from fedgrid.tracking.report.contents import comparison_page, report_page
 from fedgrid.tracking.report.page import Page
 from fedgrid.tracking.scoring.cost import Terms
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.comparison import paired_algorithms
 
 
 def report_of(
@@ -58,9 +57,6 @@ def comparison_of(one: Study, other: Study, scores: Sequence[str]) -> Page:
     Raises:
         ConfigError: there is no such score, or nothing can be paired.
     """
-    if not set(one.scenarios) & set(other.scenarios) or not paired_algorithms(one, other):
-        names = f"{one.name} and {other.name}"
-        raise ConfigError(f"{names} have no scenario, or no algorithm, in common: nothing to pair")
     try:
         return comparison_page(one, other, scores)
     except ValueError as error:

@@ -121,7 +121,7 @@ def write_comparison(
     steps: Steps,
     score: str | None = None,
 ) -> None:
-    """Write two grids side by side, paired by scenario and algorithm.
+    """Write two grids side by side, paired by scenario, algorithm and seed.
 
     With `score`, names with commas between them, only these are compared, in a folder of their own.
 
@@ -141,9 +141,10 @@ def write_comparison(
     steps.pause()
     if as_json:
         grids = [_grid_facts(study) for study in studies]
-        print(json.dumps({"grids": grids, **_page_facts(page, folder, written)}))
+        print(json.dumps({"grids": grids, "pairs": page.facts[-1][1], **_page_facts(page, folder, written)}))
         return
     _show(tuple(page.tables())[: len(scores) or 1], folder, written, console)
+    print_plain(console, page.facts[-1][1])
     for study in studies:
         _show_lacking(study, storage, console)
 

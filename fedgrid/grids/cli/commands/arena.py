@@ -60,6 +60,7 @@ def arena(
     from fedgrid.grids.arena.kept import KeptResults, read
     from fedgrid.grids.arena.plan import plan_arena
     from fedgrid.grids.arena.tuning import Search
+    from fedgrid.grids.execution.run import Launcher
     from fedgrid.grids.search.run import Advanced, advance
 
     options = launch.options(in_process=in_process)
@@ -77,15 +78,15 @@ def arena(
         tuned_on=tuned_on,
         budget=fine_tune,
     )
-    storage = open_storage(launch.storage)
+    launcher = Launcher(open_storage(launch.storage), options, console())
     results = KeptResults() if recompute else read()
     if check is not None:
-        exit_with(run_check(definition, results, check, storage, options, console()))
+        exit_with(run_check(definition, results, check, launcher))
     if dry_run:
-        plan_arena(definition, results, storage, options, console())
+        plan_arena(definition, results, launcher)
         return
 
     def advance_search(search: Search) -> Advanced:
-        return advance(search, storage, options, console())
+        return advance(search, launcher.storage, options, launcher.console)
 
-    exit_with(run_arena(definition, results, storage, options, console(), advance_search))
+    exit_with(run_arena(definition, results, launcher, advance_search))

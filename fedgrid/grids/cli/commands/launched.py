@@ -25,11 +25,10 @@ from fedgrid.grids.cli.commands.options import (
     Superseded,
     Track,
     Trust,
+    Yes,
 )
 
 app = typer.Typer()
-
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 @app.command(epilog="Example: `fedgrid status paper`")

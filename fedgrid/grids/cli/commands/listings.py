@@ -136,7 +136,7 @@ def doctor(storage: StorageAt = "runs", as_json: AsJson = False) -> None:
     For a first run on a machine, and for a bug report. Writes nothing, starts no Ray; GPUs are opened for a
     moment. Secrets are left out. Exit code 1 if something must be fixed.
     """
-    from fedgrid.grids.upkeep.doctor import run_doctor
+    from fedgrid.grids.doctor.doctor import run_doctor
 
     if not run_doctor(storage, as_json, console()):
         raise typer.Exit(FAILED)

@@ -148,7 +148,7 @@ def compare(
     storage: StorageAt = "runs",
     as_json: AsJson = False,
 ) -> None:
-    """Compare two grids, paired by scenario and algorithm."""
+    """Compare two grids, paired by scenario, algorithm and seed."""
     address_space.check(address_space.REPORT)
     shown = console()
     with Steps(shown, quiet=as_json) as steps:

@@ -1,5 +1,6 @@
 """`fedgrid run` and `fedgrid submit`."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,7 @@ from fedgrid.grids.cli.commands.options import (
     Launch,
     Scenario,
     Seeds,
+    Yes,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def run(
     algorithm: Annotated[
         list[str] | None,
         typer.Option(
-            help="An algorithm of `fedgrid algorithms`; may be repeated.",
+            help="An algorithm of `fedgrid algorithms`, or several with commas; may be repeated.",
             autocompletion=completion.algorithms,
         ),
     ] = None,
@@ -72,6 +74,7 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Delete what these runs have stored, and start over.")
     ] = False,
+    yes: Yes = False,
     dry_run: DryRun = False,
     per_run: Annotated[
         bool,
@@ -122,7 +125,15 @@ def run(
         return
     if line:
         print_marked("note:", "bold", line)
-    exit_with(run_grid(grid, storage, options, console()))
+    exit_with(run_grid(grid, storage, options, console(), ask=None if yes else _ask))
+
+
+def _ask(consequence: str) -> str:
+    """Return why the run is not to start, with what to type; empty if the user agrees."""
+    other = "--name OTHER makes this a grid of its own"
+    if not sys.stdin.isatty():
+        return f"there is no terminal to ask on: add --yes; or {other}"
+    return "" if typer.confirm(f"{consequence}. Go on?", err=True) else f"not accepted; {other}"
 
 
 @app.command(

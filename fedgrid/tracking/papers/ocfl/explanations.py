@@ -14,10 +14,10 @@ from fedgrid.tracking.explained.scores import (
     published_ranks,
     run_means,
 )
+from fedgrid.tracking.names import AS_PUBLISHED, name_in_papers, names_line
 from fedgrid.tracking.papers.ocfl import numbers
 from fedgrid.tracking.papers.ocfl.tables import FAR_SCORE
 from fedgrid.tracking.papers.shared.paper import put_beside
-from fedgrid.tracking.scoring.run import AS_PUBLISHED
 from fedgrid.tracking.tables.significance import rank_cell
 from fedgrid.tracking.tables.table import (
     ABSENT,
@@ -38,6 +38,8 @@ DIGITS = 3
 def scores(explained: Sequence[Explained]) -> Table:
     """Return the table of insertion, deletion and gap, of scenarios with one number of clients."""
     (clients,) = {model.scenario[1] for model in explained}
+    published = {model.algorithm: model.published for model in explained}
+    names = {algorithm: name_in_papers(algorithm, row) for algorithm, row in published.items()}
     datasets = tuple(dict.fromkeys(model.scenario[0] for model in explained))
     parts = {"all": explained} if len(datasets) > 1 else {}
     parts |= {name: [model for model in explained if model.scenario[0] == name] for name in datasets}
@@ -48,10 +50,10 @@ def scores(explained: Sequence[Explained]) -> Table:
         "their difference. Means over a run's clusters, then over scenarios; in brackets: over how many of "
         "them, if a score is missing. After the slash, where there is one: published, of the same scenarios. "
         "On images of others the published scores are not of the cluster's model, but of one for all clients "
-        "outside; a run with one cluster has none.",
+        f"outside; a run with one cluster has none. {names_line(published)}".rstrip(),
         tuple(Column(score.name, on) for on in DISTRIBUTIONS for score in SCORES),
         tuple(
-            Row(algorithm, tuple(_cells(part, algorithm)), f"data sets: {name}")
+            Row(names[algorithm], tuple(_cells(part, algorithm)), f"data sets: {name}")
             for name, part in parts.items()
             for algorithm in dict.fromkeys(model.algorithm for model in part)
         ),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from fedgrid.tracking.names import name_in_papers
 from fedgrid.tracking.papers.shared.claim import Claim
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, split_name
@@ -58,10 +59,16 @@ def table_beside(
     notes: Mapping[str, str] | None = None,
     notes_of: Callable[[Run], tuple[str, ...]] = lambda run: (),
 ) -> Table:
-    """Return a row an algorithm: cells of its runs, and the keys of those `notes` that apply to a run."""
+    """Return a row an algorithm: cells of its runs, and the keys of those `notes` that apply to a run.
+
+    Rows have the papers' names, and the caption says what they are called here.
+    """
     parts = [study.of(algorithm=algorithm) for algorithm in study.algorithms]
     rows = tuple(
-        Row(part.runs[0].algorithm, tuple(cells_of(part)), notes=notes_of(part.runs[0])) for part in parts
+        Row(name_in_papers(run.algorithm, run.published), tuple(cells_of(part)), notes=notes_of(run))
+        for part in parts
+        for run in part.runs[:1]
     )
+    caption = f"{caption} {study.names_line}".rstrip()
     table = Table(name, title, caption, tuple(columns), rows, corner="algorithm", notes=notes or {})
     return letter_notes(explain_cells(table, study))

@@ -334,7 +334,7 @@ def test_a_configuration_cannot_be_changed():
             {"algorithm": "FedAvg"},
             "unknown algorithm 'FedAvg'; did you mean 'fedavg'? known: fedavg, sattler",
         ),
-        ({"algorithm": "SCL"}, "unknown algorithm 'SCL'; did you mean 'sattler'?"),
+        ({"algorithm": "sattler"}, "unknown algorithm 'sattler'; did you mean 'sattler'?"),
         (
             {"algorithm": {"name": "ocfl-kmeans", "num_clusters": 3}},
             "unknown key 'num_clusters'; did you mean 'clusterer.num_clusters'? allowed: similarity_over",
@@ -352,6 +352,10 @@ def test_a_configuration_cannot_be_changed():
         (
             {"algorithm": {"name": "sattler", "windw": 2}},
             "algorithm sattler: unknown key 'windw'; allowed: similarity_over, server_optimizer",
+        ),
+        (
+            {"algorithm": {"name": "sattler", "learning_rat": 0.1}},
+            "algorithm sattler: unknown key 'learning_rat'; did you mean 'training.learning_rate'? allowed: ",
         ),
         (
             {"algorithm": {"name": "ocfl-kmeans", "windw": 2}},

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.ocfl import class_shares, draw, draws_per_client, sizes_of
-from fedgrid.engine.federation.partition.scenarios import SCENARIOS, Scenario, cluster_sizes
+from fedgrid.engine.federation.partition.ocfl import class_shares, draw, draws_per_client
+from fedgrid.engine.federation.partition.scenarios import SCENARIOS, Scenario, cluster_sizes, sizes_of
 from fedgrid.engine.federation.partition.settings import Split
 
 

@@ -34,37 +34,39 @@ def grid(**by_algorithm):
 def test_images_are_paired_and_those_of_one_algorithm_alone_do_not_count():
     """Differences 0.25, -0.125 and 0; half of the tie counts."""
     found = grid(
-        BNC={image(0): 0.25, image(1): 0.5, image(2): 0.125, image(9): 1.0},
-        SCL={image(0): 0.5, image(1): 0.375, image(2): 0.125, image(7): -1.0},
+        fedavg={image(0): 0.25, image(1): 0.5, image(2): 0.125, image(9): 1.0},
+        sattler={image(0): 0.5, image(1): 0.375, image(2): 0.125, image(7): -1.0},
     )
-    assert pair_images(found, "members") == [Paired("SCL", 0.125 / 3, 0.5, 3)]
+    assert pair_images(found, "members") == [Paired("sattler", 0.125 / 3, 0.5, 3)]
     assert pair_images(found, "server") == []
 
 
 def test_sentence_says_which_algorithms_gain_and_which_lose():
-    found = grid(BNC={image(0): 0.25}, SCL={image(0): 0.5}, BCL={image(0): 0.125}, IFCA={image(0): 0.75})
+    found = grid(
+        fedavg={image(0): 0.25}, sattler={image(0): 0.5}, briggs={image(0): 0.125}, IFCA={image(0): 0.75}
+    )
     words = sentence(found, "members")
-    assert "1 images): 2 of 3 algorithms gain: IFCA +0.500 (better on 100%), SCL +0.250 (100%); " in words
-    assert words.endswith("1 of 3 algorithms lose: BCL -0.125 (better on 0%).")
-    assert sentence(grid(SCL={image(0): 0.5}), "members") == ""
+    assert "1 images): 2 of 3 algorithms gain: IFCA +0.500 (better on 100%), sattler +0.250 (100%); " in words
+    assert words.endswith("1 of 3 algorithms lose: briggs -0.125 (better on 0%).")
+    assert sentence(grid(sattler={image(0): 0.5}), "members") == ""
 
 
 def test_score_of_an_own_run_is_the_mean_over_images_and_a_diverged_model_leaves_it_without_one():
     """3 images of gap 0.5 and 1 of gap 0.1."""
-    rows = [model("SCL", 0.75, 0.25, weight=3), model("SCL", 0.3, 0.2, weight=1)]
-    assert run_means(rows, "members", GAP)["SCL"][SCENARIO][0] == pytest.approx(0.4)
-    assert run_means([*rows, model("SCL", nan, nan, weight=1)], "members", GAP) == {"SCL": {}}
+    rows = [model("sattler", 0.75, 0.25, weight=3), model("sattler", 0.3, 0.2, weight=1)]
+    assert run_means(rows, "members", GAP)["sattler"][SCENARIO][0] == pytest.approx(0.4)
+    assert run_means([*rows, model("sattler", nan, nan, weight=1)], "members", GAP) == {"sattler": {}}
 
 
 def test_table_has_the_gap_of_unseen_images_only_where_some_are_seen():
     """The gap of images that nobody trains on counts by their number: 0.5 once, 0.2 three times."""
-    clean = [model("SCL", 0.75, 0.25, weight=2, unseen=2, unseen_gap=0.5)]
+    clean = [model("sattler", 0.75, 0.25, weight=2, unseen=2, unseen_gap=0.5)]
     names = [column.name for column in own_scores(clean, "members").columns]
     assert "gap of unseen" not in names
     leaky = [
-        model("SCL", 0.75, 0.25, weight=2, unseen=1, unseen_gap=0.5),
-        model("SCL", 0.75, 0.25, weight=3, unseen=3, unseen_gap=0.2),
-        model("SCL", 0.75, 0.25, weight=3, unseen=0, unseen_gap=nan),
+        model("sattler", 0.75, 0.25, weight=2, unseen=1, unseen_gap=0.5),
+        model("sattler", 0.75, 0.25, weight=3, unseen=3, unseen_gap=0.2),
+        model("sattler", 0.75, 0.25, weight=3, unseen=0, unseen_gap=nan),
     ]
     table = own_scores(leaky, "members")
     column = [each.name for each in table.columns].index("gap of unseen")
@@ -85,23 +87,32 @@ def shown(algorithm, place=0, prediction=3):
 
 
 def test_curves_have_a_panel_for_each_direction_with_the_random_order_dashed():
-    left, right = mean_curves([band("BNC"), band("SCL")], "members").axes
+    left, right = mean_curves([band("fedavg"), band("sattler")], "members").axes
     assert (left.get_title(), right.get_title()) == ("digits, insertion", "digits, deletion")
     assert len(left.lines) == 4
     assert left.lines[1].get_ydata().tolist() == [0, 0.25, 0.5, 0.75, 1]
 
 
 def test_scatter_has_a_dot_a_model_and_the_diagonal():
-    (axes,) = insertion_against_deletion([model("BNC", 0.5, 0.25), model("BNC", 0.75, 0.5)], "members").axes
+    (axes,) = insertion_against_deletion(
+        [model("fedavg", 0.5, 0.25), model("fedavg", 0.75, 0.5)], "members"
+    ).axes
     diagonal, dots = axes.lines
     assert diagonal.get_xydata().tolist() == [[0, 0], [1, 1]]
     assert dots.get_xydata().tolist() == [[0.25, 0.5], [0.5, 0.75]]
 
 
 def test_maps_have_the_image_then_each_algorithm_with_what_it_says_and_a_colour_bar(tmp_path):
-    figure = map_grid([shown("BNC"), shown("SCL", prediction=5), shown("BNC", place=4)])
+    figure = map_grid([shown("fedavg"), shown("sattler", prediction=5), shown("fedavg", place=4)])
     *panels, bar = figure.axes
-    assert [axes.get_title() for axes in panels] == ["label 3", "BNC", "SCL", "label 3", "BNC", "SCL"]
+    assert [axes.get_title() for axes in panels] == [
+        "label 3",
+        "fedavg",
+        "sattler",
+        "label 3",
+        "fedavg",
+        "sattler",
+    ]
     texts = [text.get_text() for axes in panels for text in axes.texts]
     assert texts == ["client 0", "says 3", "says 5", "client 0", "says 3", "not\nexplained"]
     assert bar.get_title() == "map"
@@ -109,7 +120,7 @@ def test_maps_have_the_image_then_each_algorithm_with_what_it_says_and_a_colour_
 
 
 def test_classes_that_have_names_are_called_by_them():
-    named = replace(shown("BNC", prediction=5), classes=("ape", "bee", "cat", "dog"))
+    named = replace(shown("fedavg", prediction=5), classes=("ape", "bee", "cat", "dog"))
     image, said, _ = map_grid([named]).axes
     assert image.get_title() == "label dog"
     assert [text.get_text() for text in said.texts] == ["says 5"], "no name: another file may say anything"
@@ -124,7 +135,7 @@ def test_overlay_of_an_empty_map_on_black_is_the_darkest_colour_alone():
 
 
 def test_sections_of_both_styles_have_names_of_their_own():
-    one = ExplainedGrid(grid(BNC={}, SCL={}).explained, (band("BNC"),), (shown("BNC"),))
+    one = ExplainedGrid(grid(fedavg={}, sattler={}).explained, (band("fedavg"),), (shown("fedavg"),))
     sections = list(own_sections({"": one, "as published": one}, published=True))
     assert [section.name for section in sections] == ["explanations-15", "explanations-15-as-published"]
     without = next(own_sections({"": one}, published=False))

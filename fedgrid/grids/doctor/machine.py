@@ -1,4 +1,4 @@
-"""What a grid may run short of: cores, memory, open files; and what a job of Slurm has granted."""
+"""Versions; what a grid may run short of: cores, memory, open files; and what a job of Slurm has granted."""
 
 import os
 import re
@@ -6,7 +6,13 @@ import resource
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from platform import platform, python_version
 
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.runtime.integrity.commit import commit, version_of
+from fedgrid.engine.runtime.plugins.active import installed
+
+PACKAGES = ("torch", "torchvision", "ray", "mlflow", "numpy", "scipy", "scikit-learn", "hdbscan", "optuna")
 GIB = 2**30
 MEMORY = Path("/proc/meminfo")
 SHARED = Path("/dev/shm")
@@ -24,6 +30,18 @@ class Findings:
 
     facts: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+
+
+def look_at_versions() -> Findings:
+    """Return the versions of fedgrid, Python, packages and installed plugins."""
+    plugins = ", ".join(plugin.source.name for plugin in installed())
+    facts = {
+        "fedgrid": f"{version_of('fedgrid')}, commit {commit()}, format {FORMAT} of runs",
+        "python": f"{python_version()} on {platform()}",
+        "packages": ", ".join(f"{name} {version_of(name)}" for name in PACKAGES),
+        "installed plugins": plugins or "none",
+    }
+    return Findings(facts)
 
 
 def look_at_machine() -> Findings:

@@ -5,9 +5,9 @@ import torch
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.format import FORMAT
+from fedgrid.grids.doctor import cluster, doctor, gpus, machine
+from fedgrid.grids.doctor.machine import Findings
 from fedgrid.grids.ray_cluster.gpus import Gpu
-from fedgrid.grids.upkeep import doctor, machine, reach
-from fedgrid.grids.upkeep.machine import Findings
 from tests.helpers.command_line import fedgrid, strict_json
 
 GIB = 2**30
@@ -78,24 +78,24 @@ def test_json_has_the_sections_and_the_problems(tmp_path):
 
 def test_token_that_clusters_need_is_named_and_not_shown(tmp_path, monkeypatch):
     file = tmp_path / "token"
-    monkeypatch.setattr(reach.cluster, "address", lambda: reach.cluster.LOCAL)
-    monkeypatch.setattr(reach, "ray_servers", dict)
+    monkeypatch.setattr(cluster.cluster, "address", lambda: cluster.cluster.LOCAL)
+    monkeypatch.setattr(cluster, "ray_servers", dict)
     monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))
-    assert f"needs {file}: `ray get-auth-token --generate`" in reach.ray().facts["token"]
+    assert f"needs {file}: `ray get-auth-token --generate`" in cluster.look_at_ray().facts["token"]
     file.write_text("0123456789abcdef")
-    assert reach.ray().facts["token"] == str(file)
+    assert cluster.look_at_ray().facts["token"] == str(file)
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0123456789abcdef")
-    assert reach.ray().facts["token"] == "that of RAY_AUTH_TOKEN"
+    assert cluster.look_at_ray().facts["token"] == "that of RAY_AUTH_TOKEN"
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    assert reach.ray().facts["token"] == "not used (RAY_AUTH_MODE=disabled)"
+    assert cluster.look_at_ray().facts["token"] == "not used (RAY_AUTH_MODE=disabled)"
 
 
 @pytest.fixture
 def look(monkeypatch):
     """Return a function that looks at GPUs; `error` is raised when they are opened."""
-    for name in (doctor.ORDER, "SLURM_GPUS_ON_NODE"):
+    for name in (gpus.ORDER, "SLURM_GPUS_ON_NODE"):
         monkeypatch.delenv(name, raising=False)
 
     def look(*opened, listed=1, usable=1, error=None, cuda="13.0"):
@@ -104,13 +104,13 @@ def look(monkeypatch):
                 raise ConfigError(error)
             return opened
 
-        monkeypatch.setattr(doctor, "listed_gpus", lambda: listed)
-        monkeypatch.setattr(doctor, "usable_gpus", lambda listed: usable)
-        monkeypatch.setattr(doctor, "open_here", open_here)
-        monkeypatch.setattr(doctor, "why", lambda: "The NVIDIA driver is too old (found version 11040)")
-        monkeypatch.setattr(doctor, "driver", lambda: "580.65.06")
+        monkeypatch.setattr(gpus, "listed_gpus", lambda: listed)
+        monkeypatch.setattr(gpus, "usable_gpus", lambda listed: usable)
+        monkeypatch.setattr(gpus, "open_here", open_here)
+        monkeypatch.setattr(gpus, "why", lambda: "The NVIDIA driver is too old (found version 11040)")
+        monkeypatch.setattr(gpus, "driver", lambda: "580.65.06")
         monkeypatch.setattr(torch.version, "cuda", cuda)
-        return doctor.look_at_gpus()
+        return gpus.look_at_gpus()
 
     return look
 
@@ -154,5 +154,5 @@ def test_gpu_that_others_have_filled_is_a_problem(look):
 
 def test_order_of_unequal_gpus_is_named(look, monkeypatch):
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in look(FIRST, OTHER, listed=2).facts["order"]
-    monkeypatch.setenv(doctor.ORDER, "PCI_BUS_ID")
+    monkeypatch.setenv(gpus.ORDER, "PCI_BUS_ID")
     assert "order" not in look(FIRST, OTHER, listed=2).facts

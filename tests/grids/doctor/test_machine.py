@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fedgrid.grids.upkeep import machine
+from fedgrid.grids.doctor import machine
 
 JOB = {
     "SLURM_JOB_ID": "42",

@@ -1,0 +1,1 @@
+"""`fedgrid doctor`: what is here, and what must be fixed before a grid runs well."""

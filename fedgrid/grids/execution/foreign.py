@@ -1,0 +1,122 @@
+"""Runs that were computed elsewhere: taken into a storage as finished runs, which make a grid."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from shutil import rmtree
+
+import pyarrow as pa
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.integrity.files import parquet_bytes
+from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.leases.storage_id import claim
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.storage.atomic import disk_errors
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.display.summary import write_summary
+from fedgrid.grids.execution.run_events import write_scores
+from fedgrid.grids.following.follow import Trackers
+from fedgrid.grids.planning.claims import import_claims
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.outcome import is_finished
+from fedgrid.grids.trackers.mlflow.store import tracking_uri
+from fedgrid.redaction import redacted
+from fedgrid.regular_files import LARGEST_TABLE, read_file
+
+
+@contextmanager
+def hold_grids(names: Sequence[str], storage: Storage, warn: Callable[[str], None]) -> Iterator[Lease]:
+    """Hold two grids, the first of `names` and another, while runs are taken into them.
+
+    Raises:
+        ConfigError: another driver has one of them.
+        RunError: the storage cannot be written.
+    """
+    with Lease(storage, names[0], import_claims(names[1]), warn) as lease:
+        claim(storage)
+        yield lease
+
+
+class ForeignGrid:
+    """A grid of such runs. `Storage.pull_marks` comes first."""
+
+    def __init__(self, name: str, storage: Storage, warn: Callable[[str], None], text: str) -> None:
+        """Name the grid; `text` stands in the place of its preset. Nothing is written yet."""
+        self.name = name
+        self.runs: list[RunConfig] = []
+        """Those that were taken."""
+        self._storage, self._folder, self._text = storage, GridFolder(storage, name), text
+        self._trackers = Trackers(name, storage, warn, text=text)
+
+    @property
+    def runs_before(self) -> tuple[RunConfig, ...]:
+        """The runs that the grid has in the storage."""
+        return self._folder.read().every if self._folder.is_there else ()
+
+    @property
+    def mlflow(self) -> str:
+        """The address of the MLflow store, without secrets."""
+        return redacted(tracking_uri(self._storage.root))
+
+    def take(self, config: RunConfig, records: Mapping[str, pa.Table], log: Sequence[str]) -> bool:
+        """Write a run's folder; return False if it was there already, with these records.
+
+        The mark that makes it a finished run is written last.
+
+        Args:
+            config: the run.
+            records: `rounds` and `clients`, with the columns of `record_columns`.
+            log: lines of its log.
+
+        Raises:
+            RunError: if it cannot be written.
+        """
+        self.runs.append(config)
+        folder = folder_of(self._storage.root, config)
+        files = {f"{name}.parquet": parquet_bytes(table, config.run_id) for name, table in records.items()}
+        paths = [f"{folder.name}/{name}" for name in files]
+        self._storage.refresh(*paths)
+        if is_finished(self._storage, config) and all(
+            (folder / name).exists() and read_file(folder / name, LARGEST_TABLE) == data
+            for name, data in files.items()
+        ):
+            return False
+        self._forget(config)
+        run_folder = RunFolder(self._storage, config)
+        run_folder.open()
+        with disk_errors(folder):
+            for name, data in files.items():
+                (folder / name).write_bytes(data)
+            run_folder.log(*log)
+            write_scores(config, self._storage)
+            self._storage.push(*paths)
+            run_folder.finish()
+        return True
+
+    def conclude(self) -> None:
+        """Write the grid's folder, and tell the trackers what they lack; runs of the same name go.
+
+        Raises:
+            RunError: if it cannot be written, or a run cannot be deleted.
+        """
+        names, ids = {run.name for run in self.runs}, {run.run_id for run in self.runs}
+        replaced = [run for run in self.runs_before if run.name in names and run.run_id not in ids]
+        untold = self._trackers.lacking(self.runs)
+        self._trackers.forget([*replaced, *untold])
+        for run in replaced:
+            self._forget(run)
+        self._folder.keep(self.runs, self._text)
+        runs = self._folder.runs()
+        summary = write_summary(runs, self._storage, self._folder.path)
+        self._storage.push(summary.relative_to(self._storage.root).as_posix())
+        with self._trackers:
+            self._trackers.catch_up(untold)
+            self._trackers.summary([summary], sum(is_finished(self._storage, run) for run in runs), 0)
+
+    def _forget(self, config: RunConfig) -> None:
+        """Delete a run's folder, if there is one."""
+        folder = folder_of(self._storage.root, config)
+        self._storage.remove(folder.name)
+        if folder.exists():
+            with disk_errors(folder):
+                rmtree(folder)

@@ -1,0 +1,38 @@
+"""What algorithms are called: their ids here, other names in the tables of papers."""
+
+from collections.abc import Mapping
+
+AS_PUBLISHED = "as published"
+"""Ends the names of scores, and in papers' tables those of algorithms, that share a paper's mistakes."""
+SUFFIX = "-as-published"
+"""Ends the ids of such algorithms."""
+
+
+def is_as_published(algorithm: str) -> bool:
+    """Return whether an algorithm, by its id with or without settings, is one with a paper's mistakes."""
+    return method_of(algorithm).endswith(SUFFIX)
+
+
+def method_of(algorithm: str) -> str:
+    """Return the id of `Run.algorithm` without settings: `sattler` of `sattler (cooldown 5)`."""
+    return algorithm.partition(" (")[0]
+
+
+def name_in_papers(algorithm: str, published: str | None) -> str:
+    """Return what a paper's table calls `Run.algorithm`, by `Run.published`: `SCL (cooldown 5)`."""
+    if not published:
+        return algorithm
+    method = method_of(algorithm)
+    suffix = f" {AS_PUBLISHED}" if is_as_published(method) else ""
+    return published + suffix + algorithm.removeprefix(method)
+
+
+def names_line(published: Mapping[str, str | None]) -> str:
+    """Return a sentence on what papers call algorithms, empty if they have no other names.
+
+    Args:
+        published: `Run.algorithm` -> `Run.published`.
+    """
+    names = {method_of(algorithm).removesuffix(SUFFIX): name for algorithm, name in published.items() if name}
+    words = [f"{method} {name}" for method, name in names.items() if name.lower().replace(" ", "-") != method]
+    return f"Names in papers: {', '.join(words)}." if words else ""
