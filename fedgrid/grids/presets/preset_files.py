@@ -68,15 +68,15 @@ def _no_preset(what: str) -> ConfigError:
     """Return the error for what is no preset; it may be a file without its ending, or a data set."""
     if file := file_meant(what):
         return ConfigError(f"unknown preset '{what}'; did you mean the file {file}?")
-    if os.path.isdir(what):
-        inside = ", ".join(_grid_files(Path(what))) or "it has none"
-        return ConfigError(f"{what} is a folder; name a YAML file: {inside}")
     if what in DATASETS or what.startswith(("folder:", "npz:")):
         return ConfigError(
             f"'{what}' is a data set, no preset: fedgrid run --dataset {what} --algorithm fedavg"
         )
     if what in ALGORITHMS:
         return ConfigError(f"'{what}' is an algorithm, no preset: fedgrid run --algorithm {what}")
+    if os.path.isdir(what):
+        inside = ", ".join(_grid_files(Path(what))) or "it has none"
+        return ConfigError(f"{what} is a folder; name a YAML file: {inside}")
     if os.sep in what:
         return ConfigError(f"no file {what}; a grid is a YAML file, or one of `fedgrid presets`")
     return unknown("preset", what, preset_names())

@@ -171,12 +171,22 @@ def _entries(folder: Path, *, folders: bool) -> list[Path]:
     """Return the files or the folders in a folder by name, without hidden ones and `LITTER`.
 
     A folder that is not there has none.
+
+    Raises:
+        DataError: a name is not UTF-8.
     """
     if not folder.is_dir():
         return []
     visible = [
         path for path in folder.iterdir() if not path.name.startswith(".") and path.name.lower() not in LITTER
     ]
+    for path in visible:
+        try:
+            path.name.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"{path}: the name is not UTF-8; rename it, or all that is in a folder with `convmv`"
+            ) from error
     return sorted(path for path in visible if path.is_dir() == folders)
 
 
