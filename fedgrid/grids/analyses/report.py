@@ -14,7 +14,7 @@ from fedgrid.algorithms.contract.section import Section as Settings
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.storage.atomic import ASIDE
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, next_step, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, next_step, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, Job, JobResult
 from fedgrid.grids.analyses.files import PLAIN_NAME, JobFiles
@@ -118,7 +118,7 @@ def find_results(
             result = files.result(runs[job.config.run_id])
             if result is not None and not analysis.is_whole(result):
                 raise DamagedFile(files.mark, f"its results are not those of {analysis.name}")
-        except (DamagedFile, UnreadableFile) as error:
+        except RunError as error:
             warn(next_step(str(error), "it does not count, and is computed again when it is asked for"))
             result = None
         if result is None:

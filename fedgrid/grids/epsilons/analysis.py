@@ -14,7 +14,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.federation.partition.scenarios import CENTRALISED
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Job, JobResult, Summary
@@ -22,7 +22,7 @@ from fedgrid.grids.epsilons.rules import EPSILON_2_FACTOR, SETTLED, Proposal, pr
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking import figures
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.records import read_records
+from fedgrid.tracking.records import RecordsError, read_records
 from fedgrid.tracking.report.page import Plate, Section
 from fedgrid.tracking.tables.epochs import epochs_table
 from fedgrid.tracking.tables.table import Table
@@ -70,11 +70,16 @@ class Epsilons(Analysis):
         return Artifacts(asdict(proposal), {PRESET: preset_text(job.config, proposal).encode()})
 
     def is_whole(self, result: JobResult) -> bool:
-        """Return whether the results are a proposal, with a preset."""
+        """Return whether the results are a proposal, with a preset.
+
+        Raises:
+            RunError: the training's records, which are shown too, cannot be read.
+        """
         try:
             _PROPOSAL.validate_python(result.about)
         except ValidationError:
             return False
+        epochs_of(result.run.folder)
         return PRESET in result.files
 
     def metrics(self, result: JobResult) -> Mapping[str, float]:
@@ -136,9 +141,12 @@ def epochs_of(run_folder: Path) -> dict[str, Array]:
     """Return the columns of a centralised training, each of shape (E,).
 
     Raises:
-        RecordsError: there are no records.
+        RunError: there are no records, or they are damaged.
     """
-    records = read_records(run_folder)
+    try:
+        records = read_records(run_folder)
+    except RecordsError as error:
+        raise RunError(str(error)) from error
     of_client = {
         "loss": "train_loss",
         "accuracy": "train_accuracy",
