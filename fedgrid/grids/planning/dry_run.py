@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
+from textwrap import fill
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -34,6 +35,8 @@ from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
 from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.runs import about
+from fedgrid.grids.results.runs import describe as describe_runs
 
 RUNS_LISTED = 20
 BUSY = 0.75
@@ -85,6 +88,7 @@ def show_plan(
         "nodes": [asdict(node) for node in nodes],
         "timed_on": device,
         "processor": processor_name(device),
+        "about": about(describe_runs(grid.runs, storage)),
         "runs": runs_of(left),
         "estimate": asdict(learnt),
         **({"stacking": stacking} if stacking else {}),
@@ -157,6 +161,9 @@ def _show(plan: Mapping[str, Any], nodes: Sequence[Node], with_cache: bool, cons
             prefixes = total["shared_prefixes"]
             shared = f"{total['runs']} runs, {prefixes} shared prefix{'es' * (prefixes != 1)}"
             say(f"At most: shared rounds are computed once ({shared}).")
+    say("")
+    for line in plan["about"]:
+        say(fill(line, 79))
     if "stacking" in plan:
         say(plan["stacking"])
     _list_runs(plan["runs"], console)

@@ -46,7 +46,11 @@ def cluster_maps(study: Study) -> Figure:
     algorithms = study.algorithms
     first_seed = [result for result in study.finished if result.seed == study.runs[0].seed]
     results = {result.algorithm: result for result in first_seed}
-    scores = {name: f"\nARI {result.last('ari'):.2f}" for name, result in results.items()}
+    scores = {
+        name: f"\nARI {result.last('ari'):.2f}"
+        for name, result in results.items()
+        if len(np.unique(result.truth_K)) > 1
+    }
     titles = [fill(name, 28) + scores.get(name, "") for name in algorithms]
     head = 0.08 + LINE * max((title.count("\n") + 1 for title in titles), default=1)
     num_clients = study.runs[0].clients if study.runs else 0
