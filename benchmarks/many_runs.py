@@ -20,8 +20,8 @@ from rich.console import Console
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.data.datasets import default_data_dir
-from fedgrid.engine.runtime.integrity.files import mark_of, times_mark_of
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
+from fedgrid.engine.runtime.integrity.mark import mark_of, times_mark_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.engine.runtime.storage.storage import Storage

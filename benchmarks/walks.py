@@ -70,7 +70,7 @@ OF_AN_UPDATE = {
 """Those on its way, in this code or earlier: for the forms."""
 BEGINS = {"run": "Sent", "report": "Arrow table"}
 """The first form of an update on its way to its row, and from there to Table 1; until then it is a model."""
-TEST = "cluster_own_accuracy"
+TEST = "personalised_accuracy"
 """The column that has an update's test."""
 SHARE = 0.4375
 """Of clients: a value that nothing else in the run has."""

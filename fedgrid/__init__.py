@@ -22,10 +22,10 @@ if TYPE_CHECKING:
         FedOptSettings,
         OwnAdaptationSettings,
         OwnRuleSettings,
-        split_positions,
     )
     from fedgrid.algorithms.clustered.while_training.ocfl import Ocfl, OcflSettings
     from fedgrid.algorithms.clustering.clusterers import Clusterer
+    from fedgrid.algorithms.clustering.splits import split_by_labels, split_positions
     from fedgrid.algorithms.contract.aggregator import Aggregator
     from fedgrid.algorithms.contract.base import (
         Algorithm,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         Settings,
         State,
         Traits,
-        split,
     )
     from fedgrid.algorithms.contract.encoder import EncoderSettings
     from fedgrid.algorithms.contract.entry import AlgorithmEntry, OwnNumber
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
         Traffic,
     )
     from fedgrid.algorithms.contract.section import FirstRound
+    from fedgrid.algorithms.contract.split import split
     from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
     from fedgrid.algorithms.updates.updates import Updates
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -120,22 +120,24 @@ __all__ = [
     "run",
     "run_grid",
     "split",
+    "split_by_labels",
     "split_positions",
 ]
 
 _NAMES = {
-    "algorithms.averaging.fedopt": "FedOpt FedOptSettings OwnAdaptationSettings OwnRuleSettings "
-    "split_positions",
+    "algorithms.averaging.fedopt": "FedOpt FedOptSettings OwnAdaptationSettings OwnRuleSettings",
     "algorithms.clustered.while_training.ocfl": "Ocfl OcflSettings",
     "algorithms.clustering.clusterers": "Clusterer",
+    "algorithms.clustering.splits": "split_by_labels split_positions",
     "algorithms.contract.aggregator": "Aggregator",
-    "algorithms.contract.base": "Algorithm Conditions Diagnostics Fresh Labels Settings State Traits split",
+    "algorithms.contract.base": "Algorithm Conditions Diagnostics Fresh Labels Settings State Traits",
     "algorithms.contract.encoder": "EncoderSettings",
     "algorithms.contract.entry": "AlgorithmEntry OwnNumber",
     "algorithms.contract.local_method": "LocalMethod",
     "algorithms.contract.local_rule": "PLAIN Finished LocalModel LocalRule LocalSteps",
     "algorithms.contract.orders": "Adaptation Message Order Payload Presence Served Traffic",
     "algorithms.contract.section": "FirstRound",
+    "algorithms.contract.split": "split",
     "algorithms.updates.source": "Layout Matrix Vector",
     "algorithms.updates.updates": "Updates",
     "engine.federation.configuration.run_config": "RunConfig",

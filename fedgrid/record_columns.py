@@ -169,17 +169,17 @@ RECALL = "recall"
 TESTS = {
     "local_own": "The client's model after local training, on its own test images",
     "local_server": "The client's model after local training, on the server's images",
-    "cluster_own": "The model that the client is served after the round, on its own test images",
-    "cluster_server": "The model that the client is served after the round, on the server's images",
+    "personalised": "The model that the client is served after the round, on its own test images",
+    "generalised": "The model that the client is served after the round, on the server's images",
     "global_own": "The one model for all, on the client's own test images (`evaluation.global_model`)",
-    "global_server": "The one model for all, on the server's images (`evaluation.global_model`)",
+    "global": "The one model for all, on the server's images (`evaluation.global_model`)",
 }
 """Model and test set, and what they are; null where there was no test."""
 SCORES = {
     "loss": "mean cross-entropy, in nats",
     "accuracy": "share of right answers",
     "f1_union": "mean F1 over the classes that are true or predicted, as published",
-    "f1_own": "mean F1 over the classes in the test set",
+    "f1": "mean F1 over the classes in the test set",
     "balanced_accuracy": "mean recall over the classes in the test set",
     RECALL: "recall of each class, NaN for one that the test set lacks",
 }
@@ -197,7 +197,7 @@ def _tests() -> Iterator[RecordColumn]:
                 -LARGEST if is_loss else 0,
                 LARGEST if is_loss else 1,
                 infinite=is_loss,
-                only=GLOBAL_MODEL if test.startswith("global_") else "",
+                only=GLOBAL_MODEL if test.startswith("global") else "",
             )
 
 
@@ -206,6 +206,7 @@ CLIENTS = (
     RecordColumn("client", pa.int32(), "The client, from 0.", 0, MOST, required=True),
     RecordColumn("cluster", pa.int32(), "The cluster that it is in after the round.", required=True),
     RecordColumn("true_cluster", pa.int32(), "Its hidden group in this round.", required=True),
+    RecordColumn("group", pa.string(), "What the data set calls that group (split natural).", only="group"),
     RecordColumn(
         "part",
         pa.string(),

@@ -67,11 +67,14 @@ def printable(text: str) -> str:
 
 
 def in_csv(value: Any) -> Any:
-    """Return a value for a cell of a csv file, which no spreadsheet takes for a formula.
+    """Return a value for a cell of a csv file, `printable`, which no spreadsheet takes for a formula.
 
     A text that begins like one is preceded by an apostrophe. Numbers stay, also those given as text.
     """
-    if not isinstance(value, str) or not value.startswith(_FORMULA):
+    if not isinstance(value, str):
+        return value
+    value = printable(value)
+    if not value.startswith(_FORMULA):
         return value
     try:
         float(value)

@@ -295,7 +295,7 @@ def score(tree):
     tree.insert(
         "fedgrid/tracking/scoring/client_scores.py",
         "ONLY_CURVES = (\n",
-        """    Score("best_client_accuracy", "One.", lambda c: c["cluster_own_accuracy"].max(axis=-1)),
+        """    Score("best_client_accuracy", "One.", lambda c: c["personalised_accuracy"].max(axis=-1)),
 """,
     )
 

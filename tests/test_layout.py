@@ -54,6 +54,8 @@ SHELVES = {
     "submit": ("grids.submit",),
 }
 """What hangs on the core and could go without it: its folders."""
+PROGRAM = "__main__"
+"""`python -m fedgrid`: no module of the house, but what starts its command line."""
 COMMAND_LINE = "grids.cli"
 """Alone of the core it names shelves: a table of commands, and what each does."""
 IMPORTS_OF_A_SHELF = 5
@@ -70,7 +72,8 @@ def files() -> Mapping[str, Path]:
         for path in sorted((HOUSE / package).rglob("*.py")):
             parts = path.relative_to(HOUSE).with_suffix("").parts
             found[".".join(parts).removesuffix(".__init__")] = path
-    return found | {path.stem: path for path in sorted(HOUSE.glob("*.py")) if path.stem != "__init__"}
+    top = {path.stem: path for path in sorted(HOUSE.glob("*.py"))}
+    return found | {name: path for name, path in top.items() if name not in ("__init__", PROGRAM)}
 
 
 @cache
@@ -251,6 +254,10 @@ def test_package_imports_only_those_below_it(package):
 def test_modules_at_the_top_import_only_one_another():
     top = {name for name, path in files().items() if path.parent == HOUSE}
     assert {name: modules()[name] - top for name in top if modules()[name] - top} == {}
+
+
+def test_program_is_the_command_line():
+    assert imports_of(HOUSE / f"{PROGRAM}.py") == (f"fedgrid.{COMMAND_LINE}.main.main",)
 
 
 def test_no_import_escapes_the_limits():

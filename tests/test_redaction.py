@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError, DataError, RunError
-from fedgrid.engine.runtime.run.run_folder import in_one_line
+from fedgrid.engine.runtime.run.failure import in_one_line
 from fedgrid.engine.runtime.storage.remote import connect
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.store import tracking_uri

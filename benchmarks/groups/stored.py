@@ -74,9 +74,11 @@ Enough: TypeAlias = Callable[[Sequence[Round]], bool]
 class Recorder(FedOpt):
     """Plain averaging that keeps what a clusterer would see."""
 
+    rounds: list[Round]
+
     def __init__(self) -> None:
         super().__init__(FedOptSettings())
-        self.rounds: list[Round] = []
+        vars(self).update(rounds=[])
 
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator

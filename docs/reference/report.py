@@ -24,7 +24,7 @@ AXES: tuple[tuple[AxisValue, ...], ...] = tuple(
 )
 NAMES = (
     (r"-(15|30|45)(?=-|$)", "-CLIENTS"),
-    (r"-(final|mean|last)-(?i:ari|pf1|gf1)$", "-SCORE"),
+    (r"-(final|mean|last)-(?i:ari|personalised-f1|generalised-f1)$", "-SCORE"),
     (r"KEY_2", "KEY"),
 )
 """What varies in the name of a file -> the word that stands for it."""

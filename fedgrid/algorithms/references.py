@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State, Step, Traits, split
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State, Step, Traits
+from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.updates.source import Layout, Rng
 from fedgrid.algorithms.updates.updates import Updates
 

@@ -39,6 +39,8 @@ class Score:
     """Of MLflow's metrics; empty if MLflow does not show the score."""
     highest: bool | None = True
     """Whether more is better; None if neither is."""
+    heading: str = ""
+    """Of its column in the table of results on the terminal, in short lines; empty: it has none."""
 
 
 def compute_scores(scores: Iterable[Score], *given: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ column that a file lacks is all NaN. A run that goes on may have more rounds in 
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,11 @@ SHORT_NAMES = {
 
 
 class RecordsError(ValueError):
-    """A run's records are missing or do not fit together."""
+    """A run's records are missing, damaged, or do not fit together."""
+
+
+class NoRecords(RecordsError):
+    """A run has no records yet."""
 
 
 def nearest_score(name: str, names: Collection[str]) -> str:
@@ -90,6 +94,8 @@ class Records:
     where the client was to train, else 0. Of runs with attackers also `attacker`: 1 of those, else 0."""
     seconds_R: Array
     """Wall-clock time of each round, as it would have been without the round cache; NaN if unknown."""
+    group_names: Mapping[int, str] = field(default_factory=dict)
+    """What the data set calls the hidden groups, where it has groups of its own."""
 
     @property
     def truth_K(self) -> Array:
@@ -130,10 +136,11 @@ def read_records(run_folder: Path) -> Records:
         RecordsError: if there is no complete round yet, or the files do not match.
     """
     rounds = table(run_folder, "rounds", ROUND_KEYS).sort_by("round")
-    clients = _sort_rows(table(run_folder, "clients", CLIENT_KEYS, (*CLIENT_COLUMNS, "part", "fault")))
+    columns = (*CLIENT_COLUMNS, "part", "fault", "group")
+    clients = _sort_rows(table(run_folder, "clients", CLIENT_KEYS, columns))
     whole_R = np.intersect1d(rounds["round"].to_numpy(), clients["round"].to_numpy())
     if not len(whole_R):
-        raise RecordsError(f"{run_folder} has no finished round yet; let the run go on and try again")
+        raise NoRecords(f"{run_folder} has no finished round yet; let the run go on and try again")
     rounds, clients = _keep_rounds(rounds, whole_R), _keep_rounds(clients, whole_R)
     if len(rounds) != len(whole_R) or len(clients) % len(whole_R):
         raise RecordsError(
@@ -143,7 +150,8 @@ def read_records(run_folder: Path) -> Records:
     if (clients["client"].to_numpy().reshape(shape) != np.arange(shape[1])).any():
         raise RecordsError(f"the clients in {run_folder} are not numbered from 0 on; run it again")
     numbers = [field.name for field in rounds.schema if field.name != "round" and is_number(field.type)]
-    columns = dict(zip(clients.column_names, clients.columns, strict=True))
+    group_names = _group_names(clients.slice(0, shape[1]))
+    by_name = dict(zip(clients.column_names, clients.columns, strict=True))
     del clients
     by_round = _timings(run_folder)
     return Records(
@@ -159,9 +167,18 @@ def read_records(run_folder: Path) -> Records:
                 },
             },
         ),
-        Columns(shape, {name: values.reshape(shape) for name, values in _client_columns(columns).items()}),
+        Columns(shape, {name: values.reshape(shape) for name, values in _client_columns(by_name).items()}),
         _pick_rounds(by_round, whole_R, "uncached_seconds"),
+        group_names,
     )
+
+
+def _group_names(clients: pa.Table) -> dict[int, str]:
+    """Return hidden group -> what the data set calls it, from the rows of a round; none without names."""
+    if "group" not in clients.column_names:
+        return {}
+    rows = clients.select(["true_cluster", "group"]).to_pylist()
+    return {row["true_cluster"]: row["group"] for row in rows if row["group"] is not None}
 
 
 def _sort_rows(clients: pa.Table) -> pa.Table:
@@ -208,14 +225,14 @@ def table(
     later = {}
     # Those of a finished run are joined: whatever else lies there is not read.
     is_done = (run_folder / DONE).exists()
-    for path in () if is_done else sorted(run_folder.glob(f"{name}-*.parquet")):
+    for path in () if is_done else sorted(run_folder.glob(f"{name}-[0-9]*[0-9].parquet")):
         with suppress(FileNotFoundError):  # The run has just ended, and its first file is whole by now.
             later[path] = _read(path, keys, columns)
     first = run_folder / f"{name}.parquet"
     try:
         tables = [_read(first, keys, columns)]
     except FileNotFoundError as error:
-        raise RecordsError(f"no {first.name} in {run_folder}; a run has one after its first round") from error
+        raise NoRecords(f"no {first.name} in {run_folder}; a run has one after its first round") from error
     for rows in later.values():
         # After a crash, or while a run ends, several files have the same rounds.
         if len(new := rows.filter(pc.field("round") > pc.max(tables[-1]["round"]))):

@@ -59,7 +59,7 @@ class TestSolo:
         play(run, tmp_path, cache=None)
         for row in rows(run, tmp_path, "rounds"):
             assert (row["bytes_down"], row["bytes_up"], row["clusters"], row["clustered"]) == (0, 0, 6, False)
-        assert len({row["cluster_server_loss"] for row in rows(run, tmp_path, "clients")[-6:]}) == 6
+        assert len({row["generalised_loss"] for row in rows(run, tmp_path, "clients")[-6:]}) == 6
 
 
 class TestOracle:

@@ -1,13 +1,15 @@
 """Storages as a stranger may have written them, and every command that looks at one.
 
 python -m tests.chaos.hostile --seeds 200          # 200 storages, each with some hostile files
+python -m tests.chaos.hostile --seeds 2000 --asked 6   # more of them, with a few commands each
 python -m tests.chaos.hostile --seed 17 --verbose  # one of them, with what the commands said
 
 A storage of small finished runs is copied, and a seed draws what a stranger changes in it: files that are
-links, pipes, devices or folders, folders that are links, files of other bytes, names with control characters,
-values of JSON files and columns of tables (sealed anew, with checksums that are right), a MLflow store of
-other addresses, with views or triggers. Each command must end with 0, 1 or 2 in a few lines without a
-traceback, control characters or what lies outside, within a minute; outside the storage nothing may change.
+links, pipes, devices or folders, folders that are links, files of other bytes, copies, names with control
+characters or odd numbers, lines of text, values of JSON files, columns of tables and tensors (with checksums
+that are right), a MLflow store of other addresses, with views or triggers. Each command must end with 0, 1
+or 2 in a few lines without a traceback, control characters or what lies outside, within a minute; outside
+the storage nothing may change.
 """
 
 import argparse
@@ -25,10 +27,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load, save_file
 
 from fedgrid.engine.runtime.storage.format import CHECKSUM, VERSION, seal
+from fedgrid.engine.runtime.storage.sealed_arrays import ABOUT, about_arrays, encode
 from fedgrid.grids.trackers.mlflow.own_store import MAGIC
 from tests.chaos.storages import SECRET, look, looking, make_whole, undrawn, working
 
@@ -69,16 +75,27 @@ VALUES: tuple[Any, ...] = (
     {"../x": 1},
 )
 
+LINES = (
+    b"\x1b[31m",
+    b"[" * 2000,
+    b"\xff\xfe",
+    b"{a: [b",
+    b"algorithm: [/b]",
+    b"- &a [*a]",
+    b"\0",
+    b"x: 9e999",
+)
+
 
 DELETING = [("cache", "mine", "--drop"), ("prune", "mine", "--yes"), ("delete", "mine", "--yes")]
 
 
 class Stranger:
-    """Changes a storage by a seed."""
+    """Changes a storage at random."""
 
-    def __init__(self, root: Path, outside: Path, seed: int) -> None:
+    def __init__(self, root: Path, outside: Path, rng: random.Random) -> None:
         self.root, self.outside = root, outside
-        self.rng = random.Random(seed)
+        self.rng = rng
         self.done: list[str] = []
         """What was changed, in words."""
 
@@ -90,21 +107,24 @@ class Stranger:
                     self.replace_file,
                     self.link_folder,
                     self.add_name,
+                    self.copy_file,
                     self.change_json,
                     self.change_table,
+                    self.change_tensors,
+                    self.change_text,
                     self.change_store,
                 ),
-                (4, 1, 1, 6, 3, 2),
+                (3, 1, 1, 4, 8, 3, 2, 2, 2),
             )[0]
             kind()
 
     def _any(self, pattern: str = "*") -> Path:
         """Return a file of the storage; those of a kind that there is more of are not more likely.
 
-        MLflow's copies of the records are rarely chosen: nothing reads them.
+        MLflow's copies of the records and a report's figures are rarely chosen: nothing reads them.
         """
         paths = sorted(path for path in self.root.rglob(pattern) if path.is_file() and not path.is_symlink())
-        own = [path for path in paths if "mlartifacts" not in path.parts]
+        own = [path for path in paths if not {"mlartifacts", "report"} & set(path.parts)]
         paths = own if own and self.rng.random() < 0.95 else paths
         by_name: dict[str, list[Path]] = {}
         for path in paths:
@@ -182,6 +202,71 @@ class Stranger:
         else:
             path.symlink_to(self.outside)
 
+    def copy_file(self) -> None:
+        """Copy a file or a folder to a name beside it, as people and their programs do, or a stranger."""
+        path = self._any()
+        path = path.parent if self.rng.random() < 0.2 and path.parent != self.root else path
+        stem, suffix = path.stem, path.suffix
+        odd = self.rng.choice(("", "0", "-1", "9" * 30, "\u0663", "\xb2", "1e3", "x"))
+        name = self.rng.choice(
+            (f"{stem} (copy){suffix}", f"{path.name}~", f"{path.name}.bak", re.sub(r"\d+", odd, path.name))
+        )
+        target = path.with_name(self.rng.choice((name, self._any().name))[:200])
+        self._note(path, f"copied to {target.name}")
+        if target.exists() or target.is_symlink():
+            return
+        if path.is_dir():
+            shutil.copytree(path, target, symlinks=True)
+        elif path.is_file():
+            shutil.copyfile(path, target)
+
+    def change_tensors(self) -> None:
+        """Change a tensor of a state, of an encoder or of the round cache, and the checksums."""
+        path = self._any("*.safetensors")
+        try:
+            data = path.read_bytes()
+            arrays = load(data)
+            with safe_open(path, "numpy") as file:
+                metadata = file.metadata() or {}
+        except (OSError, SafetensorError):
+            return
+        name = self.rng.choice(sorted(arrays) or [""])
+        kind = self.rng.choice(("drop", "type", "shape", "value", "rename", "nothing"))
+        self._note(path, f"{kind} {name}")
+        array = arrays.pop(name, np.zeros(0))
+        changed = {
+            "type": lambda: array.astype(np.float16),
+            "shape": lambda: array.reshape(-1)[:-1],
+            "value": lambda: np.full_like(array, self.rng.choice((-1, 1, 100))),
+        }
+        if kind in changed:
+            arrays[name] = changed[kind]()
+        elif kind == "rename":
+            arrays["model/x"] = array
+        elif kind == "nothing":
+            arrays = {}
+        if ABOUT in metadata:
+            about = about_arrays(data)
+            del about[CHECKSUM]
+            sealed_under = path.parent.name if path.name == "encoder.safetensors" else path.stem
+            path.write_bytes(encode(arrays, about, sealed_under))
+        else:
+            save_file(arrays, path, metadata=metadata)
+            self._vouch(path)
+
+    def change_text(self) -> None:
+        """Put odd words into a file that is read as text: a preset, a log, a list, a plugin."""
+        path = self._any()
+        if path.suffix in (".parquet", ".safetensors", ".db"):
+            return
+        lines = path.read_bytes().splitlines()
+        place = self.rng.randrange(len(lines) + 1)
+        words = self.rng.choice(LINES)
+        self._note(path, f"line {place} is {words[:20]!r}")
+        lines.insert(place, words)
+        path.write_bytes(b"\n".join(lines) + b"\n")
+        self._vouch(path)
+
     def change_json(self) -> None:
         """Change a value of a JSON file, and its checksums."""
         path = self._any("*.json*")
@@ -202,6 +287,11 @@ class Stranger:
             lines[place] = seal(values).rstrip("\n")
         else:
             lines[place] = json.dumps(values)
+        if path.suffix == ".jsonl" and place:
+            head = json.loads(lines[0])
+            del head[CHECKSUM], head[VERSION]
+            below = "".join(f"{line}\n" for line in lines[1:])
+            lines[0] = seal({**head, "runs": sha256(below.encode()).hexdigest()}).rstrip("\n")
         path.write_text("\n".join(lines) + "\n")
         self._vouch(path)
 
@@ -277,26 +367,30 @@ class Stranger:
 
     def _vouch(self, path: Path) -> None:
         """Set the checksums of a file anew that other files have of it."""
-        digest = sha256(path.read_bytes()).hexdigest()
-        for other in path.parent.iterdir():
+        data = path.read_bytes()
+        digest = sha256(data).hexdigest()
+        for other in sorted(path.parent.iterdir()):
             if not other.is_file() or other.is_symlink() or other == path:
                 continue
             if other.suffix == ".sha256":
-                text = re.sub(
-                    rf"^[0-9a-f]{{64}}(?=  {re.escape(path.name)}$)",
-                    digest,
-                    other.read_text(errors="replace"),
-                    flags=re.M,
-                )
-                other.write_text(text)
-            elif other.name == "done.json":
+                text = other.read_text(errors="replace")
+                line = rf"^[0-9a-f]{{64}}(?=  {re.escape(path.name)}$)"
+                if text != (changed := re.sub(line, digest, text, flags=re.M)):
+                    other.write_text(changed)
+                    self._vouch(other)
+            elif other.name == "done.json" or path.name.startswith(other.stem):
+                end = path.name if other.name == "done.json" else path.name.removeprefix(other.stem)
                 try:
                     mark = json.loads(other.read_text())
-                    mark["files"][path.name] = digest
+                    is_mark = end in mark["files"]
+                    mark["files"][end] = (
+                        {"bytes": len(data), "sha256": digest} if other.name == "done.json" else digest
+                    )
                     del mark[CHECKSUM], mark[VERSION]
                 except (ValueError, KeyError, TypeError):
                     continue
-                other.write_text(seal(mark, indent=2))
+                if is_mark:
+                    other.write_text(seal(mark, indent=2))
 
     def change_store(self) -> None:
         """Change the MLflow store."""
@@ -369,8 +463,8 @@ def super_journal(victim: Path, database: Path) -> bytes:
     return header.ljust(512, b"\0") + lock_page + name + tail + magic
 
 
-def try_seed(
-    made: Path, folder: Path, seed: int, asked: int | None, say: Callable[[str], None]
+def try_changes(
+    made: Path, folder: Path, rng: random.Random, asked: int | None, say: Callable[[str], None]
 ) -> tuple[list[str], list[str]]:
     """Return what a stranger changed in a copy of a storage, and what went wrong with looking at it."""
     root, outside = folder / "runs", folder / "outside"
@@ -381,13 +475,11 @@ def try_seed(
     (outside / "tables").mkdir()
     (outside / "tables" / "id_rsa").write_text(SECRET)
     every = [*looking(made), *(DELETING if asked else working(made))]
-    stranger = Stranger(root, outside, seed)
-    stranger.change(stranger.rng.randint(1, 4))
-    say(f"seed {seed}: {'; '.join(stranger.done)}")
+    stranger = Stranger(root, outside, rng)
+    stranger.change(rng.randint(1, 4))
+    say("; ".join(stranger.done))
     chosen = (
-        every
-        if asked is None
-        else [every[index] for index in sorted(stranger.rng.sample(range(len(every)), asked))]
+        every if asked is None else [every[index] for index in sorted(rng.sample(range(len(every)), asked))]
     )
     faults = look(root, outside, chosen, say)
     kept = (
@@ -405,6 +497,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--asked", type=int, help="commands a storage; all, in their order, by default")
     parser.add_argument("--verbose", action="store_true")
     given = parser.parse_args()
     seeds = [given.seed] if given.seed is not None else range(given.first, given.first + given.seeds)
@@ -415,7 +508,8 @@ def main() -> None:
         for seed in seeds:
             place = Path(folder) / str(seed)
             place.mkdir()
-            changed, faults = try_seed(made, place, seed, None, say)
+            say(f"seed {seed}")
+            changed, faults = try_changes(made, place, random.Random(seed), given.asked, say)
             for fault in faults:
                 wrong += 1
                 print(f"seed {seed} ({'; '.join(changed)})\n    {fault}", flush=True)

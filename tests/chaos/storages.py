@@ -78,6 +78,11 @@ def looking(root: Path) -> list[tuple[object, ...]]:
         ("cache", "mine"),
         ("report", "mine"),
         ("compare", "mine", "other"),
+        ("table", "mine"),
+        ("cite", "mine"),
+        ("runs", "mine", "--columns", "all", "--json"),
+        ("show", run_id, "--json"),
+        ("analyse", "mine", "epsilons", "--dry-run"),
         ("explain", "mine", "--dry-run"),
         ("attack", "mine", "--kind", "membership", "--dry-run"),
         (

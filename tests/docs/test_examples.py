@@ -4,12 +4,14 @@ import re
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import pyarrow as pa
 import pytest
 
 import fedgrid
 from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.definition import load_search
+from fedgrid.tracking.scoring.run import Run
 from tests.tracking.figures.test_studies import finished, study
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +56,8 @@ def test_search_of_the_docs_loads(tmp_path: Path) -> None:
     file = tmp_path / "my-search.yaml"
     file.write_text(yaml_of("searches.md"))
     search = load_search(str(file), {}, [], NOWHERE, own={})
-    assert (search.name, list(search.space)) == ("my-search", ["epsilon_1", "cooldown", "linkage"])
+    keys = ["epsilon_1", "cooldown", "linkage", "training.learning_rate"]
+    assert (search.name, list(search.space)) == ("my-search", keys)
     file.write_text(yaml_of("searches.md", 1))
     assert load_search(str(file), {}, [], NOWHERE, own={}).early_stop.at == (11, 13, 15)
 
@@ -62,6 +65,8 @@ def test_search_of_the_docs_loads(tmp_path: Path) -> None:
 def test_notebook_example_of_a_how_to_runs(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     curves = {"ari": (0.0, 1.0), "published_gf1": (0.1, 0.2), "published_pf1": (0.5, 0.6)}
     monkeypatch.setattr(fedgrid, "load", lambda grid, storage: study(finished(curves=curves)))
+    clients = pa.table({"round": [1, 2], "client": [3, 3], "personalised_accuracy": [0.1, 0.2]})
+    monkeypatch.setattr(Run, "table", lambda run, name: clients)
     python = [
         (file, text) for path, kind, file, text in BLOCKS if (path.name, kind) == ("own-report.md", "python")
     ]

@@ -89,7 +89,7 @@ def test_fedrep_is_algorithm_1_of_the_paper(participation, tmp_path):
     for client, head in heads.items():
         own = kept.memories.get(client, {}).get("personal", initial[-HEAD:])
         np.testing.assert_allclose(own, head, atol=1e-6)
-        [loss] = [row["cluster_own_loss"] for row in records if (row["round"], row["client"]) == (2, client)]
+        [loss] = [row["personalised_loss"] for row in records if (row["round"], row["client"]) == (2, client)]
         assert loss == pytest.approx(loss_of(setup, np.concatenate([body, head]), client), rel=1e-4)
 
 
@@ -161,6 +161,6 @@ def test_falling_rate_is_gradient_descent_by_hand(tmp_path):
         module = network(model)
         for left in (4, 3, 2, 1):
             descend(module, setup.clients[row["client"]], list(module.parameters()), RATE * left / 4)
-        assert row["cluster_own_loss"] == pytest.approx(
+        assert row["personalised_loss"] == pytest.approx(
             loss_of(setup, read_vector(module), row["client"]), rel=1e-4
         )

@@ -40,7 +40,14 @@ its number in it, the state itself is compared."""
 CHECKSUMS = "files."
 """Beginning of keys with the checksums of further files of an analysis, which earlier commits lack."""
 DIGEST = re.compile(r"[0-9a-f]{12}")
-COLUMNS: dict[str, str] = {}
+COLUMNS: dict[str, str] = {
+    f"{test}_{score}": f"{now}_{score.replace('f1_own', 'f1')}"
+    for test, now in {
+        **{test: test for test in ("local_own", "local_server", "global_own")},
+        **{"cluster_own": "personalised", "cluster_server": "generalised", "global_server": "global"},
+    }.items()
+    for score in ("loss", "accuracy", "f1_union", "f1_own", "balanced_accuracy", "recall")
+}
 """Column of earlier commits -> its name in this checkout."""
 CENTRALISED = "centralised"
 """In the path of a centralised training's files."""
@@ -49,8 +56,8 @@ EPOCHS = "epochs.parquet", "rounds.parquet"
 OF_CLIENT = {
     "loss": "train_loss",
     "accuracy": "train_accuracy",
-    "server_accuracy": "cluster_server_accuracy",
-    "server_f1": "cluster_server_f1_own",
+    "server_accuracy": "generalised_accuracy",
+    "server_f1": "generalised_f1",
 }
 OF_ROUND = ("epoch", "update_l2", "update_l2_state", "weights_l1_change")
 """Columns then -> those of `clients.parquet` now, and those of `rounds.parquet`. Not `server_loss`: it is now

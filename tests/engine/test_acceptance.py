@@ -19,7 +19,7 @@ from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.base import Algorithm, Labels, State
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.federation.clients.messages import Pool
+from fedgrid.engine.federation.clients.pool import Pool
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 from fedgrid.engine.federation.round.federation import Federation
@@ -113,9 +113,11 @@ class Outcome:
 class Onlooker(FedOpt):
     """Plain averaging that keeps what it is shown: for each round the state before it, and the updates."""
 
+    rounds: list[tuple[State, Updates]]
+
     def __init__(self) -> None:
         super().__init__(FedOptSettings())
-        self.rounds: list[tuple[State, Updates]] = []
+        vars(self).update(rounds=[])
 
     def step(self, state, round_index, updates, rng):
         self.rounds.append((state, updates))

@@ -284,17 +284,17 @@ class TestServedChoice:
     def test_it_is_the_one_with_the_least_loss_on_the_training_images(self):
         """All test images are of the other class, so that nobody who chooses is right."""
         record = self.records(choosing=(1, 2, 3))
-        assert column(record, "cluster_own_accuracy") == [0, 0, 0, 0]
-        server = column(record, "cluster_server_loss")
+        assert column(record, "personalised_accuracy") == [0, 0, 0, 0]
+        server = column(record, "generalised_loss")
         assert server[0] == server[2] != server[1] == server[3], "of the chosen model"
 
     def test_on_test_images_the_choice_has_seen_what_it_is_scored_on(self):
         record = self.records(choosing=range(CLIENTS), choose_on="test")
-        assert column(record, "cluster_own_accuracy") == [1, 1, 1, 1]
+        assert column(record, "personalised_accuracy") == [1, 1, 1, 1]
 
     def test_without_a_choice_the_model_is_the_one_that_the_server_says(self):
         record = self.records(choosing=())
-        assert column(record, "cluster_own_accuracy") == [0, 1, 0, 1]
+        assert column(record, "personalised_accuracy") == [0, 1, 0, 1]
 
 
 class TestOrders:
@@ -303,7 +303,7 @@ class TestOrders:
 
         def __init__(self, pick):
             super().__init__()
-            self.pick, self.seen = pick, []
+            vars(self).update(pick=pick, seen=[])
 
         def orders(self, state, round_index, present, rng):
             self.seen.append((present, rng.integers(2**63)))
@@ -392,7 +392,7 @@ class TestServed:
         )
         assert column(record, "cluster") == [0] * 4
         assert record.round["clusters"] == 1
-        for name in ("cluster_own_loss", "cluster_server_loss"):
+        for name in ("personalised_loss", "generalised_loss"):
             assert column(record, name)[:2] == column(plain, name)[:2]
             assert column(record, name)[2:] == pytest.approx([np.log(3)] * 2, rel=1e-6)
 
@@ -403,12 +403,12 @@ class TestServed:
         pool = in_process()
         [(progress, record)] = play(federation(Adapting()), pool, 1)
         [(_, plain)] = play(federation(self.Personal()), in_process(), 1)
-        assert column(record, "cluster_server_loss") == column(plain, "cluster_server_loss")
-        assert all(np.not_equal(column(record, "cluster_own_loss"), column(plain, "cluster_own_loss")))
+        assert column(record, "generalised_loss") == column(plain, "generalised_loss")
+        assert all(np.not_equal(column(record, "personalised_loss"), column(plain, "personalised_loss")))
         models = (progress.state.models[0], np.zeros(LAYOUT.size, np.float32))
         task = EvaluateTask(2, 1, Adaptation(steps=2), 0)
         (report,) = pool.evaluate([task], models, {})
-        assert report.own.loss_sum / 4 == column(record, "cluster_own_loss")[2]
+        assert report.own.loss_sum / 4 == column(record, "personalised_loss")[2]
 
     def test_without_steps_the_rules_start_alone_is_applied(self):
         """A shift of zero weights by the model gives the model, tested on the same images."""
@@ -464,7 +464,7 @@ class Meeting(Toy):
 
     def __init__(self):
         super().__init__()
-        self.met = []
+        vars(self).update(met=[])
 
     def message(self):
         return ClassCounts()

@@ -19,6 +19,7 @@ from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.planning.images import expected_images
+from fedgrid.tracking.records import read_records
 from tests.helpers.small_grid import NOWHERE
 
 CLIENTS = 8
@@ -44,7 +45,7 @@ def written_by_two(tmp_path):
         brightness = held.images.mean(axis=(1, 2, 3))
         arrays[f"{part}_images"] = held.images[:, 0]
         arrays[f"{part}_labels"] = held.labels
-        arrays[f"{part}_group"] = (brightness > np.median(brightness)).astype(int)
+        arrays[f"{part}_group"] = np.where(brightness > np.median(brightness), "bright", "ada")
     np.savez(tmp_path / "digits.npz", **arrays)
     return f"npz:{tmp_path / 'digits.npz'}"
 
@@ -63,12 +64,16 @@ def test_run_records_its_hidden_groups_and_the_sizes_of_its_sets(kind, tested_on
     run, storage = config(dataset, kind, tested_on=tested_on), Storage.of(tmp_path / "runs")
     for _ in run_to_end(Session(InProcessPool(), NOWHERE), run, storage, lambda: False):
         pass
-    rows = pq.read_table(folder_of(storage.root, run) / "clients.parquet").to_pydict()
+    folder = folder_of(storage.root, run)
+    rows = pq.read_table(folder / "clients.parquet").to_pydict()
     assert rows["true_cluster"] == TRUTH[kind] * 2
+    names = {0: "ada", 1: "bright"} if kind == "natural" else {}
+    assert read_records(folder).group_names == names
+    assert rows.get("group", []) == [names[group] for group in rows["true_cluster"] if names]
     setup, _ = prepare(run, NOWHERE)
     assert rows["train_images"] == [len(client.train) for client in setup.clients] * 2
     assert rows["test_images"] == [len(client.test) for client in setup.clients] * 2
-    assert all(score is not None for score in rows["cluster_own_accuracy"])
+    assert all(score is not None for score in rows["personalised_accuracy"])
 
 
 def test_every_kind_is_run():

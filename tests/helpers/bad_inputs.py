@@ -280,9 +280,7 @@ BAD_INPUTS = (
         lambda folder: Image.fromarray(np.zeros((8, 8), np.uint16)).save(folder / "train" / "ape" / "0.png"),
     ),
     images("class without images", "bee", lambda folder: (folder / "train" / "bee" / "0.png").unlink()),
-    BadInput(
-        "folder that is a file", IMAGES, "train is missing", lambda folder: _write(folder / "images", b"")
-    ),
+    BadInput("folder that is a file", IMAGES, "no folder", lambda folder: _write(folder / "images", b"")),
     plugin("plugin that is no Python", b"def (", "mine.py"),
     plugin("plugin of deep brackets", b"x = " + b"(" * 3000 + b")" * 3000, "mine.py"),
     plugin("plugin of zero bytes", b"\0", "mine.py"),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.files import TIMES, TIMES_CHECKSUM, mark_of, times_mark_of
+from fedgrid.engine.runtime.integrity.mark import TIMES, TIMES_CHECKSUM, mark_of, times_mark_of
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.grids.results.outcome import RUN_ID, SCORES

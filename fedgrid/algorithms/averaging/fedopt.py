@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from fedgrid.algorithms.clustering.latecomers import place, split_among
+from fedgrid.algorithms.clustering.latecomers import place
 from fedgrid.algorithms.contract.aggregator import MEAN, AnyAggregator
 from fedgrid.algorithms.contract.base import (
     Algorithm,
@@ -28,7 +28,7 @@ from fedgrid.algorithms.contract.base import (
     Step,
     Traits,
 )
-from fedgrid.algorithms.contract.checks import check_partition
+from fedgrid.algorithms.contract.checks import check_step
 from fedgrid.algorithms.contract.local_method import (
     AnyLocalMethod,
     LocalMethod,
@@ -194,8 +194,8 @@ class FedOpt(Algorithm):
     def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Place latecomers, choose the partition of this round, then average the updates within it."""
         state, updates, placed = place(state, updates)
-        clustered, diagnostics = self.recluster(state, round_index, updates, rng)
-        state = check_partition(self, "recluster", clustered, len(state.labels_K))
+        clustered = self.recluster(state, round_index, updates, rng)
+        state, diagnostics = check_step(self, "recluster", clustered, len(state.labels_K))
         return self.aggregate(state, updates, rng), replace(
             diagnostics, placed={**placed, **diagnostics.placed}
         )
@@ -213,7 +213,7 @@ class FedOpt(Algorithm):
         return state.models[0] if len(state.models) == 1 else None
 
     def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
-        """Return the state with the partition of this round; here, the one it had."""
+        """Return the state with the partition of this round (`split_by_labels`); here, the one it had."""
         return state, Diagnostics()
 
     def aggregate(self, state: State, updates: Updates, rng: Rng) -> State:
@@ -277,12 +277,3 @@ def idle_settings(settings: FedOptSettings, when: str) -> tuple[str, ...]:
 def select_moving(updates: Updates) -> Updates:
     """Return the view of the updates that are not zero: a zero update has no direction."""
     return updates.select(np.asarray(updates.clients)[updates.norms_K > 0].tolist())
-
-
-def split_positions(state: State, cluster: int, members: Updates, groups: Sequence[Sequence[int]]) -> State:
-    """Split `cluster` into groups of positions in `members`, which a clusterer returns instead of ids.
-
-    Absent members wait (see `algorithms.clustering.latecomers`).
-    """
-    ids = [[members.clients[position] for position in group] for group in groups]
-    return split_among(state, cluster, ids, members)

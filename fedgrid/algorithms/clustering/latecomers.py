@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
-from fedgrid.algorithms.contract.base import Labels, State, split
+from fedgrid.algorithms.contract.base import Labels, State
+from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.updates.products import mean_of, shares_of
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.algorithms.updates.updates import Updates
@@ -46,7 +47,7 @@ class Split:
 
 
 def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], updates: Updates) -> State:
-    """Split `cluster` into `groups` of client ids, as `algorithms.contract.base.split`; absent members wait.
+    """Split `cluster` into `groups` of client ids, as `algorithms.contract.split.split`; absent members wait.
 
     `updates` has the update of every client in `groups`. With one group there is nothing to wait for.
     """

@@ -4,7 +4,6 @@ Shapes: K clients of the federation, C cluster models, P entries of a state vect
 """
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -148,6 +147,14 @@ class Algorithm(ABC):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "settings":
+            raise AttributeError(
+                f"{type(self).__name__}.{name} is set, but an algorithm keeps its settings alone: a run is "
+                f"resumed from its state, which keeps arrays by state.keep({name}=array)"
+            )
+        super().__setattr__(name, value)
+
     @property
     def traits(self) -> Traits:
         """What the engine has to know of the algorithm before a round."""
@@ -253,33 +260,3 @@ class Algorithm(ABC):
         whatever delays it. The run that deviates first caches the mean that the later ones need.
         """
         return (1.0,)
-
-
-def split(state: State, cluster: int, groups: Sequence[Sequence[int]]) -> State:
-    """Split `cluster` into `groups` of client ids; each new cluster starts from the parent's model.
-
-    Groups are ordered by their first member: the first keeps the parent's number, the others get the
-    next free ones, so that a partition does not depend on the order in which a clusterer names its
-    labels. Members of the cluster in no group (no usable update this round) join the largest group; ties go
-    to the first.
-
-    Raises:
-        ValueError: a client is in two groups, or in none of this cluster's places.
-    """
-    times = Counter(int(client) for group in groups for client in group)
-    wrong = [client for client, count in times.items() if count > 1 or state.labels_K[client] != cluster]
-    if wrong:
-        raise ValueError(
-            f"client {wrong[0]} is in {times[wrong[0]]} of the groups into which cluster {cluster} is split, "
-            f"and in cluster {state.labels_K[wrong[0]]}; each group may have members of the cluster that are "
-            "in no other group"
-        )
-    ordered = sorted((sorted(group) for group in groups if len(group)), key=lambda group: group[0])
-    labels_K = state.labels_K.copy()
-    num_clusters = len(state.models)
-    names = [cluster, *range(num_clusters, num_clusters + len(ordered) - 1)]
-    largest = max(range(len(ordered)), key=lambda index: (len(ordered[index]), -index))
-    labels_K[labels_K == cluster] = names[largest]
-    for name, group in zip(names, ordered, strict=True):
-        labels_K[list(group)] = name
-    return state.with_rows([*range(num_clusters), *[cluster] * (len(ordered) - 1)], labels_K)

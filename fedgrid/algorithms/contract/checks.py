@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from fedgrid.algorithms.contract.base import Algorithm, State
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, State, Step
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
 from fedgrid.algorithms.updates.source import Vector, read_only
 
@@ -22,8 +22,8 @@ class BrokenContract(ValueError):
 
     def __init__(self, algorithm: Algorithm, method: str, what: str) -> None:
         super().__init__(f"{type(algorithm).__name__}.{method} returned {what}")
-        self.of = type(algorithm)
-        """The algorithm's class."""
+        self.of, self.method = type(algorithm), method
+        """The algorithm's class, and the name of its method."""
 
 
 def freeze(state: State) -> State:
@@ -32,17 +32,23 @@ def freeze(state: State) -> State:
     return state
 
 
-def check_partition(algorithm: Algorithm, method: str, state: State, num_clients: int) -> State:
-    """Return the state that a method returned, in which each of K clients has one of the models.
+def check_step(algorithm: Algorithm, method: str, returned: object, num_clients: int) -> Step:
+    """Return the state and the diagnostics that a method returned; each of K clients has one of the models.
 
     Raises:
-        BrokenContract: the labels are no integers 0..C-1, one a client.
+        BrokenContract: it returned something else, or the labels are no integers 0..C-1, one a client.
     """
-    broken = partial(BrokenContract, algorithm, method)
+    match returned:
+        case (State() as state, Diagnostics() as diagnostics):
+            _check_partition(partial(BrokenContract, algorithm, method), state, num_clients)
+            return state, diagnostics
+    raise BrokenContract(algorithm, method, f"{_describe(returned)}; write `return state, Diagnostics()`")
+
+
+def _check_partition(broken: Broken, state: State, num_clients: int) -> None:
     if not isinstance(state, State):
         raise broken(f"{_describe(state)}; expected a State")
     _check_places(broken, "labels_K", state.labels_K, num_clients, len(state.models))
-    return state
 
 
 def check_state(algorithm: Algorithm, method: str, state: State, size: int, num_clients: int) -> State:
@@ -53,7 +59,7 @@ def check_state(algorithm: Algorithm, method: str, state: State, size: int, num_
             one a client; an array `cluster_...` has no row for each model.
     """
     broken = partial(BrokenContract, algorithm, method)
-    check_partition(algorithm, method, state, num_clients)
+    _check_partition(broken, state, num_clients)
     _check_models(broken, state.models, size)
     for name, array in state.arrays.items():
         got = f"arrays['{name}'] = {_describe(array)}"
@@ -70,10 +76,12 @@ def check_orders(
     """Return the orders, by client.
 
     Raises:
-        BrokenContract: several orders for a client, one for a client that has not joined, or one without
-            models that there are.
+        BrokenContract: no list of orders, several for a client, one for a client that has not joined, or one
+            without models that there are.
     """
     broken = partial(BrokenContract, algorithm, "orders")
+    if not isinstance(orders, Sequence) or not all(isinstance(order, Order) for order in orders):
+        raise broken(f"{_describe(orders)}; expected a list of Order, one a client that is to train")
     counts = Counter(order.client for order in orders)
     for order in orders:
         if counts[order.client] > 1 or order.client not in presence.joined:
@@ -141,7 +149,9 @@ def _check_places(broken: Broken, name: str, places: object, num_clients: int, n
 
 
 def _describe(value: object) -> str:
-    """Return what a value is: an array by its dtype and shape, anything else by its type."""
+    """Return what a value is: an array by its dtype and shape, a tuple by its parts, another by its type."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype}, shape {value.shape}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_describe, value))})"
     return f"a {type(value).__name__}"

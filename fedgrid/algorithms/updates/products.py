@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from fedgrid.algorithms.updates.source import Arrays, Matrix, Vector
+from fedgrid.algorithms.updates.source import Arrays, Form, Matrix, Vector
 
 T = TypeVar("T")
 
@@ -61,6 +61,12 @@ class Products:
     def arrays(self) -> Arrays:
         """Return the fields as arrays."""
         return {name: np.asarray(value) for name, value in vars(self).items()}
+
+    @staticmethod
+    def form(count: int) -> Form:
+        """Return the form of the arrays of so many vectors."""
+        dimensions = {"differences_KK": 2, "cross_K": 1, "common": 0}
+        return {name: (np.float64, (count,) * number) for name, number in dimensions.items()}
 
     def select(self, positions: list[int]) -> "Products":
         """Return the products of the vectors at `positions`."""

@@ -18,6 +18,12 @@ Matrix: TypeAlias = NDArray[np.float64]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Compute: TypeAlias = Callable[[Sequence[str]], list[Arrays]]
 """Names of missing statistics -> the statistics, in their order."""
+Fits: TypeAlias = Callable[[Arrays], bool]
+"""Whether cached arrays can be what is computed: else they are computed again."""
+Shape: TypeAlias = tuple[int | None, ...]
+"""None: any length."""
+Form: TypeAlias = Mapping[str, tuple[Any, Shape]]
+"""Name of an array -> its type and shape."""
 UPDATE = "update"
 """The name of a client's update among its outputs."""
 
@@ -60,10 +66,11 @@ class Source(Protocol):
         May train the clients first.
         """
 
-    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute, fits: Fits) -> list[Arrays]:
         """Return the statistics under the names of `wanted`; `compute` is called once, for the missing ones.
 
-        `wanted` maps each name to the clients whose outputs it takes to compute it.
+        `wanted` maps each name to the clients whose outputs it takes to compute it; a cached statistic that
+        does not fit is missing.
         """
 
 
@@ -90,9 +97,21 @@ class InMemory:
         """Return the updates of clients, or another of their outputs."""
         return [self._outputs[output][client] for client in clients]
 
-    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute, fits: Fits) -> list[Arrays]:
         """Compute everything."""
         return compute(list(wanted))
+
+
+def of_form(form: Form) -> Fits:
+    """Return whether arrays have just these names, types and shapes, as a function of them."""
+
+    def has(array: NDArray[Any], kind: Any, shape: Shape) -> bool:
+        lengths = zip(shape, array.shape, strict=True) if array.ndim == len(shape) else [(0, 1)]
+        return array.dtype == kind and all(due in (None, length) for due, length in lengths)
+
+    return lambda arrays: (
+        arrays.keys() == form.keys() and all(has(arrays[name], *expected) for name, expected in form.items())
+    )
 
 
 def statistic_name(statistic: str, *inputs: object) -> str:

@@ -24,11 +24,14 @@ from fedgrid.algorithms.updates.products import (
 from fedgrid.algorithms.updates.source import (
     UPDATE,
     Arrays,
+    Fits,
+    Form,
     InMemory,
     Layout,
     Matrix,
     Source,
     Vector,
+    of_form,
     read_only,
     statistic_name,
 )
@@ -179,7 +182,9 @@ class Updates:
     def manhattan_distances_KK(self) -> Matrix:
         """Sums of absolute differences, shape (K, K); a pass of its own over the updates."""
         return self._cached(
-            "manhattan", lambda: {"sums_KK": manhattan_distances(self._vectors, self._width, self._threads)}
+            "manhattan",
+            lambda: {"sums_KK": manhattan_distances(self._vectors, self._width, self._threads)},
+            {"sums_KK": (np.float64, (len(self.clients),) * 2)},
         )["sums_KK"]
 
     def vectors(self) -> list[Vector]:
@@ -190,13 +195,15 @@ class Updates:
         """Return a named output of each reply, in the order of `clients`."""
         return read_only(self._source.fetch(self.clients, name))
 
-    def derived(self, output: str, name: str, compute: Callable[[list[NDArray[Any]]], Arrays]) -> Arrays:
+    def derived(
+        self, output: str, name: str, compute: Callable[[list[NDArray[Any]]], Arrays], fits: Fits = bool
+    ) -> Arrays:
         """Return what `compute` makes of a named output of all replies, in the order of `clients`.
 
         Runs that share this round compute it once; `name` tells what it is from anything else that is made
-        of the same output.
+        of the same output; what another run computed is taken if it `fits`, by default if it has any array.
         """
-        return self._statistic(f"{output}-{name}", lambda: compute(self.outputs(output)))
+        return self._statistic(f"{output}-{name}", lambda: compute(self.outputs(output)), fits)
 
     def mean(self, weights: Mapping[int, float] | None = None) -> Vector:
         """Return the mean update over the whole state, float32, shape (P,); `weights` as in `means`."""
@@ -253,7 +260,8 @@ class Updates:
             shares = [shares_of(group, weights) for group in missing_groups]
             return [{"vector_P": combine(*pair, self._threads)} for pair in zip(rows, shares, strict=True)]
 
-        cached = dict(zip(by_key, self._source.cached(by_key, compute), strict=True))
+        fits = of_form({"vector_P": (np.float32, (self.layout.size if output == UPDATE else None,))})
+        cached = dict(zip(by_key, self._source.cached(by_key, compute, fits), strict=True))
         return read_only(cached[key(group)]["vector_P"] for group in groups)
 
     def mean_direction(self) -> Vector:
@@ -276,17 +284,17 @@ class Updates:
         return read_only(self._source.fetch(self.clients))
 
     def _products(self, statistic: str, compute: Callable[[], Products]) -> Products:
-        arrays = self._cached(statistic, lambda: compute().arrays())
+        arrays = self._cached(statistic, lambda: compute().arrays(), Products.form(len(self.clients)))
         return Products(arrays["differences_KK"], arrays["cross_K"], float(arrays["common"]))
 
-    def _cached(self, statistic: str, compute: Callable[[], Arrays]) -> Arrays:
+    def _cached(self, statistic: str, compute: Callable[[], Arrays], form: Form) -> Arrays:
         """Return a statistic of all updates in this view from the source's cache; compute it on a miss."""
         seen = "parameters" if self._width == self.layout.num_parameters else "state"
-        return self._statistic(f"{statistic}-{seen}", compute)
+        return self._statistic(f"{statistic}-{seen}", compute, of_form(form))
 
-    def _statistic(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
+    def _statistic(self, name: str, compute: Callable[[], Arrays], fits: Fits) -> Arrays:
         (arrays,) = self._source.cached(
-            {statistic_name(name, self.clients): self.clients}, lambda _: [compute()]
+            {statistic_name(name, self.clients): self.clients}, lambda _: [compute()], fits
         )
         read_only(arrays.values())
         return arrays

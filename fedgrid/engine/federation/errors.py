@@ -100,23 +100,38 @@ def is_final(error: BaseException) -> bool:
     return bool(in_plugin(error)) and (of_torch or isinstance(error, OF_CODE))
 
 
-def plugin_of(kind: type) -> str:
-    """Return which plugin's file a class is of, as `plugin mine.py: `; empty if of none."""
-    module = sys.modules.get(kind.__module__)
-    if module is None or not kind.__module__.startswith(PLUGIN_MODULE):
+def plugin_of(item: type | Callable[..., object], method: str = "") -> str:
+    """Return which plugin's file a class or a function is of, as `plugin mine.py: `; empty if of none.
+
+    With the line where the function begins, or this method of the class if it stands there too.
+    """
+    module = sys.modules.get(item.__module__)
+    if module is None or not module.__name__.startswith(PLUGIN_MODULE):
         return ""
-    return f"plugin {module.__file__}: "
+    code = getattr(getattr(item, method, item), "__code__", None)
+    line = f", line {code.co_firstlineno}" if code and code.co_filename == module.__file__ else ""
+    return f"plugin {module.__file__}{line}: "
 
 
 ABBREVIATIONS = {
     "lr": "learning_rate",
     "bs": "batch_size",
+    "batch": "batch_size",
+    "epochs": "local_epochs",
+    "num_rounds": "rounds",
+    "num_clients": "clients",
+    "name": "kind",
+    "type": "kind",
     "wd": "weight_decay",
     "fraction": "participation",
     "overlap": "split",
     "balance": "split",
 }
 """Of keys, as papers and other tools have them, too far from ours to be found by their letters."""
+
+
+OF_PLUGINS = ("algorithm", "model")
+"""What runs name, and plugins can have."""
 
 
 def unknown(
@@ -126,8 +141,12 @@ def unknown(
 
     `also` are other names of known ones, in small letters.
     """
-    choices = list(choices)
-    message = f"unknown {kind} '{given}'; {hint(given, choices, also)}known: {', '.join(choices)}"
+    choices, instead = list(choices), ""
+    if kind in OF_PLUGINS:
+        file = given if given.endswith(".py") else "FILE.py"
+        instead = f"one of your own: --plugin {file}, and the name that it has there; "
+    meant = hint(given, choices, also) or instead
+    message = f"unknown {kind} '{given}'; {meant}known: {', '.join(choices)}"
     return ConfigError(message, (kind,))
 
 

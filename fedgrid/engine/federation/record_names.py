@@ -12,19 +12,22 @@ PARTS = ("trained", "excluded", "dropped", "not asked", "not joined", "spent")
 `dropped` was sampled but sent none, `not asked` was not sampled, `not joined` is not in the federation
 yet, `spent` was sampled but has not enough left of its privacy budget."""
 
-SCORES = ("loss", "accuracy", "f1_union", "f1_own", "balanced_accuracy", "recall")
-"""`f1_union` averages over the classes that are true or predicted (as published), `f1_own` over those in the
+SCORES = ("loss", "accuracy", "f1_union", "f1", "balanced_accuracy", "recall")
+"""`f1_union` averages over the classes that are true or predicted (as published), `f1` over those in the
 test set; `recall` has one value per class, NaN for a class that the test set lacks."""
 
-TESTS = ("local_own", "local_server", "cluster_own", "cluster_server")
-"""Model (the client's after local training; its cluster's after aggregation) and test set (the client's own;
-the server's)."""
+SERVED_TESTS = ("personalised", "generalised")
+TESTS = ("local_own", "local_server", *SERVED_TESTS)
+"""Model and test set: the client's after local training, on its own images and on the server's; its cluster's
+after aggregation, on the same two, by the names that scores have."""
 
-GLOBAL_TESTS = ("global_own", "global_server")
+GLOBAL_TESTS = ("global_own", "global")
 """The same of the one model for all, where `evaluation.global_model` asks for it."""
 
 FAULT = "fault"
 """The column of `clients.parquet` of runs with attackers: what the client does, null of an honest one."""
+GROUP = "group"
+"""The column of `clients.parquet` of runs with split natural: what the data set calls the hidden group."""
 EPSILON, CLUSTER_EPSILON = "epsilon", "cluster_epsilon"
 """Columns of runs with noise. `epsilon`: in the clients' records the client's own, in the rounds' the largest
 of any client. `cluster_epsilon`: of all present members of the client's cluster as one, whose data change

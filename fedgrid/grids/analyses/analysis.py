@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from fedgrid.algorithms.contract.section import Section as Settings
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
-from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.federation.errors import ConfigError, RunError, StorageError
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.plugins import active
@@ -144,14 +144,13 @@ class Context:
         Raises:
             RunError: it is damaged or missing.
         """
-        number = job.round if number is None else number
-        state = checkpoint.load(self.folder(job.config), number)
-        if state is None:
-            raise RunError(
-                f"{job.config.name}: its state after round {number} is damaged or missing; move "
-                f"{self.folder(job.config)} away, and `fedgrid run` makes it again"
-            )
-        return state
+        folder = self.folder(job.config)
+        try:
+            return checkpoint.load(folder, job.round if number is None else number)
+        except StorageError:
+            raise
+        except RunError as error:
+            raise RunError(f"{error}; move {folder} away, and `fedgrid run` makes the run again") from error
 
 
 class Analysis(ABC):

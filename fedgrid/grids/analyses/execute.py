@@ -22,7 +22,7 @@ from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.leases.driver import check_driver
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import PluginSource
-from fedgrid.engine.runtime.run.run_folder import in_one_line
+from fedgrid.engine.runtime.run.failure import in_one_line
 from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.grids.analyses.analysis import Analysis, Context, Job
 from fedgrid.grids.analyses.files import JobFiles

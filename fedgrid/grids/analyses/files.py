@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.integrity.files import checksum, state_names
+from fedgrid.engine.runtime.integrity.files import checksum
+from fedgrid.engine.runtime.integrity.mark import state_names
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes, write_text
 from fedgrid.engine.runtime.storage.format import DamagedFile, check_run, seal, unseal

@@ -114,14 +114,17 @@ def find_results(
     results, missing = [], []
     for job in jobs:
         try:
-            result = JobFiles(storage, analysis.folder, job).result(runs[job.config.run_id])
+            files = JobFiles(storage, analysis.folder, job)
+            result = files.result(runs[job.config.run_id])
+            if result is not None and not analysis.is_whole(result):
+                raise DamagedFile(files.mark, f"its results are not those of {analysis.name}")
         except (DamagedFile, UnreadableFile) as error:
             warn(next_step(str(error), "it does not count, and is computed again when it is asked for"))
             result = None
-        if result is not None and analysis.is_whole(result):
-            results.append(result)
-        else:
+        if result is None:
             missing.append(job)
+        else:
+            results.append(result)
     return results, missing
 
 

@@ -29,7 +29,7 @@ TRAINING = "training_metrics.csv"
 TESTS = {
     "before_update_metrics.csv": "local_own",
     "after_update_generalizability.csv": "local_server",
-    "after_update_metrics.csv": "cluster_own",
+    "after_update_metrics.csv": "personalised",
 }
 """File -> model and test set, which the file's name does not say. Cluster models were not tested on the
 server's test set."""
@@ -192,7 +192,7 @@ def _test(path: Path, test: str, shape: tuple[int, int], num_classes: int) -> Co
     scores["balanced_accuracy"] = np.nansum(recall_NL, axis=1) / np.where(num_tested_N, num_tested_N, np.nan)
     if test == "local_server":
         # The server's test set has all classes, so the union of true and predicted classes is the true ones.
-        scores["f1_own"] = scores["f1_union"]
+        scores["f1"] = scores["f1_union"]
     columns: Columns = {f"{test}_{name}": values_N[rows_N] for name, values_N in scores.items()}
     return columns | {f"{test}_recall": list(recall_NL[rows_N])}
 

@@ -31,11 +31,12 @@ from fedgrid.grids.arena.methods import (
 )
 from fedgrid.grids.presets.load import Grid, RunConfig, load_grid
 from fedgrid.grids.presets.nested import merge, nested
-from fedgrid.grids.search.space import Params
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Protocol, RowOfArena, Settings
 
 __all__ = ["BUDGET", "FAMILIES", "TUNING", "Arena", "RunConfig", "family_of", "load_arena"]
 
+Params = Mapping[str, Any]
+"""Settings of an algorithm, by their keys with dots."""
 FAMILIES, TUNING = (Path(__file__).with_name(name) for name in ("families.yaml", "tuning.yaml"))
 BUDGET = 45
 """Steps of fine-tuning, a batch each, unless the user says how many: of every method alike, or of none."""
@@ -230,5 +231,4 @@ def _name(dataset: str) -> str:
 
 def _row(method: str, settings: Settings, protocol: Protocol, run: RunConfig) -> RowOfArena:
     has_groups = run.split.kind in WITH_GROUPS
-    of_method = method, title_of(method), settings, protocol
-    return RowOfArena(*of_method, family_of(run), is_reference(method), has_groups)
+    return RowOfArena(method, title_of(method), settings, protocol, family_of(run), has_groups)

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import ConfigError, hint
+from fedgrid.engine.federation.errors import ConfigError, FedgridError, hint
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.integrity.files import CONFIG
+from fedgrid.engine.runtime.integrity.mark import CONFIG
 from fedgrid.engine.runtime.storage.format import VERSION
-from fedgrid.engine.runtime.storage.hints import command
-from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.engine.runtime.storage.hints import command, no_grid
+from fedgrid.engine.runtime.storage.storage import OWN, Storage
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.regular_files import read_file
 
@@ -43,7 +44,7 @@ def find_run(what: str, storage: Storage) -> tuple[RunConfig, Sequence[str]]:
         raise ConfigError(f"{len(matches)} runs are named '{what}': {several}; give one of these ids")
     grids_here = list_grids(storage)
     if not grids_here:
-        raise ConfigError(f"no grid in {storage} yet; `{command(storage, 'run', what)}` starts one")
+        raise ConfigError(no_grid(storage, what))
     near = hint(what, [*grids_here, *dict.fromkeys(run.name for run in runs.values())])
     raise ConfigError(
         f"no grid or run '{what}' in {storage}; {near}grids: {', '.join(grids_here)}; "
@@ -57,14 +58,17 @@ def _is_named(run: RunConfig, name: str) -> bool:
 
 
 def _read_stored(storage: Storage) -> list[RunConfig]:
-    """Return the runs that have a folder; those of another format, or damaged, are left out."""
+    """Return the runs that have a folder, but those of another format; a warning names damaged ones."""
     configs = []
     for path in sorted(storage.root.glob(f"*/{CONFIG}")):
+        if not OWN.fullmatch(path.parent.name):
+            continue
         try:
             values = json.loads(read_file(path))
-            if values.pop(VERSION, None) == FORMAT:
+            if values[VERSION] == FORMAT:
+                del values[VERSION]
                 configs.append(RunConfig.model_validate(values))
                 own_images.know_from(path.parent)
-        except (OSError, ValueError):
-            continue
+        except (OSError, ValueError, LookupError, TypeError, RecursionError, FedgridError) as error:
+            warn(f"{path} is not read ({str(error).partition(chr(10))[0]}); its run is left out")
     return configs

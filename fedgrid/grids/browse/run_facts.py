@@ -19,8 +19,8 @@ from fedgrid.grids.display.tables import RESULT_COLUMNS
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys, value_of
 from fedgrid.regular_files import read_file
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.records import Records, RecordsError, read_records
-from fedgrid.tracking.scoring.run import FAILED, NOTE, TAG
+from fedgrid.tracking.records import NoRecords, Records, RecordsError, read_records
+from fedgrid.tracking.scoring.run import NOTE, TAG
 from fedgrid.tracking.scoring.scores import curves
 
 ROUNDS_SHOWN = 12
@@ -39,11 +39,12 @@ def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir
     """
     storage.pull(folder_of(storage.root, config).name, skip=("state-", ASIDE))
     [row] = read_rows([config], storage)
+    rounds, unread = _read_rounds(row.folder, config)
     return {
         "run": config.name,
         "run_id": config.run_id,
         "state": row.state,
-        "cause": row.cause if row.state == FAILED else None,
+        "cause": row.cause or unread,
         "grids": list(grids),
         "note": row.value(NOTE),
         "tags": {name.removeprefix(TAG): text for name, text in row.notes.items() if name != NOTE},
@@ -51,7 +52,7 @@ def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir
         "model": config.model,
         "changed": _find_changes(config, data_dir),
         "rounds": config.training.rounds,
-        **_read_rounds(row.folder, config),
+        **rounds,
         "scores": {name: row.scores.get(name) for name in RESULT_COLUMNS} if row.scores else None,
         "seconds": row.value("seconds"),
         "uncached_seconds": row.value("uncached_seconds"),
@@ -82,20 +83,27 @@ def _find_changes(config: RunConfig, data_dir: Path) -> dict[str, Any] | None:
     return {key: {"value": now, "default": then} for key, (now, then) in values.items() if now != then}
 
 
-def _read_rounds(folder: Path, config: RunConfig) -> dict[str, Any]:
-    """Return curves, events and partitions by round; lists are empty before the first round."""
+def _read_rounds(folder: Path, config: RunConfig) -> tuple[dict[str, Any], str | None]:
+    """Return curves, events and partitions by round, and why they are not read.
+
+    Lists are empty before the first round, and of damaged records.
+    """
     try:
         records = read_records(folder)
-    except RecordsError:
-        return {"round": [], "curves": {}, "events": {}, "clusters": [], "hidden_groups": []}
+    except RecordsError as error:
+        nothing: dict[str, Any] = {name: [] for name in ("round", "clusters", "hidden_groups")}
+        nothing |= {name: {} for name in ("curves", "events", "group_names")}
+        return nothing, None if isinstance(error, NoRecords) else str(error)
     scores = curves(records)
-    return {
+    rounds = {
         "round": records.round_R.tolist(),
         "curves": {name: _numbers(scores[name]) for name in CURVES},
         "events": events(records, config),
         "clusters": records.clients["cluster"].astype(int).tolist(),
         "hidden_groups": records.truth_K.astype(int).tolist(),
+        "group_names": {str(group): name for group, name in records.group_names.items()},
     }
+    return rounds, None
 
 
 def events(records: Records, config: RunConfig) -> dict[int, str]:

@@ -20,6 +20,7 @@ from fedgrid.grids.browse.run_facts import CURVES, choose_rounds
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import RESULT_COLUMNS, cell, choice_table, duration, readable_size
 from fedgrid.grids.trackers.annotations import Annotations
+from fedgrid.redaction import printable
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.selection import text_of
 
@@ -31,6 +32,8 @@ COLOURS = (25, 214, 36, 176, 74, 166, 220, 99, 65, 131, 244, 30)
 """Of the 256 colours of a terminal."""
 MOST_CLIENTS = 40
 """Clients that have a line each."""
+LONGEST = 20
+"""Letters of a group's name."""
 
 
 HEADINGS = {
@@ -61,7 +64,8 @@ def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> N
         console.print(_rounds_table(facts))
         say()
         labels_RK, truth_K = np.array(facts["clusters"]), np.array(facts["hidden_groups"])
-        for line in cluster_map(labels_RK, truth_K, np.array(facts["round"]), console.width):
+        names = {int(group): printable(name) for group, name in facts["group_names"].items()}
+        for line in cluster_map(labels_RK, truth_K, np.array(facts["round"]), console.width, names):
             console.print(line, soft_wrap=True)
     if facts["scores"]:
         say()
@@ -139,34 +143,43 @@ def sparkline(values_R: Array, width: int) -> str:
     return "".join(BARS[round((value - low) / step)] if value == value else " " for value in means)
 
 
-def cluster_map(labels_RK: Array, truth_K: Array, round_R: Array, width: int) -> Iterator[Text]:
+def cluster_map(
+    labels_RK: Array, truth_K: Array, round_R: Array, width: int, names: Mapping[int, str]
+) -> Iterator[Text]:
     """Yield the lines of a map: a line a client, by hidden group, and a block a round.
 
-    With more than `MOST_CLIENTS` clients, or a single round: the last round, a line a hidden group.
+    With more than `MOST_CLIENTS` clients, or a single round: the last round, a line a hidden group. `names`
+    is what the data set calls the groups, if it has any.
     """
+    groups = {int(group): names.get(int(group), str(group))[:LONGEST] for group in np.unique(truth_K)}
+    longest = max(len("group"), *map(len, groups.values()))
     if len(truth_K) > MOST_CLIENTS or len(round_R) == 1:
-        yield from _final(labels_RK[-1], truth_K, width)
+        yield from _final(labels_RK[-1], truth_K, width, groups, longest)
         return
-    places = _places(len(round_R), width - len("client 00  "))
-    wide = 2 if 2 * len(places) <= width - len("client 00  ") else 1
-    yield Text(f"{'group':>5} {'client':>6}  rounds {round_R[places[0]]} to {round_R[-1]}", "bold")
+    room = width - longest - len(" client  ")
+    places = _places(len(round_R), room)
+    wide = 2 if 2 * len(places) <= room else 1
+    yield Text(f"{'group':>{longest}} {'client':>6}  rounds {round_R[places[0]]} to {round_R[-1]}", "bold")
     before = None
     for client in np.argsort(truth_K, kind="stable"):
         group = int(truth_K[client])
-        line = Text(f"{group if group != before else '':>5} {client:>6}  ")
+        line = Text(f"{groups[group] if group != before else '':>{longest}} {client:>6}  ")
         for place in places:
             line.append_text(_block(int(labels_RK[place, client]), wide))
         before = group
         yield line
 
 
-def _final(labels_K: Array, truth_K: Array, width: int) -> Iterator[Text]:
-    yield Text(f"{'group':>5}  clients by their cluster in the last round", "bold")
-    for group in np.unique(truth_K):
+def _final(
+    labels_K: Array, truth_K: Array, width: int, groups: Mapping[int, str], longest: int
+) -> Iterator[Text]:
+    yield Text(f"{'group':>{longest}}  clients by their cluster in the last round", "bold")
+    room = width - longest - 2
+    for group, name in groups.items():
         labels = np.sort(labels_K[truth_K == group])
-        for first in range(0, len(labels), width - 7):
-            line = Text(f"{'' if first else int(group):>5}  ")
-            for label in labels[first : first + width - 7]:
+        for first in range(0, len(labels), room):
+            line = Text(f"{'' if first else name:>{longest}}  ")
+            for label in labels[first : first + room]:
                 line.append_text(_block(int(label), 1))
             yield line
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import ALL, all_columns, check_columns, read_rows, usual_columns
-from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import RESULT_COLUMNS, cell, choice_table
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -20,6 +20,8 @@ from fedgrid.redaction import in_csv, printable
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.selection import Condition, read_conditions, sort_places, text_of
 
+FEW = 8
+"""Values of a column in a message."""
 ON_ONE_LINE = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 
@@ -52,6 +54,9 @@ def show_runs(
     shown = _columns(columns, every)
     check_columns([condition.column for condition in conditions], every, "--where")
     rows = [row for row in every if all(rule.holds([row.value(rule.column)]) for rule in conditions)]
+    for rule in conditions:
+        if every and not any(rule.holds([row.value(rule.column)]) for row in every):
+            warn(f"--where: {_no_run(rule, every)}")
     if sort is not None:
         check_columns([sort], every, "--sort")
         places = sort_places([row.value(sort) for row in rows], reverse)
@@ -76,6 +81,15 @@ def _conditions(text: str) -> list[Condition]:
         return read_conditions(text)
     except ValueError as error:
         raise ConfigError(f"--where {text}: {error}") from error
+
+
+def _no_run(rule: Condition, rows: Sequence[Run]) -> str:
+    """Return that no run meets a condition, and what the values of its column are."""
+    distinct = list(dict.fromkeys(row.value(rule.column) for row in rows))
+    places = sort_places(distinct, reverse=False)
+    values = ", ".join(cell(distinct[place]) for place in places[:FEW]) + ", ..." * (len(distinct) > FEW)
+    given = ",".join(map(text_of, rule.values))
+    return f"no run has {rule.column}{rule.operator}{given}; its values here: {values}"
 
 
 def _columns(given: str | None, rows: Sequence[Run]) -> list[str]:

@@ -9,6 +9,7 @@ import atexit
 import gc
 import logging
 import os
+import re
 import sys
 from contextlib import suppress
 from io import TextIOWrapper
@@ -26,12 +27,11 @@ from fedgrid.grids.display.plain import print_marked
 from fedgrid.grids.ray_cluster.address_space import shortage
 from fedgrid.redaction import printable, redacted
 
-SELECTING = ("--filter", "--where")
-"""Options that select runs by an axis."""
 LONGEST = 2000
 """Characters of a message."""
 
 app = typer.Typer(
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: `fedgrid run quickstart`",
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -111,8 +111,7 @@ def run_command() -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except TyperException as error:
-        problem = error.format_message().rstrip(".").replace(": Value error, ", ": ")
-        _fail(f"{problem}; {_instead_of(error) or 'see --help'}", BAD_INPUT)
+        _fail(_problem(error), BAD_INPUT)
     except (ConfigError, DataError) as error:
         _fail(str(error), BAD_INPUT)
     except FedgridError as error:
@@ -133,19 +132,16 @@ def run_command() -> None:
     sys.exit(code)
 
 
-def _instead_of(error: TyperException) -> str:
-    """Return how a key or axis that was typed as an option is given; empty if it is neither."""
+def _problem(error: TyperException) -> str:
+    """Return in one line why a command line is refused, and what to type."""
     # Imports the registry of algorithms, which no help text needs.
-    from fedgrid.grids.presets.axis_keys import AXES, axis_keys
+    from fedgrid.grids.cli.hints import hint
 
-    word = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
-    command = getattr(getattr(error, "ctx", None), "command", None)
-    taken = {option for parameter in getattr(command, "params", ()) for option in parameter.opts}
-    if "--set" in taken:
-        keys = sorted((key for key in axis_keys() if word == key.rpartition(".")[2]), key=len)
-        return f"set it with {' or '.join(f'--set {key}=VALUE' for key in keys)}" if keys else ""
-    selecting = [option for option in SELECTING if option in taken and word in AXES]
-    return "".join(f"{option} {word}=VALUE selects runs" for option in selecting[:1])
+    instead, problem = hint(error), error.format_message().replace(": Value error, ", ": ")
+    if instead:
+        # In place of names that only look alike.
+        problem = re.split(r" \(Possible options|\. Did you mean", problem)[0]
+    return f"{problem.rstrip('.')}; {instead or 'see --help'}"
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from fedgrid.engine.federation.data.images import ClassLabels
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.redaction import csv_text
+from fedgrid.redaction import csv_text, printable
 
 COLUMNS = ["client_id", "partition", "total_samples"]
 SERVER = ("orchestrator", "central_test_set")
@@ -111,18 +111,21 @@ def read_blueprint(path: Path) -> Blueprint:
     return Blueprint(counts_RL[1::2], counts_RL[2::2], counts_RL[0], classes)
 
 
-def class_count_table(blueprint: Blueprint, clusters: Sequence[int]) -> Table:
-    """Return the number of images per class in every client's training and test set, by hidden group."""
+def class_count_table(blueprint: Blueprint, groups_K: Sequence[int], names_K: Sequence[str]) -> Table:
+    """Return the number of images per class in every client's training and test set, by hidden group.
+
+    `names_K` is what the group of each client is called.
+    """
     table = Table(header_style="bold")
     for heading in ("client", "group", "set", "images"):
         table.add_column(heading, justify="left" if heading == "set" else "right", no_wrap=True)
     for name in blueprint.classes:
         table.add_column(name, justify="right", overflow="fold")
-    by_group = sorted(range(len(clusters)), key=lambda client: clusters[client])
+    by_group = sorted(range(len(groups_K)), key=lambda client: groups_K[client])
     for before, client in zip([None, *by_group], by_group, strict=False):
-        if before is not None and clusters[client] != clusters[before]:
+        if before is not None and groups_K[client] != groups_K[before]:
             table.add_section()
-        table.add_row(str(client), str(clusters[client]), "train", *_counts(blueprint.train_KL[client]))
+        table.add_row(str(client), printable(names_K[client]), "train", *_counts(blueprint.train_KL[client]))
         table.add_row("", "", "test", *_counts(blueprint.test_KL[client]))
     table.add_section()
     table.add_row("server", "", "test", *_counts(blueprint.server_L))

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.tables import ROOMY, duration, result_row
+from fedgrid.grids.display.tables import ROOMY, duration, pace, result_row
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.results.axes import name_of
 from fedgrid.redaction import printable
@@ -217,8 +217,8 @@ def headline(tally: Tally) -> str:
     if not tally.seconds:
         return f"{counts}; the first actors are starting"
     left = tally.seconds_left
-    pace = f"{counts}; {tally.rounds_per_second:.1f} rounds/s"
-    return pace if left is None else f"{pace}, {duration(left)} left"
+    so_far = f"{counts}; {pace(tally.rounds_per_second)}"
+    return so_far if left is None else f"{so_far}, {duration(left)} left"
 
 
 def work_done(tally: Tally) -> str:
@@ -226,7 +226,8 @@ def work_done(tally: Tally) -> str:
     computed = (
         f", {tally.rounds_computed:.0f} of them computed," if tally.rounds_computed < tally.rounds else ""
     )
-    return f"{tally.rounds} rounds{computed} in {duration(tally.seconds)}"
+    taken = f" after {tally.rounds_taken} of finished runs with fewer rounds" if tally.rounds_taken else ""
+    return f"{tally.rounds} rounds{computed} in {duration(tally.seconds)}{taken}"
 
 
 def _make_namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[RunConfig], str]:

@@ -5,8 +5,9 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from io import StringIO
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BaseModel, Field, ValidationError
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -16,14 +17,14 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.driver import driver_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder
-from fedgrid.engine.runtime.storage.format import next_step
-from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, next_step
+from fedgrid.engine.runtime.storage.hints import command, no_grid
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.display.plain import PlainConsole, print_plain
-from fedgrid.grids.display.tables import cell, choice_table, duration
+from fedgrid.grids.display.plain import PlainConsole, print_plain, warn
+from fedgrid.grids.display.tables import cell, choice_table, duration, pace
 from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
 from fedgrid.grids.results.axes import name_of, naming_keys
-from fedgrid.grids.results.grid_folder import GridFolder, list_grids
+from fedgrid.grids.results.grid_folder import PROGRESS, GridFolder, list_grids
 from fedgrid.grids.results.outcome import look, trust_times
 
 COUNTS = ("total", "done", "running", "waiting", "failed")
@@ -31,6 +32,23 @@ WATCH_SECONDS = 2.0
 """From one look to the next."""
 STOPPED = "stopped_early"
 """How many runs a search has stopped early; they wait for nothing."""
+
+
+class UnderWay(BaseModel):
+    """A run in a grid's progress."""
+
+    run: str
+    run_id: str
+    round: int
+    rounds: int
+
+
+class Progress(BaseModel):
+    """What is shown of a grid's progress, which another user may have written."""
+
+    running: tuple[UnderWay, ...] = ()
+    rounds_per_second: Annotated[float, Field(ge=0, le=1e9)] | None = None
+    seconds_left: Annotated[float, Field(ge=0, le=1e12)] | None = None
 
 
 def show_status(name: str, storage: Storage, as_json: bool, console: Console) -> None:
@@ -101,9 +119,7 @@ def show_all(storage: Storage, as_json: bool, console: Console) -> None:
         print(json.dumps(grids))
         return
     if not grids:
-        print_plain(
-            console, f"No grid in {storage} yet; `{command(storage, 'run', 'quickstart')}` starts one."
-        )
+        print_plain(console, f"{no_grid(storage, 'quickstart')}")
         return
     kinds = [*COUNTS, STOPPED] if any(one.get(STOPPED) for one in grids) else COUNTS
     headings = ("grid", "runs", *(kind.replace("_", " ") for kind in kinds[1:]), "state")
@@ -130,8 +146,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     runs = stored.runs
     driver = driver_of(storage, name)
     is_running = driver is not None and driver.what == name
-    progress: Mapping[str, Any] = (grid.read_progress() or {}) if is_running else {}
-    under_way = progress.get("running", [])
+    progress = _progress(grid) if is_running else Progress()
     with trust_times(storage):
         looks = [(run, look(storage, run)) for run in runs]
     damaged = {run.run_id: now.damage for run, now in looks if now.damage}
@@ -140,6 +155,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
         for run, now in looks
         if not now.is_finished and (failure := RunFolder(storage, run).failure())
     ]
+    under_way = [vars(run) for run in progress.running]
     busy = {entry["run_id"] for entry in (*under_way, *failures)}
     stopped = {run.run_id for run, now in looks if not now.is_finished} - busy
     stopped &= grid.stopped_early()
@@ -156,12 +172,22 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
         STOPPED: len(stopped),
         "failed": len(failures),
         SUPERSEDED: len(stored.superseded),
-        "rounds_per_second": progress.get("rounds_per_second"),
-        "seconds_left": progress.get("seconds_left"),
+        "rounds_per_second": progress.rounds_per_second,
+        "seconds_left": progress.seconds_left,
         "runs": under_way,
         "failures": failures,
         "damaged": damaged,
     }
+
+
+def _progress(grid: GridFolder) -> Progress:
+    """Return what the grid's driver has written last; nothing, with a warning, if that cannot be read."""
+    try:
+        return Progress.model_validate(grid.read_progress() or {})
+    except (DamagedFile, UnreadableFile, ValidationError) as error:
+        why = f"{grid.path / PROGRESS} is damaged" if isinstance(error, ValidationError) else error
+        warn(f"{why}: the runs under way are not known before the driver writes it again")
+        return Progress()
 
 
 def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
@@ -201,7 +227,7 @@ def _pace(now: Mapping[str, Any]) -> str:
     if not now["rounds_per_second"]:
         return ""
     left = now["seconds_left"]
-    return f"; {now['rounds_per_second']:.1f} rounds/s" + (f", {duration(left)} left" if left else "")
+    return f"; {pace(now['rounds_per_second'])}" + (f", {duration(left)} left" if left else "")
 
 
 def _failures(failures: Sequence[Mapping[str, Any]]) -> Table:

@@ -19,6 +19,7 @@ from fedgrid.grids.display.progress import JsonLines, work_done
 from fedgrid.grids.display.tables import (
     duration,
     failure_table,
+    pace,
     result_row,
     result_table,
     seeds_table,
@@ -156,5 +157,5 @@ def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:
     outside = "" if share is None else f", {share:.0%} of the time outside training and tests"
     return (
         f"{done} of {len(grid.runs)} runs finished{failures}; {work_done(tally)}, "
-        f"{tally.rounds_per_second:.1f} rounds/s{outside}"
+        f"{pace(tally.rounds_per_second)}{outside}"
     )

@@ -11,7 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fedgrid.redaction import printable
+from fedgrid.tracking.scoring.disturbances import DRIFT, FAULTS
 from fedgrid.tracking.scoring.run import Run
+from fedgrid.tracking.scoring.scores import OF_ROUNDS
 from fedgrid.tracking.scoring.selection import text_of
 from fedgrid.tracking.tables.cells import seed_words, spread_over_seeds
 from fedgrid.tracking.tables.table import NONE
@@ -19,26 +21,11 @@ from fedgrid.tracking.tables.table import Table as PageTable
 
 RESULT_COLUMNS = {
     "clustering_round": "clust\nround",
-    "clusters": "clus-\nters",
-    "ari": "ARI",
-    "ami": "AMI",
-    "homogeneity": "homo-\ngen.",
-    "completeness": "com-\nplete",
-    "personalised_accuracy": "pers.\nacc.",
-    "personalised_f1": "pers.\nF1",
-    "generalised_accuracy": "gen.\nacc.",
-    "generalised_f1": "gen.\nF1",
-    "learning_gap": "gap",
+    **{score.name: score.heading for score in OF_ROUNDS if score.heading},
 }
 """Score -> heading. Personalised: a cluster's model on its clients' own test sets; generalised: on the
 server's test set."""
-OWN_COLUMNS = {
-    "attackers_apart": "apart",
-    "honest_ari": "honest\nARI",
-    "honest_personalised_accuracy": "honest\npers.",
-    "moved_found": "moved,\nfound",
-    "moved": "rounds",
-}
+OWN_COLUMNS = {score.name: score.heading for score in (*FAULTS, *DRIFT) if score.heading}
 """The same of scores that only runs with attackers or moved clients have (docs/faults.md)."""
 EXACTLY = "exactly_right"
 """Score: whether the last partition is that of the hidden groups, None without several of these."""
@@ -63,6 +50,13 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def pace(rounds_per_second: float) -> str:
+    """Format a pace for people: 2.5 rounds/s, or 12 s/round if it is slower than one a second."""
+    if 0 < rounds_per_second < 1:
+        return f"{duration(1 / rounds_per_second)}/round"
+    return f"{rounds_per_second:.1f} rounds/s"
 
 
 def roughly(hours: float) -> str:
@@ -93,7 +87,7 @@ def titled_table(title: str, width: int) -> Table:
 def result_row(run: Run, axes: Sequence[str] = ()) -> dict[str, Any]:
     """Return the columns of the results table for one run, by name; `axes` are the grid's further axes."""
     return {
-        "run": run.plain_name,
+        "run": run.folder.name.removesuffix(f"-{run.run_id}"),
         "run_id": run.run_id,
         "scenario": run.place,
         "algorithm": run.value("algorithm"),

@@ -26,6 +26,8 @@ class Tally:
         """Rounds of this launch."""
         self.rounds_computed = 0.0
         """Of these, the rounds that were not cache hits; a partial hit counts by the share of its clients."""
+        self.rounds_taken = 0
+        """Rounds with which runs have started, of finished runs with fewer rounds."""
         self._client_seconds = 0.0
         self._at_once = 0
         self.running: dict[str, tuple[RunConfig, int]] = {}
@@ -48,8 +50,7 @@ class Tally:
         for run in runs:
             stored = rounds_done.get(run.run_id, 0)
             self._rounds_left[run.dataset] += run.training.rounds - stored
-            if stored:
-                self._stored[run.run_id] = stored
+            self._stored[run.run_id] = stored
 
     @property
     def waiting(self) -> int:
@@ -95,13 +96,14 @@ class Tally:
 
     def start(self, config: RunConfig, rounds_done: int) -> int:
         """Count a run that starts, or resumes; return how many of the rounds that it had are done again."""
-        again = max(0, self._stored.pop(config.run_id, 0) - rounds_done)
+        again = self._stored.pop(config.run_id, rounds_done) - rounds_done
         self._rounds_left[config.dataset] += again
+        self.rounds_taken += max(0, -again)
         if self._start is None:
             self._start = self._now()
         self.running[config.run_id] = (config, rounds_done)
         self._at_once = max(self._at_once, len(self.running))
-        return again
+        return max(0, again)
 
     def round(self, config: RunConfig, number: int, timing: Mapping[str, Any]) -> None:
         """Count a round."""

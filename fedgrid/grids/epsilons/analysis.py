@@ -142,8 +142,8 @@ def epochs_of(run_folder: Path) -> dict[str, Array]:
     of_client = {
         "loss": "train_loss",
         "accuracy": "train_accuracy",
-        "server_accuracy": "cluster_server_accuracy",
-        "server_f1": "cluster_server_f1_own",
+        "server_accuracy": "generalised_accuracy",
+        "server_f1": "generalised_f1",
     }
     return {
         "epoch": records.round_R,

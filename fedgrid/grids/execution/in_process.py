@@ -11,7 +11,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import is_final
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
-from fedgrid.engine.runtime.run.run_folder import in_one_line
+from fedgrid.engine.runtime.run.failure import in_one_line
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, backoff
 from fedgrid.engine.runtime.storage.storage import Storage

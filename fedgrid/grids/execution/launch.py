@@ -77,7 +77,7 @@ def launch(
         _begin(grid, storage, lease)
         cache = options.cache
         if cache is not None and todo:
-            cache = replace(cache, speed=entry.measure(storage, FOLDER))
+            cache = replace(cache, takes_rounds=not options.fresh, speed=entry.measure(storage, FOLDER))
         if options.fresh:
             _forget(grid, todo, storage, lease, trackers, cached=cached)
         stack.enter_context(trackers)

@@ -24,7 +24,7 @@ from fedgrid.engine.runtime.leases.driver import check_driver
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import PluginSource
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
-from fedgrid.engine.runtime.run.run_folder import in_one_line
+from fedgrid.engine.runtime.run.failure import in_one_line
 from fedgrid.engine.runtime.storage.clock import CLOCK, backoff
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RunEvent, RunFailed, RunFinished, RunStopped, run_to_end

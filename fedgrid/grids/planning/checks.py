@@ -1,20 +1,17 @@
-"""Checks before a grid starts: models, images, splits, storage, and what its runs were made with so far.
+"""Checks before a grid starts: images, splits, storage, and what its runs were made with so far.
 
 They store nothing but downloads.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedgrid.engine.federation.before_training.setup import deal
-from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data import image_folders
-from fedgrid.engine.federation.data.images import ImageSet, Pair
 from fedgrid.engine.federation.dealing.holdouts import server_sets
-from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.configuration.own_models import check_own_models
-from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.data.datasets import digest_of_dataset, find, is_here, load
 from fedgrid.engine.runtime.integrity.made_with import (
     ACCEPT,
@@ -27,22 +24,32 @@ from fedgrid.engine.runtime.integrity.made_with import (
 )
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.run.shorter import shorter_run
 from fedgrid.engine.runtime.storage.format import DamagedFile
-from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.planning.images import group_notes, image_notes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.federation.data.images import Pair
+    from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.grids.display.steps import Steps
+    from fedgrid.grids.planning.options import LaunchOptions
 
 
 def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
-    """Check models, download missing images and draw every split: errors come up before the first run.
+    """Download missing images and draw every split once, so that errors come up before the first run.
 
     `steps` says so, but for downloads, which show their own progress.
 
     Raises:
         DataError: if images are missing, damaged, or cannot be downloaded.
-        ConfigError: if the data set is too small for a split, or a plugin's model is refused.
+        ConfigError: if the data set is too small for a split.
     """
-    check_own_models(runs, data_dir)
+    for note in group_notes(runs, data_dir):
+        warn(note)
     pairs: dict[str, Pair] = {}
     for name in dict.fromkeys(run.dataset for run in runs):
         pool, server = load(name, data_dir)
@@ -55,16 +62,6 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
         steps.count(number, len(splits))
         deal(run, pairs[run.dataset], find(run.dataset, data_dir).num_classes)
         server_sets(pairs[run.dataset][1], run.split, run.root_seed)
-
-
-def image_notes(name: str, pool: ImageSet, data_dir: Path) -> list[str]:
-    """Return in one line each what may surprise about the user's own images, none about other data sets."""
-    dataset = find(name, data_dir)
-    kind, colon, _ = dataset.name.partition(":")
-    if not colon:
-        return []
-    of_files = image_folders.notes(Path(dataset.location)) if kind == "folder" else []
-    return of_files + own_images.content_notes(dataset.name, pool.images)
 
 
 def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:
@@ -107,6 +104,27 @@ def check_origins(
     if notes and not accept:
         raise ConfigError(f"{'; '.join(notes)}; {ACCEPT}")
     return notes
+
+
+def rounds_left(
+    runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions
+) -> tuple[list[tuple[RunConfig, int]], int]:
+    """Return each run with its number of rounds still to compute, and how many all take from shorter runs.
+
+    Whether the processors are the same only the runs find out.
+    """
+    takes_rounds = options.cache is not None and not options.fresh
+    left, taken = [], 0
+    digests: dict[str, str | None] = {}
+    for run in runs:
+        done = RunFolder(storage, run).rounds_done
+        if not done and takes_rounds and (shorter := shorter_run(run, storage)) is not None:
+            with suppress(DamagedFile, DataError):
+                if not _differences(shorter[0], storage, options.data_dir, digests):
+                    done = shorter[1]
+                    taken += done
+        left.append((run, run.training.rounds - done))
+    return left, taken
 
 
 def _differences(

@@ -15,12 +15,11 @@ from rich.table import Table
 
 from fedgrid.engine.runtime.clients.placement import Node, describe
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
-from fedgrid.engine.runtime.configuration.own_models import check_own_models
-from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.display.plain import print_marked, print_plain, warn
 from fedgrid.grids.display.tables import roughly
 from fedgrid.grids.planning.calibrate import BUDGET, calibrate, processor_name
+from fedgrid.grids.planning.checks import rounds_left
 from fedgrid.grids.planning.estimate import (
     Capacity,
     RoundsLeft,
@@ -30,6 +29,7 @@ from fedgrid.grids.planning.estimate import (
     workloads_of,
 )
 from fedgrid.grids.planning.gpu_share import with_share_here
+from fedgrid.grids.planning.images import group_notes
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
@@ -53,21 +53,19 @@ def show_plan(
     what was decided about the clients of an actor.
 
     Raises:
-        ConfigError: if a run cannot fit on the nodes, its data set is too small for its split, or its model
-            is refused.
+        ConfigError: if a run cannot fit on the nodes, or its data set is too small for its split.
         RunError: if the storage cannot be read, or a model cannot be trained as configured.
     """
     nodes = nodes_to_run_on(in_process=options.in_process, request=options.request)
     data_dir, with_cache = options.data_dir, options.cache is not None
-    for line in idle_lines(grid.runs):
+    for line in (*idle_lines(grid.runs), *group_notes(grid.runs, data_dir)):
         warn(line)
     if not storage.may_be_written():
         warn(f"--storage {storage} cannot be written to: a run would be refused; name another folder")
     storage.pull_marks()
     if consequence := GridFolder(storage, grid.name).consequence(grid):
         warn(f"{consequence}; the run asks first")
-    left = [(run, run.training.rounds - RunFolder(storage, run).rounds_done) for run in grid.runs]
-    check_own_models([run for run, rounds in left if rounds], data_dir)
+    left, taken = rounds_left(grid.runs, storage, options)
     request = with_share_here([run for run, rounds in left if rounds], nodes, options.request, data_dir)
     capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
     workloads = workloads_of(left, data_dir)
@@ -79,11 +77,13 @@ def show_plan(
         replace(row, hours=row.hours * learnt.factor)
         for row in dataset_rows(left, data_dir, speeds, capacities)
     ]
+    if any(row.download_mb for row in rows) and not data_dir.exists():
+        print_marked("note:", "bold", f"--data-dir {data_dir} does not exist yet: the download goes there")
     names = ("runs", "shared_prefixes", "finished", "rounds_left", "download_mb", "hours", "encoders")
     plan = {
         "grid": grid.name,
         "datasets": [asdict(row) for row in rows],
-        "total": {name: sum(getattr(row, name) for row in rows) for name in names},
+        "total": {name: sum(getattr(row, name) for row in rows) for name in names} | {"rounds_taken": taken},
         "resources": [asdict(one) | {"reserves": one.reserves} for one in capacities if nodes],
         "nodes": [asdict(node) for node in nodes],
         "timed_on": device,
@@ -150,6 +150,8 @@ def _show(plan: Mapping[str, Any], nodes: Sequence[Node], with_cache: bool, cons
         say(f"\nHere: {describe(nodes)}.")
     else:
         say("In this process: one run after another, on one core, without Ray.")
+    if total["rounds_taken"]:
+        say(f"{total['rounds_taken']:,} rounds are taken from finished runs with fewer rounds.")
     if total["rounds_left"]:
         say(_about_time(plan))
         if runs := learnt["runs"]:

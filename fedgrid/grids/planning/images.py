@@ -1,16 +1,21 @@
-"""How many images the clients of a run train on, and how many pass through models when these are tested."""
+"""How many images clients train on, how many pass through models in tests, and what surprises about them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data import image_folders
 from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.dealing.split import mean_share_kept
 from fedgrid.engine.federation.partition.label_skew import labels_per_client
 from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.ocfl import groups
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, Facts, Scenario, class_sets
+from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
 SERVER_IMAGES = {
@@ -60,6 +65,29 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
     if split.scored_on == "validation":
         held *= 1 - split.test_share
     return Images(held * (1 - split.test_share), held * split.test_share, server)
+
+
+def image_notes(name: str, pool: ImageSet, data_dir: Path) -> list[str]:
+    """Return in one line each what may surprise about the user's own images, none about other data sets."""
+    dataset = find(name, data_dir)
+    kind, colon, _ = dataset.name.partition(":")
+    if not colon:
+        return []
+    of_files = image_folders.notes(Path(dataset.location)) if kind == "folder" else []
+    return of_files + own_images.content_notes(dataset.name, pool.images)
+
+
+def group_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:
+    """Return in one line each where a run has fewer clients than its data set has groups."""
+    notes = []
+    for run in {(run.dataset, run.clients): run for run in runs if run.split.kind == NATURAL}.values():
+        total = find(run.dataset, data_dir).num_groups or 0
+        if total > run.clients:
+            notes.append(
+                f"{run.scenario}: {run.clients} of {total} groups take part, a client each, by the seed; "
+                f"the images of the other {total - run.clients} are left out; take clients: {total} for all"
+            )
+    return notes
 
 
 def passes(config: RunConfig, images: Images, rounds: int, actors: int = 1) -> float:

@@ -78,12 +78,13 @@ def check_axis_key(key: str) -> None:
     section, dot, rest = key.partition(".")
     if dot and section in (*SECTIONS, ALGORITHM):
         prefix = f"{section}."
-        inner = (axis.removeprefix(prefix) for axis in axis_keys() if axis.startswith(prefix))
-        raise unknown_key(rest, section, inner)
+        keys = (axis.removeprefix(prefix) for axis in axis_keys() if axis.startswith(prefix))
+        raise unknown_key(rest, section, keys)
+    inner = {axis.rpartition(".")[2]: axis for axis in sorted(axis_keys(), key=len, reverse=True)}
     top = (axis for axis in axis_keys() if not axis.startswith(SETTING))
     raise ConfigError(
-        f"unknown axis '{key}'; {hint(key, axis_keys())}allowed: any key of a run: {', '.join(top)}, "
-        f"{SETTING}SETTING"
+        f"unknown axis '{key}'; {hint(key, axis_keys(), inner=inner)}allowed: any key of a run: "
+        f"{', '.join(top)}, {SETTING}SETTING"
     )
 
 

@@ -1,11 +1,8 @@
 """What the keys of a configuration mean: the docstrings below the fields of its sections, and their types."""
 
-import ast
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
-from textwrap import dedent
 from typing import Any
 
 from pydantic import BaseModel
@@ -18,17 +15,16 @@ YAML = {"None": "null", "True": "true", "False": "false"}
 VALUES = re.compile(rf"\b({'|'.join(YAML)})\b")
 
 
-@cache
 def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
     """Return field -> its docstring on one line, of a model and its bases; fields without one are left out.
 
     Empty for a class whose source is not at hand, as one that was typed into a notebook.
     """
-    docs: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for base in reversed(model.__mro__):
-        if issubclass(base, BaseModel) and base is not BaseModel:
-            docs |= _own(base)
-    return {name: text for name, text in docs.items() if name in model.model_fields}
+        fields = base.model_fields if issubclass(base, BaseModel) else {}
+        texts |= {name: field.description for name, field in fields.items() if field.description}
+    return {name: VALUES.sub(lambda word: YAML[word[0]], " ".join(texts[name].split())) for name in texts}
 
 
 def allowed(schema: Mapping[str, Any]) -> str:
@@ -68,20 +64,3 @@ def settings_rows(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, 
         elif "const" not in properties[key]:
             default = text_of(to_jsonable_python(value))
             yield f"{prefix}{key}", default, allowed(properties[key]), meanings.get(key, "")
-
-
-def _own(model: type[BaseModel]) -> dict[str, str]:
-    try:
-        (tree,) = ast.parse(dedent(inspect.getsource(model))).body
-    except (OSError, TypeError, SyntaxError, ValueError):
-        return {}
-    body = tree.body if isinstance(tree, ast.ClassDef) else []
-    docs = {}
-    for field, below in zip(body, body[1:], strict=False):
-        match field, below:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
-                docs[name] = VALUES.sub(lambda word: YAML[word[0]], " ".join(text.split()))
-    return docs

@@ -39,6 +39,8 @@ SCENARIO = re.compile(r"(.+?)-(\d+)-([a-z][a-z-]*)")
 """`Scenario.name`: data set, clients, split."""
 FEW = 8
 """Values of an axis in a message."""
+FEW_SEEDS = 100
+"""A number in place of several seeds may be meant as their number up to this one."""
 DICT = "a dict"
 """The source of a grid that Python gave: another dict under its name replaces it, as an edited file does."""
 
@@ -90,6 +92,8 @@ def load_grid(
     )
     further = map(Change.parse, decided)
     whole = replace(preset, axes=_widen(axes, seeds, extends), changes=(*preset.changes, *further))
+    if seeds and seeds.isdecimal() and 1 < int(seeds) <= FEW_SEEDS:
+        notes.append(f"1 seed: {seeds} (for {seeds} seeds: --seeds 0..{int(seeds) - 1})")
     chosen = _narrow(whole.axes, filters)
     runs = expand(replace(whole, axes=chosen), data_dir)
     named = {*chosen, *variant_settings(runs), *variant_settings(runs, f"{SPLIT}.")}

@@ -1,6 +1,8 @@
 """The files of presets, those that come with fedgrid and the user's: their names, and how one is opened."""
 
 import os
+from contextlib import suppress
+from difflib import get_close_matches
 from importlib.resources import files
 from itertools import takewhile
 from pathlib import Path
@@ -17,6 +19,8 @@ KEYS = (*SETTABLE, SEEDS, AXES_KEY, "filter", EXCLUDE, "overrides", "base", "plu
 SEARCH = "search"
 """The key of a search's file that holds its space; a grid has none."""
 
+SUFFIXES = (".yaml", ".yml")
+"""Of the files of grids."""
 PRESETS = files("fedgrid.grids") / "presets"
 
 
@@ -42,7 +46,7 @@ def is_path(what: str) -> bool:
     if what in preset_names():
         return False
     try:
-        return Path(what).suffix in (".yaml", ".yml") or Path(what).is_file()
+        return Path(what).suffix in SUFFIXES or Path(what).is_file()
     except OSError:
         # Too long for the name of a file.
         return False
@@ -51,6 +55,13 @@ def is_path(what: str) -> bool:
 def file_meant(what: str) -> str | None:
     """Return the file whose ending `what` leaves out, None if there is none."""
     return next((file for file in (f"{what}.yaml", f"{what}.yml") if os.path.isfile(file)), None)
+
+
+def _grid_files(folder: Path) -> list[str]:
+    """Return the YAML files in a folder."""
+    with suppress(OSError):
+        return sorted(str(file) for file in folder.iterdir() if file.suffix in SUFFIXES)
+    return []
 
 
 def _no_preset(what: str) -> ConfigError:
@@ -63,6 +74,11 @@ def _no_preset(what: str) -> ConfigError:
         )
     if what in ALGORITHMS:
         return ConfigError(f"'{what}' is an algorithm, no preset: fedgrid run --algorithm {what}")
+    if os.path.isdir(what):
+        inside = ", ".join(_grid_files(Path(what))) or "it has none"
+        return ConfigError(f"{what} is a folder; name a YAML file: {inside}")
+    if os.sep in what:
+        return ConfigError(f"no file {what}; a grid is a YAML file, or one of `fedgrid presets`")
     return unknown("preset", what, preset_names())
 
 
@@ -79,6 +95,8 @@ def open_preset(what: str) -> YamlFile:
     try:
         return read_yaml(Path(what))
     except FileNotFoundError as error:
+        if close := get_close_matches(what, _grid_files(Path(what).parent), n=1, cutoff=0.85):
+            raise ConfigError(f"no file {what}; did you mean {close[0]}?") from error
         stem = Path(what).stem
         near = f"did you mean the preset {stem}? " if stem in preset_names() else ""
         raise ConfigError(f"no file {what}; {near}presets: {', '.join(preset_names())}") from error

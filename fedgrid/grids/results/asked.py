@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.run.shorter import adds_rounds
+from fedgrid.engine.runtime.configuration.rounds import adds_rounds
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Asks, Grid

@@ -15,8 +15,8 @@ from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
-from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.hints import no_grid
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Asks, Grid, Stacking
 from fedgrid.grids.results import kept_plugins
@@ -167,16 +167,14 @@ class GridFolder:
         Raises:
             ConfigError: it comes from another file with another content, is refused, or cannot be read.
         """
-        if ask and (consequence := self.consequence(grid)) and (refusal := ask(consequence)):
-            raise ConfigError(f"{consequence}: {refusal}")
-        if grid.is_named or not self.is_there:
-            return
-        before = self.read().source
+        before = self.read().source if self.is_there and not grid.is_named else ""
         if before not in ("", grid.source) and self.preset() != grid.text.encode():
             raise ConfigError(
                 f"the grid {self.name} in {self.storage} comes from {before}, not from {grid.source}: --name "
                 f"OTHER makes this a grid of its own, --name {self.name} adds it to that one"
             )
+        if ask and (consequence := self.consequence(grid)) and (refusal := ask(consequence)):
+            raise ConfigError(f"{consequence}: {refusal}")
 
     def preset(self) -> bytes:
         """Return the preset of the last launch, as `keep` got it; a `ConfigError` if that cannot be read."""
@@ -198,11 +196,12 @@ class GridFolder:
         try:
             runs = tuple(map(RunConfig.model_validate_json, lines.splitlines()))
             stacking = STACKING.validate_python(about.get("stacking"))
-            return StoredGrid(runs, Asked.of(about.get("asked")), str(about.get("source", "")), stacking)
+            stored = StoredGrid(runs, Asked.of(about.get("asked")), str(about.get("source", "")), stacking)
         except ValidationError as error:
-            raise ConfigError(
-                f"{path} was written by another version of fedgrid; move {self.path} away"
-            ) from error
+            raise ConfigError(f"{path} is of another version of fedgrid; move {self.path} away") from error
+        if not stored.runs:
+            raise ConfigError(f"{path} is damaged (it asks for none of its runs); move {self.path} away")
+        return stored
 
     def _read_lines(self, path: Path) -> tuple[dict[str, Any], bytes]:
         """Return the head of a file, and its other lines, which are those that were written."""
@@ -268,19 +267,21 @@ class GridFolder:
         self.write(PROGRESS, seal(progress))
 
     def read_progress(self) -> dict[str, Any] | None:
-        """Return the last progress, None if there is none or it cannot be read."""
+        """Return the last progress, None if there is none.
+
+        Raises:
+            DamagedFile, UnreadableFile: it cannot be read.
+        """
         self.storage.refresh(self._name(PROGRESS))
         try:
             return unseal(self.path / PROGRESS)
-        except (FileNotFoundError, DamagedFile, UnreadableFile):
+        except FileNotFoundError:
             return None
 
     def _missing(self) -> ConfigError:
         grids = list_grids(self.storage)
         if not grids:
-            return ConfigError(
-                f"no grid in {self.storage} yet; `{command(self.storage, 'run', self.name)}` starts one"
-            )
+            return ConfigError(no_grid(self.storage, self.name))
         return unknown("grid", self.name, grids)
 
     def write(self, name: str, content: str | bytes) -> None:

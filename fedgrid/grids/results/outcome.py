@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.files import LISTED, TIMES, TIMES_CHECKSUM, state_names
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
+from fedgrid.engine.runtime.integrity.mark import LISTED, TIMES, TIMES_CHECKSUM, state_names
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, check_run, unseal
 from fedgrid.engine.runtime.storage.storage import Storage

@@ -26,7 +26,7 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import read_scores
 from fedgrid.grids.results.runs import describe, read_run
 from fedgrid.tracking.records import RecordsError
-from fedgrid.tracking.scoring.run import FINISHED, Run, load_result
+from fedgrid.tracking.scoring.run import FINISHED, Run, Scenario, load_result
 from fedgrid.tracking.scoring.study import Study
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def load(
         runs.append(_load_run(sized, config, store))
     left_out = 0 if superseded else len(old)
     of_old = [f"{superseded_words(left_out)}."] if left_out else []
-    notes = (*of_old, *idle_lines(configs), *_origin_notes(runs, configs))
+    notes = (*of_old, *idle_lines(configs), *_training_notes(runs), *_origin_notes(runs, configs))
     return Study(grid, tuple(runs), notes, left_out)
 
 
@@ -131,6 +131,23 @@ def _model_bytes(model: str, shape: tuple[int, int, int], num_classes: int, plug
     with torch.device("meta"):
         layout = layout_of(build(model, shape, num_classes))
     return BYTES_PER_ENTRY * layout.size
+
+
+def _training_notes(runs: Iterable[Run]) -> Iterator[str]:
+    """Yield a sentence for each key in which the training of algorithms differs, as after `--tuned`."""
+    by_scenario: dict[tuple[str, Scenario], dict[str, list[str]]] = {}
+    for run in runs:
+        for key, value in run.keys.items():
+            if key.startswith("training."):
+                values = by_scenario.setdefault((key, run.scenario), {})
+                values.setdefault(value, []).append(run.algorithm)
+    differing: dict[str, dict[str, dict[str, None]]] = {}
+    for (key, _), values in by_scenario.items():
+        for value, names in values.items() if len(values) > 1 else ():
+            differing.setdefault(key, {}).setdefault(value, {}).update(dict.fromkeys(names))
+    for key, names_of in differing.items():
+        listed = "; ".join(f"{value} ({', '.join(names)})" for value, names in names_of.items())
+        yield f"algorithms differ in {key}: {listed}"
 
 
 def _origin_notes(runs: Sequence[Run], configs: Sequence[RunConfig]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from fedgrid.engine.runtime.round_cache.files import StoredFile, kept
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.grids.round_cache.retention import idle_shared_prefixes, states, waiting_runs
@@ -121,10 +122,11 @@ def _usage(
 
 
 def _times(folder: Path) -> Times:
-    """Return the times of a run's rounds; damaged records count as no rounds, as when the run resumes."""
+    """Return the times of a run's rounds; damaged ones count as no rounds, with a warning."""
     try:
         return times_of(folder)
-    except (DamagedFile, UnreadableFile):
+    except (DamagedFile, UnreadableFile) as error:
+        warn(f"{error}; the rounds of its run do not count")
         return Times()
 
 

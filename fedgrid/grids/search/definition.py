@@ -15,15 +15,14 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown, unknown_key
 from fedgrid.engine.runtime.configuration.complete import INNER
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from fedgrid.grids.presets.axis_keys import SETTING
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.load import Preset, load_grid
 from fedgrid.grids.presets.preset_files import KEYS, SEARCH, is_path, open_preset
 from fedgrid.grids.presets.read_preset import read_preset
-from fedgrid.grids.presets.yaml_file import Place, YamlFile, at
+from fedgrid.grids.presets.yaml_file import Place, YamlFile, at, parse_value
 from fedgrid.grids.search.early_stop import EARLY_STOP, EarlyStop, read_early_stop
 from fedgrid.grids.search.objectives import OBJECTIVES, VALIDATION
-from fedgrid.grids.search.space import Params, Space, built_in, read_space, with_settings
+from fedgrid.grids.search.space import Params, Space, axis_of, built_in, read_space, with_settings
 from fedgrid.grids.search.suggest import SEARCHERS, Searcher, grid_levels
 
 OWN_KEYS = (SEARCH, "trials", "searcher", "objective", EARLY_STOP)
@@ -69,7 +68,7 @@ class Search:
     @property
     def axes(self) -> tuple[str, ...]:
         """The settings that are searched, as axes of a grid."""
-        return tuple(f"{SETTING}{key}" for key in self.space)
+        return tuple(map(axis_of, self.space))
 
     @cached_property
     def text(self) -> str:
@@ -104,18 +103,21 @@ def load_search(
     filters: Sequence[str] = (),
     seeds: str | None = None,
     space: Mapping[str, Any] | None = None,
+    also: Sequence[str] = (),
 ) -> Search:
     """Return the search that a command line describes.
 
     `what` is an algorithm, or the path of a YAML file; an algorithm is searched over the scenarios of `base`,
-    a preset or file, in `space` instead of its own. `own` has `trials`, `searcher`, `objective` and
-    `early_stop`, if the command line gives them; the other arguments are as in `load_grid`, for the runs of
-    each trial.
+    a preset or file, in `space` instead of its own. `also` has further settings, each as
+    `training.learning_rate=0.01,0.1` or `training.momentum={low: 0.1, high: 0.9}`. `own` has `trials`,
+    `searcher`, `objective` and `early_stop`, if the command line gives them; the other arguments are as in
+    `load_grid`, for the runs of each trial.
 
     Raises:
         ConfigError: if a name or value is wrong.
     """
     in_file: Mapping[str, Any] = {}
+    further = dict(map(_setting, also))
     place, preset, searched = None, None, frozenset(space or ())
     if what in ALGORITHMS:
         if base := base or (BASE if filters else None):
@@ -138,11 +140,14 @@ def load_search(
         raise ConfigError(f"no algorithm or file '{what}'; {near}known: {', '.join(ALGORITHMS)}")
     # Scores on test images would be too good for settings that were chosen with the same images.
     changes = ["split.scored_on=validation", *changes]
+    searched |= {*further}
     grid = load_grid(preset, options, changes, data_dir, filters=filters, seeds=seeds, searched=searched)
     algorithm = _algorithm(grid.runs)
     if space is None and SEARCH not in in_file:
-        space = built_in(algorithm, min(run.training.rounds for run in grid.runs))
-    read = read_space(in_file.get(SEARCH, space), algorithm, place if SEARCH in in_file else None)
+        rounds = min(run.training.rounds for run in grid.runs)
+        space = ALGORITHMS[algorithm].space(rounds) if further else built_in(algorithm, rounds)
+    at_file = place if SEARCH in in_file else None
+    read = _read_spaces(in_file.get(SEARCH, space), further, algorithm, at_file)
     values = {key: _own_value(key, {**DEFAULTS, **in_file}, own, place) for key in DEFAULTS}
     if values["searcher"] == "grid":
         grid_levels(read, values["trials"])
@@ -150,6 +155,22 @@ def load_search(
     datasets = dict.fromkeys(run.short_dataset for run in grid.runs)
     default_name = grid.name if place else "-".join([algorithm, *datasets])
     return Search(name or default_name, algorithm, read, base=grid.runs, **values)
+
+
+def _read_spaces(given: Any, further: Mapping[str, Any], algorithm: str, place: Place | None) -> Space:
+    """Return the space of a file or an algorithm, with what `--space` adds."""
+    space = {} if further and not given else read_space(given, algorithm, place)
+    with at("--space"):
+        return {**space, **(read_space(further, algorithm) if further else {})}
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """Return key and values of a setting as typed: KEY=VALUE,VALUE, or KEY={low: ..., high: ...}."""
+    key, equals, values = text.partition("=")
+    if not (key and equals and values.strip()):
+        raise ConfigError(f"--space {text}: expected KEY=VALUE,VALUE, as in training.learning_rate=0.01,0.1")
+    source = f"--space {text}"
+    return key.strip(), parse_value(values if values.strip()[0] in "[{" else f"[{values}]", source)
 
 
 def _algorithms_of(preset: Preset) -> set[str]:

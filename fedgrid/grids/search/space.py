@@ -1,4 +1,7 @@
-"""The space of a search: settings of an algorithm, each with a range of numbers or a list of choices."""
+"""The space of a search: settings of an algorithm, and keys of `training` (`training.learning_rate`).
+
+Each has a range of numbers, or a list of choices.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,19 +13,24 @@ from pydantic import BaseModel, ValidationError
 from fedgrid.algorithms.registry import ALGORITHMS, create, free, unlike_entry, written
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown_key
+from fedgrid.engine.federation.training.settings import Training
+from fedgrid.engine.runtime.configuration.complete import TRAINING_KEYS, check_algorithm
 from fedgrid.engine.runtime.configuration.validation import explain
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.grids.presets.axis_keys import ALGORITHM, SETTING
 from fedgrid.grids.presets.nested import merge, nested
 from fedgrid.grids.presets.preset_files import SEARCH
 from fedgrid.grids.presets.yaml_file import Place, at
 
 RANGE_KEYS = ("low", "high", "log", "step")
+TRAINING = "training."
+"""Prefix of keys that are no settings of the algorithm."""
 DIGITS = 4
 """Significant digits of a number from a range: enough for a preset."""
 
 Value: TypeAlias = bool | int | float | str | None
 Params: TypeAlias = Mapping[str, Value]
-"""Setting -> value; nested settings have a dot, as in clusterer.min_cluster_share."""
+"""Setting -> value; nested settings have a dot, as in clusterer.min_cluster_share and training.momentum."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +115,8 @@ def read_space(given: Any, algorithm: str, place: Place | None = None) -> dict[s
     if not isinstance(given, Mapping) or not given:
         with at(place):
             raise ConfigError(
-                f"{SEARCH} = {given!r}: expected settings of {algorithm}, each with a list of values or "
-                "{low: ..., high: ...}"
+                f"{SEARCH} = {given!r}: expected settings of {algorithm}, or {TRAINING}learning_rate, each "
+                "with a list of values or {low: ..., high: ...}"
             )
     space: dict[str, Dimension] = {}
     for key, values in given.items():
@@ -165,12 +173,17 @@ def _range(key: str, given: Mapping[str, Any], *, whole: bool) -> Range:
 
 def _kinds_of(key: str, algorithm: str) -> set[Any]:
     """Return the types that a setting allows."""
+    if key in TRAINING_KEYS.values():
+        return _plain_types(Training.model_fields[key.removeprefix(TRAINING)].annotation)
+    if key.startswith(TRAINING):
+        raise unknown_key(key.removeprefix(TRAINING), f"{SEARCH}.training", TRAINING_KEYS)
     section: Any = ALGORITHMS[algorithm].settings
     *sections, last = key.split(".")
     for depth, name in enumerate([*sections, last]):
         fields = type(section).model_fields
         if name not in fields:
-            raise unknown_key(name, ".".join([SEARCH, *sections[:depth]]), fields)
+            allowed = [*fields, f"{TRAINING}KEY"]
+            raise unknown_key(name, ".".join([SEARCH, *sections[:depth]]), allowed, inner=TRAINING_KEYS)
         if depth < len(sections):
             section = getattr(section, name)
             if not isinstance(section, BaseModel):
@@ -184,30 +197,54 @@ def _plain_types(annotation: Any) -> set[Any]:
     return set().union(*(_plain_types(part) for part in inner)) if inner else {annotation}
 
 
+ANY_TRAINING = {"rounds": 1, "batch_size": 1, "optimizer": "sgd", "learning_rate": 1.0}
+
+
 def _check(algorithm: str, key: str, value: Value) -> None:
     """Refuse a value that a setting does not allow; combinations of values are not checked."""
+    is_training = key.startswith(TRAINING)
     try:
-        create(algorithm, nested({key: value}))
+        if is_training:
+            Training.model_validate({**ANY_TRAINING, key.removeprefix(TRAINING): value})
+        else:
+            create(algorithm, nested({key: value}))
     except ValidationError as error:
         if error.errors()[0]["loc"]:
-            message = explain(error, ALGORITHMS[algorithm].settings)
-            raise ConfigError(f"{SEARCH}: {algorithm}: {message}") from error
+            model: Any = Training if is_training else ALGORITHMS[algorithm].settings
+            message = f"{TRAINING if is_training else f'{algorithm}: '}{explain(error, model)}"
+            raise ConfigError(f"{SEARCH}: {message}") from error
     except ValueError as error:
         raise ConfigError(f"{SEARCH}.{key}: {error}") from error
 
 
 def with_settings(run: RunConfig, params: Params) -> RunConfig:
-    """Return a run with other settings of its algorithm.
+    """Return a run with other settings of its algorithm and training.
 
     Raises:
         ConfigError: if the settings exclude one another.
     """
     name = run.algorithm["name"]
-    given = algorithm_of(run).settings
-    settings = merge({**free(given), **unlike_entry(name, given)}, nested(params))
+    given, other = algorithm_of(run).settings, sections_of(params)
+    settings = merge({**free(given), **unlike_entry(name, given)}, other[ALGORITHM])
     try:
         complete = written(name, create(name, settings).settings)
     except ValidationError as error:
         raise ConfigError(f"{name}: {explain(error, ALGORITHMS[name].settings)}") from error
     values = {key: getattr(run, key) for key in RunConfig.model_fields}
-    return RunConfig(**{**values, "algorithm": {"name": name, **complete}})
+    training = {**run.training.model_dump(), **other["training"]}
+    try:
+        changed = RunConfig(**{**values, "algorithm": {"name": name, **complete}, "training": training})
+    except ValidationError as error:
+        raise explain(error, RunConfig) from error
+    check_algorithm(changed)
+    return changed
+
+
+def axis_of(key: str) -> str:
+    """Return the axis of a grid that a setting is."""
+    return key if key.startswith(TRAINING) else f"{SETTING}{key}"
+
+
+def sections_of(params: Params) -> dict[str, Any]:
+    """Return settings as sections of a run: `algorithm` and `training`, either may be empty."""
+    return {ALGORITHM: {}, "training": {}, **nested({axis_of(key): value for key, value in params.items()})}

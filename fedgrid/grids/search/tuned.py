@@ -1,6 +1,6 @@
 """`--tuned`: the best settings of searches, for runs of the same algorithm and data set in another grid."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,13 +10,15 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.axes import Override
+from fedgrid.grids.presets.axis_keys import value_text
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.presets.nested import nested
 from fedgrid.grids.presets.yaml_file import Place, YamlFile
 from fedgrid.grids.results.grid_folder import FOUND, GRIDS
 from fedgrid.grids.search.files import read_results
 from fedgrid.grids.search.objectives import LABEL_FREE, ORACLE
+from fedgrid.grids.search.space import TRAINING, sections_of
 from fedgrid.regular_files import read_file
+from fedgrid.tracking.scoring.selection import text_of
 
 KINDS = {"": LABEL_FREE, ORACLE: ORACLE}
 """What may follow a search's name and a colon."""
@@ -38,7 +40,7 @@ class Tuned:
     def override(self) -> Override:
         """The settings as an override of a preset."""
         when = {"algorithm": frozenset([self.algorithm]), "dataset": frozenset(self.datasets)}
-        return Override(when, {"algorithm": nested(self.best["params"])}, self.place)
+        return Override(when, sections_of(self.best["params"]), self.place)
 
     def concerns(self, run: RunConfig) -> bool:
         """Return whether it applies to a run."""
@@ -73,7 +75,7 @@ def read_tuned(given: Sequence[str], storage: Storage) -> list[Tuned]:
 
 
 def add_notes(grid: Grid, tuned: Sequence[Tuned]) -> Grid:
-    """Return the grid with a comment in its preset for each search.
+    """Return the grid with a comment in its preset for each search, and a note on each tuned training.
 
     Raises:
         ConfigError: if a search applies to none of its runs.
@@ -84,8 +86,22 @@ def add_notes(grid: Grid, tuned: Sequence[Tuned]) -> Grid:
                 f"--tuned {one.text}: no run of {one.algorithm} on {' or '.join(one.datasets)} in this grid; "
                 "leave it out"
             )
+    notes = [note for one in tuned for note in _training_notes(grid, one)]
     newline = "" if not tuned or grid.text.endswith("\n") else "\n"
-    return replace(grid, text=grid.text + newline + "".join(one.note for one in tuned))
+    text = grid.text + newline + "".join(one.note for one in tuned)
+    return replace(grid, text=text, notes=(*grid.notes, *notes))
+
+
+def _training_notes(grid: Grid, tuned: Tuned) -> Iterator[str]:
+    """Yield in what way other algorithms on the same data train otherwise than the tuned one."""
+    for key, value in tuned.best["params"].items():
+        if key.startswith(TRAINING):
+            runs = [run for run in grid.runs if run.dataset in tuned.datasets and not tuned.concerns(run)]
+            others = dict.fromkeys(str(value_text(run, key)) for run in runs)
+            others.pop(text_of(value), None)
+            if others:
+                own = f"{tuned.algorithm} trains with {key} {text_of(value)}"
+                yield f"--tuned {tuned.text}: {own}, other algorithms with {', '.join(others)}"
 
 
 def _read(text: str, storage: Storage) -> Tuned:

@@ -15,7 +15,7 @@ from fedgrid import (
     ModelEntry,
     State,
     Updates,
-    split_positions,
+    split_by_labels,
 )
 
 
@@ -40,7 +40,10 @@ class OneCut(FedOpt):
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
-        """Return the partition of this round; `round_index` counts from 0."""
+        """Return the partition of this round; `round_index` counts from 0.
+
+        Clients without an update join the largest cluster.
+        """
         if round_index + 1 != self.settings.round or len(updates.clients) < 2:
             return state, Diagnostics()
         cut = AgglomerativeClustering(
@@ -50,8 +53,7 @@ class OneCut(FedOpt):
             linkage="average",
         )
         labels_K = cut.fit_predict(updates.cosine_distances_KK)
-        groups = [np.flatnonzero(labels_K == label).tolist() for label in np.unique(labels_K)]
-        return split_positions(state, 0, updates, groups), Diagnostics(clustered=True)
+        return split_by_labels(state, updates, labels_K), Diagnostics(clustered=True)
 
 
 def two_layers(channels: int, height: int, width: int, num_classes: int) -> nn.Module:

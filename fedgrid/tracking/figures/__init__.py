@@ -6,7 +6,7 @@ draws them in a style of the user's.
 
 from fedgrid.tracking.figures.axes import over_axis, over_epsilon, sweep
 from fedgrid.tracking.figures.curves import per_round, update_norms
-from fedgrid.tracking.figures.maps import class_counts, cluster_maps
+from fedgrid.tracking.figures.maps import class_counts, client_curves, cluster_maps
 from fedgrid.tracking.figures.rows import communities, cost_to_target, critical_difference, segments
 from fedgrid.tracking.figures.runs import cluster_map, run_figure, temperature, write
 from fedgrid.tracking.figures.style import PaperFigure, save, style_context
@@ -15,6 +15,7 @@ from fedgrid.tracking.figures.temperature_curves import temperature_bands, tempe
 __all__ = [
     "PaperFigure",
     "class_counts",
+    "client_curves",
     "cluster_map",
     "cluster_maps",
     "communities",

@@ -3,8 +3,9 @@
 Shapes: K clients, R rounds, L classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from textwrap import fill
+from types import MappingProxyType
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.panels import (
+    FIFTHS,
     LETTER,
     LINE,
     LONG,
@@ -26,32 +28,82 @@ from fedgrid.tracking.figures.panels import (
     say,
 )
 from fedgrid.tracking.figures.style import HUES, INK, paper_style
+from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
 
 MIXED = "#9A9A9A"
 PANELS_A_ROW = 4
 NAMED_GROUPS = 6
 """Largest number of hidden groups with room for their names."""
+SHORT = 9
+"""Letters of a group's name in a line beside a map."""
 
 
 def cluster_maps(study: Study) -> Figure:
-    """Draw the maps of a scenario's first seed, one panel per algorithm, with the ARI of the last partition.
+    """Draw the maps of a scenario's first seed, one panel per algorithm, with the ARI of the last partition,
+    or its clusters if there are no hidden groups.
 
     Colours are those of `draw_map`, so that equal partitions have equal colours.
 
     Raises:
         ValueError: if the study has several scenarios.
     """
+
+    def draw(axes: Axes, run: Run, *, is_first: bool) -> None:
+        draw_map(axes, run.labels_RK, run.truth_K, run.round_R)
+        if is_first:
+            name_groups(axes, run.truth_K, run.group_names)
+
+    def score(run: Run) -> str:
+        ari = run.last("ari")
+        return f"{run.last('clusters'):.0f} clusters" if np.isnan(ari) else f"ARI {ari:.2f}"
+
+    return _by_algorithm(study, score, draw, "most of it from ")
+
+
+def client_curves(study: Study) -> Figure:
+    """Draw the personalised accuracy of each client by round, for a scenario's first seed.
+
+    There is one panel per algorithm. A line has the hue of the client's hidden group; the title names the
+    client that ends lowest.
+
+    Raises:
+        ValueError: if the study has several scenarios.
+    """
+
+    def lowest(run: Run) -> str:
+        last_K = run.accuracy_RK[-1]
+        client = int(np.nanargmin(last_K)) if not np.isnan(last_K).all() else 0
+        return f"lowest: client {client}, {last_K[client]:.2f}"
+
+    def draw(axes: Axes, run: Run, *, is_first: bool) -> None:
+        for accuracy_R, group in zip(run.accuracy_RK.T, run.truth_K, strict=True):
+            there_R = ~np.isnan(accuracy_R)
+            hue = _hue(np.array([group]), run.truth_K)
+            axes.plot(run.round_R[there_R], accuracy_R[there_R], color=hue, linewidth=0.6)
+        axes.set_ylim(0, 1.03)
+        rule(axes, FIFTHS)
+        if is_first:
+            axes.set_yticks(FIFTHS)
+            axes.set_ylabel("accuracy")
+
+    return _by_algorithm(study, lowest, draw)
+
+
+def _by_algorithm(
+    study: Study, words: Callable[[Run], str], draw: Callable[..., None], of_group: str = ""
+) -> Figure:
+    """Draw a panel for each algorithm, of its run with the first seed.
+
+    `words` are below its name; `of_group` is before a group's name in the legend, which has the mixed ones
+    too then.
+    """
     require_one(study, "dataset", "clients", "split")
     algorithms = study.algorithms
     first_seed = [result for result in study.finished if result.seed == study.runs[0].seed]
     results = {result.algorithm: result for result in first_seed}
-    scores = {
-        name: f"\nARI {result.last('ari'):.2f}"
-        for name, result in results.items()
-        if len(np.unique(result.truth_K)) > 1
-    }
-    titles = [fill(name, 28) + scores.get(name, "") for name in algorithms]
+    below = {name: f"\n{words(result)}" for name, result in results.items()}
+    titles = [fill(name, 28) + below.get(name, "") for name in algorithms]
     head = 0.08 + LINE * max((title.count("\n") + 1 for title in titles), default=1)
     num_clients = study.runs[0].clients if study.runs else 0
     with paper_style():
@@ -60,7 +112,7 @@ def cluster_maps(study: Study) -> Figure:
             PANELS_A_ROW,
             min(1.6, max(0.8, 0.05 * num_clients)),
             margins=Margins(left=0.6, head=head, row_gap=head + 0.04),
-            legend=_legend(next(iter(results.values())).truth_K) if results else [],
+            legend=_legend(next(iter(results.values())), of_group) if results else [],
         )
         if not algorithms:
             say(places[0], NO_RUN)
@@ -72,11 +124,8 @@ def cluster_maps(study: Study) -> Figure:
             if algorithm not in results:
                 say(axes, NO_RUN)
                 continue
-            run = results[algorithm]
-            draw_map(axes, run.labels_RK, run.truth_K, run.round_R)
-            number_rounds(axes, run.round_R)
-            if place % PANELS_A_ROW == 0:
-                name_groups(axes, run.truth_K)
+            draw(axes, results[algorithm], is_first=place % PANELS_A_ROW == 0)
+            number_rounds(axes, results[algorithm].round_R)
     return figure
 
 
@@ -104,21 +153,30 @@ def rule_groups(axes: Axes, truth_K: Array) -> None:
     rule(axes, _edges(truth_K)[1:-1] - 0.5, colors=INK, linewidths=1.2, zorder=2)
 
 
-def name_groups(axes: Axes, truth_K: Array) -> None:
-    """Label the hidden groups on the y axis."""
+def name_groups(axes: Axes, truth_K: Array, given: Mapping[int, str]) -> None:
+    """Label the hidden groups on the y axis; `given` has what the data set calls them, if it has any."""
     edges = _edges(truth_K)
     if len(edges) - 1 <= NAMED_GROUPS:
-        names = [f"group {truth}" for truth in np.unique(truth_K)]
+        names = [fill(group_name(truth, given), SHORT) for truth in np.unique(truth_K).tolist()]
         axes.set_yticks((edges[:-1] + edges[1:] - 1) / 2, names)
         axes.tick_params(axis="y", length=0)
 
 
-def _legend(truth_K: Array) -> list[Patch]:
-    groups = np.unique(truth_K).tolist()
+def group_name(group: int, given: Mapping[int, str]) -> str:
+    """Return what a hidden group is called: `photo`, or `group 3` where it has a number only."""
+    name = given.get(group, str(group))
+    return f"group {name}" if name.isdigit() else name
+
+
+def _legend(run: Run, of_group: str) -> list[Patch]:
+    groups = np.unique(run.truth_K).tolist()
     if len(groups) > NAMED_GROUPS:
         return []
-    hues = {f"most of it from group {group}": _hue(np.array([group]), truth_K) for group in groups}
-    return [Patch(color=hue, label=label) for label, hue in {**hues, "from several groups": MIXED}.items()]
+    names = {group: f"{of_group}{group_name(group, run.group_names)}" for group in groups}
+    hues = {fill(name, LONG): _hue(np.array([group]), run.truth_K) for group, name in names.items()}
+    if of_group:
+        hues["from several groups"] = MIXED
+    return [Patch(color=hue, label=label) for label, hue in hues.items()]
 
 
 def by_group(truth_K: Array) -> Array:
@@ -164,7 +222,13 @@ def lighter(colour: str, share: float | Array) -> Array:
     return 1 - (1 - np.array(to_rgb(colour))) * (1 - share)
 
 
-def class_counts(train_KL: Array, test_KL: Array, groups_K: Array, classes: Sequence[str] = ()) -> Figure:
+def class_counts(
+    train_KL: Array,
+    test_KL: Array,
+    groups_K: Array,
+    classes: Sequence[str] = (),
+    group_names: Mapping[int, str] = MappingProxyType({}),
+) -> Figure:
     """Draw the images of each class at each client, by hidden group; the hue says which group.
 
     The more images, the deeper the colour; the deepest is the largest number in the panel.
@@ -174,6 +238,7 @@ def class_counts(train_KL: Array, test_KL: Array, groups_K: Array, classes: Sequ
         test_KL: test images, shape (K, L).
         groups_K: the hidden group of each client, shape (K,).
         classes: the names of the L classes; none: their numbers.
+        group_names: what the data set calls the groups, if it has any.
     """
     names = [name[:LONG] for name in classes] or [str(label) for label in range(train_KL.shape[1])]
     longest = max(map(len, names))
@@ -187,7 +252,7 @@ def class_counts(train_KL: Array, test_KL: Array, groups_K: Array, classes: Sequ
             _draw_holdings(axes, counts_KL, groups_K, names)
         places[0].set_ylabel("client")
         if 1 < len(np.unique(groups_K)) <= len(groups_K) / 2:
-            name_groups(places[0], groups_K)
+            name_groups(places[0], groups_K, group_names)
             for axes in places:
                 rule_groups(axes, groups_K)
     return figure

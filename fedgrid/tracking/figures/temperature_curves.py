@@ -29,6 +29,8 @@ from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, by_round, require_one
 
 UNKNOWN = "no temperature was recorded"
+RESAMPLES = 1000
+"""Of the bootstrap of an interval."""
 FAMILY = "ocfl-"
 DASHES = (0, (3, 2))
 
@@ -179,7 +181,7 @@ def _interval(values_SR: Array) -> Array:
     Resampling is seeded. A resample without a value in a round is left out of its quantiles.
     """
     generator = np.random.default_rng(0)
-    chosen_BS = generator.integers(len(values_SR), size=(1000, len(values_SR)))
+    chosen_BS = generator.integers(len(values_SR), size=(RESAMPLES, len(values_SR)))
     counts_BS = np.stack([np.bincount(row, minlength=len(values_SR)) for row in chosen_BS]).astype(float)
     known_SR = ~np.isnan(values_SR)
     weight_BR = counts_BS @ known_SR

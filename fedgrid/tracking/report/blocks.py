@@ -16,6 +16,8 @@ from fedgrid.tracking.tables.table import Table
 
 CLUSTERS = "of the clusters' models"
 """Label of the convention that is not `AS_PUBLISHED`."""
+MOST_CURVES = 40
+"""Clients that have a curve each."""
 GAP = "Mean over clients of the absolute difference between personalised"
 
 
@@ -30,14 +32,15 @@ class FigureKind:
     title: str
     caption: str
     curve: str = ""
-    """The curve without which there is nothing to draw; empty: another would be drawn in its place."""
+    """The curve without which it is left out; empty: it never is."""
 
     def plate(self, study: Study, name: str, title: str) -> Plate:
         """Return the figure of a study of one number of clients, `name` and `title`."""
-        lines = " Lines: means over seeds; bands: their standard deviation (n - 1) to either side."
-        draw, caption = partial(figures.per_round, study, self.name), self.caption + lines
+        draw, caption = partial(figures.per_round, study, self.name), self.caption
         if self.name == "temperature":
-            draw, caption = partial(figures.temperatures, study), self.caption
+            draw = partial(figures.temperatures, study)
+        elif len({run.seed for run in study.finished}) > 1:
+            caption += " Lines: means over seeds; bands: their standard deviation (n - 1) to either side."
         return Plate(f"{self.name}-{name}", f"{self.title} by round: {title}", caption, draw)
 
 
@@ -72,6 +75,27 @@ BY_ROUND = (
             "mean over clients.",
             "global_accuracy",
         ),
+        FigureKind(
+            "learning gap",
+            "gap",
+            "Learning gap",
+            f"{GAP} and generalised accuracy, both of the clusters' models.",
+            "learning_gap",
+        ),
+        FigureKind(
+            "gap in loss",
+            "gap-loss",
+            "Learning gap in loss",
+            f"{GAP} and generalised loss (cross-entropy), both of the clusters' models.",
+            "learning_gap_loss",
+        ),
+        FigureKind(
+            f"gap {AS_PUBLISHED}",
+            "gap-published",
+            "Learning gap",
+            f"{GAP} accuracy and accuracy of the local model on the server's test set (the notebooks' DIST).",
+            "published_learning_gap",
+        ),
     ),
     (
         FigureKind("ARI", "ari", "ARI", "Adjusted Rand index of each round's partition.", "ari"),
@@ -90,37 +114,12 @@ BY_ROUND = (
             "no hidden groups, and is missing for one cluster.",
             "silhouette",
         ),
-    ),
-    (
         FigureKind(
             "temperature",
             "temperature",
             "Temperature",
             "Half the root mean square of the cosine distances between the clients' updates. Markers: rounds "
             "of the first clustering.",
-        ),
-    ),
-    (
-        FigureKind(
-            CLUSTERS,
-            "gap",
-            "Learning gap",
-            f"{GAP} and generalised accuracy, both of the clusters' models.",
-            "learning_gap",
-        ),
-        FigureKind(
-            "in loss",
-            "gap-loss",
-            "Learning gap in loss",
-            f"{GAP} and generalised loss (cross-entropy), both of the clusters' models.",
-            "learning_gap_loss",
-        ),
-        FigureKind(
-            AS_PUBLISHED,
-            "gap-published",
-            "Learning gap",
-            f"{GAP} accuracy and accuracy of the local model on the server's test set (the notebooks' DIST).",
-            "published_learning_gap",
         ),
     ),
 )
@@ -133,33 +132,34 @@ def dataset_section(study: Study, terms: Terms = AS_USUAL, *, published: bool = 
     With `published` the published conventions come first where there are others too.
     """
     (dataset,) = study.datasets
+    whole = tuple(_over_clients(study, dataset, published))
+    blocks = [_block(study.of(clients=clients), terms, published) for _, clients in study.blocks]
+    if len(blocks) == 1:
+        return Section(dataset, blocks[0].title, items=(*blocks[0].items, *whole))
+    last = Section(f"{dataset}-all", f"{dataset}: all numbers of clients", items=whole)
+    return Section(dataset, dataset, sections=(*blocks, last))
+
+
+def _over_clients(study: Study, dataset: str, published: bool) -> Iterator[Table | Plate | Choice]:
+    """Yield what all numbers of clients have together."""
     rounds = {"first and last": clustering.rounds(study), AS_PUBLISHED: clustering.published_rounds(study)}
-    scores = {
+    yield _order_options(rounds, published)
+    yield from _communities(study, dataset)
+    scores: dict[str, Table | Plate] = {
         CLUSTERS: personalisation.personalisation(study),
         AS_PUBLISHED: personalisation.published_personalisation(study),
+        "fairness and sizes of clusters": personalisation.fairness(study),
     }
-    definitions, disturbances = personalisation.definitions(study), personalisation.disturbances(study)
-    whole = Section(
-        f"{dataset}-all",
-        f"{dataset}: all numbers of clients",
-        items=(
-            _order_options(rounds, published),
-            Choice(tuple(scores.items())),
-            *([definitions] if len(definitions.columns) > 1 else []),
-            personalisation.fairness(study),
-            *([disturbances] if disturbances else []),
-            Choice(tuple(_segments(study, dataset))),
-            *_communities(study, dataset),
-        ),
-    )
-    blocks = (_block(study.of(clients=clients), terms, published) for _, clients in study.blocks)
-    return Section(dataset, dataset, sections=(*blocks, whole))
+    if len((definitions := personalisation.definitions(study)).columns) > 1:
+        scores["by each paper's definition"] = definitions
+    yield Choice((*scores.items(), *_segments(study, dataset)))
+    if disturbances := personalisation.disturbances(study):
+        yield disturbances
 
 
 def _segments(study: Study, dataset: str) -> Iterator[tuple[str, Plate]]:
-    words = {CLUSTERS: "of the clusters' models.", AS_PUBLISHED: "in the published conventions (Figure 2)."}
-    for label, conventions in words.items():
-        published = label == AS_PUBLISHED
+    for label, published in (("drawn", False), (f"drawn, {AS_PUBLISHED}", True)):
+        conventions = "in the published conventions (Figure 2)." if published else "of the clusters' models."
         plate = Plate(
             f"segments-{'published-' if published else ''}{dataset}",
             f"Generalisation and personalisation: {dataset}",
@@ -200,13 +200,13 @@ def _block(study: Study, terms: Terms, published: bool) -> Section:
         "bars at the medians.",
         partial(figures.cost_to_target, study, terms),
     )
+    maps = tuple(_maps(study, name, title))
     items = (
-        _order_options(tables, published),
         *(_curves(study, kinds, name, title) for kinds in BY_ROUND),
-        spent,
-        cost(study, terms),
+        Choice(maps) if len(maps) > 1 else maps[0][1],
+        Choice((("cost of a target score", spent), ("as a table", cost(study, terms)))),
         *([before_training(study)] if has_messages(study) else []),
-        Choice(tuple(_maps(study, name, title))),
+        _order_options(tables, published),
     )
     return Section(name, title, items=items)
 
@@ -216,21 +216,37 @@ def _order_options(options: Mapping[str, Table], published: bool) -> Choice:
     return Choice(tuple(sorted(options.items(), key=lambda one: published and one[0] != AS_PUBLISHED)))
 
 
-def _curves(study: Study, kinds: Sequence[FigureKind], name: str, title: str) -> Plate | Choice:
-    """Return the kinds that the runs have numbers for, else the first; several are a choice."""
-    shown = [kind for kind in kinds if not kind.curve or is_recorded(study, kind.curve)] or kinds[:1]
-    plates = tuple((kind.label, kind.plate(study, name, title)) for kind in shown)
-    return Choice(plates) if len(plates) > 1 else plates[0][1]
+def _curves(study: Study, kinds: Sequence[FigureKind], name: str, title: str) -> Choice:
+    """Return the kinds that the runs have numbers for."""
+    shown = (kind for kind in kinds if not kind.curve or is_recorded(study, kind.curve))
+    return Choice(tuple((kind.label, kind.plate(study, name, title)) for kind in shown))
 
 
 def _maps(study: Study, name: str, title: str) -> Iterator[tuple[str, Plate]]:
+    """Yield the map of clusters of each split and, of a few clients, the curve of each."""
     for split in study.splits:
-        plate = Plate(
-            f"clusters-{name}-{split}",
-            f"Clusters by round: {title}, {split_name(split)}",
-            "The cluster of each client by round, for the first seed; lines separate the hidden groups. A "
-            "cluster has the colour of the group of the majority of its clients, and a shade of its own; "
-            "grey: no majority.",
-            partial(figures.cluster_maps, study.of(split=split)),
+        part, words = study.of(split=split), split_name(split)
+        of_split = f", {words}" if len(study.splits) > 1 else ""
+        yield (
+            f"clusters{of_split}",
+            Plate(
+                f"clusters-{name}-{split}",
+                f"Clusters by round: {title}, {words}",
+                "The cluster of each client by round, for the first seed; lines separate the hidden groups. "
+                "A cluster has the colour of the group of the majority of its clients, and a shade of its "
+                "own; grey: no majority.",
+                partial(figures.cluster_maps, part),
+            ),
         )
-        yield split_name(split), plate
+        if all(run.accuracy_RK.size and run.clients <= MOST_CURVES for run in part.finished):
+            yield (
+                f"each client{of_split}",
+                Plate(
+                    f"each-client-{name}-{split}",
+                    f"Accuracy of each client by round: {title}, {words}",
+                    "Accuracy of the model that a client is served on the client's own test set, for the "
+                    "first seed; a line has the colour of the client's hidden group. The numbers are in a "
+                    "run's clients.parquet, column personalised_accuracy.",
+                    partial(figures.client_curves, part),
+                ),
+            )

@@ -67,7 +67,7 @@ def report_page(
             for setting in part.settings
         ),
         *analyses,
-        _temperature(study),
+        *([_temperature(study)] if len(study.scenarios) > 1 else []),
         Section("scenarios", "Every scenario", items=(scenarios.per_scenario(study),)),
         Section("conventions", "Conventions", CONVENTIONS),
     ]
@@ -110,20 +110,24 @@ def _facts(study: Study) -> tuple[tuple[str, str], ...]:
 
 
 def _overview(study: Study) -> Section:
-    scores = (measures.FINAL_ARI, measures.MEAN_ARI, *measures.last_f1(study))
+    personalised, generalised = measures.last_f1(study)
+    scores = (personalised, measures.FINAL_ARI, measures.MEAN_ARI, generalised)
     compared = [(measure.name, statistics.compare(study, measure)) for measure in scores]
-    diagrams = tuple((name, diagram(name, result)) for name, result in compared if result.algorithms)
-    tests = tuple((name, significance(result)) for name, result in compared)
-    sizes = tuple((name, effects(result)) for name, result in compared if result.pairs)
+    tested = [(name, result) for name, result in compared if result.pairs]
+    tables = [scenarios.overview(study)]
+    if len(study.datasets) > 1:
+        tables.append(clustering.exactly_right(study))
+    if not tested:
+        # Ranks over a few scenarios are no more than the table's own.
+        return Section("overview", "Overview", " ".join(compared[0][1].remarks), tuple(tables))
     return Section(
         "overview",
         "Overview",
         items=(
-            scenarios.overview(study),
-            clustering.exactly_right(study),
-            *([Choice(diagrams)] if diagrams else []),
-            Choice(tests),
-            *([Choice(sizes)] if sizes else []),
+            *tables,
+            Choice(tuple((name, diagram(name, result)) for name, result in tested)),
+            Choice(tuple((name, significance(result)) for name, result in tested)),
+            Choice(tuple((name, effects(result)) for name, result in tested)),
         ),
     )
 
@@ -131,12 +135,13 @@ def _overview(study: Study) -> Section:
 def _axes(study: Study) -> Iterator[Section]:
     """Yield a section with a table and a figure for each further axis of the grid, none without one."""
     items: list[Table | Plate] = []
+    several = len({run.seed for run in study.finished}) > 1
+    bands = "; bands reach from the least to the greatest mean of a seed" if several else ""
     for axis in axes_of(study):
         plate = Plate(
             f"axis-{plain(axis)}",
             f"Scores by {axis}",
-            "Means over the scenarios that were run with a value, counted in the table; bands reach from the "
-            "least to the greatest mean of a seed.",
+            f"Means over the scenarios that were run with a value, counted in the table{bands}.",
             partial(figures.over_axis, study, axis),
         )
         items += [over_axis(study, axis), plate]

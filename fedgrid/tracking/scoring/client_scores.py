@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fedgrid.tracking.arrays import Array, Score, mean
 
 TestColumns: TypeAlias = Mapping[str, ArrayLike]
-"""`cluster_own_accuracy` and so on: the columns of tests in the records, clients on the last axis."""
+"""`personalised_accuracy` and so on: the columns of tests in the records, clients on the last axis."""
 
 
 def _mean_of(column: str) -> Callable[[TestColumns], Array]:
@@ -55,63 +55,65 @@ CLIENTS = (
         Score(
             f"{kind}_{name}",
             f"{words} of the clusters' models on {images}, mean over clients.",
-            _mean_of(f"cluster_{test}_{column}"),
+            _mean_of(f"{kind}_{name}"),
             section,
             name != "loss",
+            f"{short}\n{heading}" if heading else "",
         )
-        for kind, test, images in (
-            ("personalised", "own", "their clients' own test sets"),
-            ("generalised", "server", "the server's test set"),
+        for kind, short, images in (
+            ("personalised", "pers.", "their clients' own test sets"),
+            ("generalised", "gen.", "the server's test set"),
         )
-        for name, column, words, section in (
-            ("accuracy", "accuracy", "Accuracy", "clients"),
-            ("f1", "f1_own", "Macro F1 over the classes in the test set,", "clients"),
-            ("f1_union", "f1_union", "Macro F1 over the true and predicted classes,", ""),
-            ("balanced_accuracy", "balanced_accuracy", "Balanced accuracy", ""),
-            ("loss", "loss", "Loss", "clients"),
+        for name, words, section, heading in (
+            ("accuracy", "Accuracy", "clients", "acc."),
+            ("f1", "Macro F1 over the classes in the test set,", "clients", "F1"),
+            ("f1_union", "Macro F1 over the true and predicted classes,", "", ""),
+            ("balanced_accuracy", "Balanced accuracy", "", ""),
+            ("loss", "Loss", "clients", ""),
         )
     ),
     Score(
         "learning_gap",
         "Absolute difference of personalised and generalised accuracy, mean over clients.",
-        _gap_between("cluster_own_accuracy", "cluster_server_accuracy"),
+        _gap_between("personalised_accuracy", "generalised_accuracy"),
         "clients",
         None,
+        "gap",
     ),
     Score(
         "learning_gap_f1",
         "Absolute difference of personalised and generalised F1, mean over clients.",
-        _gap_between("cluster_own_f1_own", "cluster_server_f1_own"),
+        _gap_between("personalised_f1", "generalised_f1"),
         highest=None,
     ),
     Score(
         "learning_gap_loss",
         "Absolute difference of personalised and generalised loss (cross-entropy, nats), mean over clients.",
-        _gap_between("cluster_own_loss", "cluster_server_loss"),
+        _gap_between("personalised_loss", "generalised_loss"),
         highest=None,
     ),
     Score(
         "worst_client_accuracy",
         "Least personalised accuracy of a client.",
-        lambda tests: np.fmin.reduce(np.asarray(tests["cluster_own_accuracy"], np.float64), axis=-1),
+        lambda tests: np.fmin.reduce(np.asarray(tests["personalised_accuracy"], np.float64), axis=-1),
         "clients",
     ),
     Score(
         "jain_index",
         "Jain's index of the clients' personalised accuracies: 1 if all are equal, 1/K if one of K has all.",
-        lambda tests: jain_index(tests["cluster_own_accuracy"]),
+        lambda tests: jain_index(tests["personalised_accuracy"]),
         "clients",
     ),
     Score(
         "asked_accuracy",
         "Accuracy of the clusters' models on their clients' own test sets, mean over the clients that were "
         "asked to train in the round.",
-        lambda tests: mean(np.where(np.asarray(tests["asked"]) == 1, tests["cluster_own_accuracy"], np.nan)),
+        lambda tests: mean(np.where(np.asarray(tests["asked"]) == 1, tests["personalised_accuracy"], np.nan)),
     ),
     Score(
         "global_accuracy",
         "Accuracy of the algorithm's global model on the server's test set (`evaluation.global_model`).",
-        _mean_of("global_server_accuracy"),
+        _mean_of("global_accuracy"),
         "clients",
     ),
     Score(
@@ -128,7 +130,7 @@ PUBLISHED_CLIENTS = (
     Score(
         "published_pf1",
         "F1 over the union of classes, of the cluster's model on the client's test set.",
-        _mean_of("cluster_own_f1_union"),
+        _mean_of("personalised_f1_union"),
     ),
     Score(
         "published_gf1",
@@ -138,7 +140,7 @@ PUBLISHED_CLIENTS = (
     Score(
         "published_pa",
         "Accuracy of the cluster's model on the client's test set.",
-        _mean_of("cluster_own_accuracy"),
+        _mean_of("personalised_accuracy"),
     ),
     Score(
         "published_ga",
@@ -148,7 +150,7 @@ PUBLISHED_CLIENTS = (
     Score(
         "published_learning_gap",
         "The notebooks' DIST: |accuracy behind PA - accuracy behind GA|, row by row.",
-        _gap_between("cluster_own_accuracy", "local_server_accuracy"),
+        _gap_between("personalised_accuracy", "local_server_accuracy"),
         highest=None,
     ),
 )
@@ -177,7 +179,7 @@ ONLY_CURVES = (
     Score(
         "worst_tenth_accuracy",
         "Personalised accuracy of the tenth of the clients (rounded up) with the lowest, mean over these.",
-        lambda tests: lowest_tenth(tests["cluster_own_accuracy"]),
+        lambda tests: lowest_tenth(tests["personalised_accuracy"]),
     ),
     Score(
         "last_local_accuracy",

@@ -44,21 +44,24 @@ FAULTS = (
         "attackers_apart",
         "Share of the attackers whose cluster has no honest client.",
         lambda clients: attackers_apart(clients["cluster"], clients[ATTACKER][0] == 1),
+        heading="apart",
     ),
     Score(
         "honest_ari",
         "Adjusted Rand index of the partition and the hidden groups, attackers left out.",
         _honest_ari,
+        heading="honest\nARI",
     ),
     Score(
         "honest_personalised_accuracy",
         "`personalised_accuracy`, mean over the honest clients.",
-        _mean_of_honest("cluster_own_accuracy"),
+        _mean_of_honest("personalised_accuracy"),
+        heading="honest\npers.",
     ),
     Score(
         "honest_generalised_accuracy",
         "`generalised_accuracy`, mean over the honest clients.",
-        _mean_of_honest("cluster_server_accuracy"),
+        _mean_of_honest("generalised_accuracy"),
     ),
 )
 """Scores of a round with attackers, computed from `Clients`."""
@@ -74,12 +77,14 @@ DRIFT = (
         "moved_found",
         "Share of the moved clients that have sat with their new group in some round since their move.",
         lambda clients: mean(_was_found(clients)),
+        heading="moved,\nfound",
     ),
     Score(
         "moved",
         "Rounds from the move until a client sits with its new group, 0 if it does at once: mean over the "
         "moved clients that have been found.",
         lambda clients: mean(rounds_until_found(clients["cluster"], clients["true_cluster"])),
+        heading="rounds",
     ),
 )
 """Scores of the clients whose data have changed by a round, computed from `Clients`."""

@@ -147,10 +147,10 @@ PUBLISHED_CLUSTERING = {
 PF1_MEAN_PUBLISHED = mean_over_rounds("mean PF1 as published", "published_pf1")
 PF1_LAST_PUBLISHED = last_round("last PF1 as published", "published_pf1")
 GF1_LAST_PUBLISHED = last_round("last GF1 as published", "published_gf1")
-PF1_LAST = last_round("last PF1", "personalised_f1")
-GF1_LAST = last_round("last GF1", "generalised_f1")
-PA_LAST = last_round("last PA", "personalised_accuracy")
-GA_LAST = last_round("last GA", "generalised_accuracy")
+PF1_LAST = last_round("last personalised F1", "personalised_f1")
+GF1_LAST = last_round("last generalised F1", "generalised_f1")
+PA_LAST = last_round("last personalised accuracy", "personalised_accuracy")
+GA_LAST = last_round("last generalised accuracy", "generalised_accuracy")
 LOCAL_LAST = last_round("last local accuracy", "last_local_accuracy")
 SILHOUETTE_LAST = last_round("last silhouette", "silhouette")
 GLOBAL_LAST = last_round("last global accuracy", "global_accuracy")
@@ -160,7 +160,7 @@ EPSILON = last_round("epsilon", "epsilon", highest=False)
 
 
 def last_f1(study: Study) -> tuple[Measure, Measure]:
-    """Return last PF1 and GF1, in the published conventions if no run has the right ones.
+    """Return last personalised and generalised F1, in the published conventions if no run has the right ones.
 
     The authors' archive has only F1 over the union of classes, and no test of the clusters' models on the
     server's images.

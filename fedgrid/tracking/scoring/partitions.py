@@ -42,7 +42,14 @@ def _against_truth(name: str) -> Callable[[Labels, Labels], float]:
 
 
 PARTITION = (
-    Score("clusters", "Number of clusters.", lambda truth, groups: len(set(groups)), "clustering", None),
+    Score(
+        "clusters",
+        "Number of clusters.",
+        lambda truth, groups: len(set(groups)),
+        "clustering",
+        None,
+        "clus-\nters",
+    ),
     Score(
         "smallest_cluster",
         "Number of clients in the smallest cluster.",
@@ -62,24 +69,28 @@ PARTITION = (
         "Adjusted Rand index of the partition and the hidden groups.",
         _against_truth("adjusted_rand_score"),
         "clustering",
+        heading="ARI",
     ),
     Score(
         "ami",
         "Adjusted mutual information of the partition and the hidden groups.",
         _against_truth("adjusted_mutual_info_score"),
         "clustering",
+        heading="AMI",
     ),
     Score(
         "homogeneity",
         "1 if no cluster mixes hidden groups, as when every client is alone.",
         _against_truth("homogeneity_score"),
         "clustering",
+        heading="homo-\ngen.",
     ),
     Score(
         "completeness",
         "1 if no hidden group is split, as when all clients are in one cluster.",
         _against_truth("completeness_score"),
         "clustering",
+        heading="com-\nplete",
     ),
 )
 """One partition against the hidden groups; 1 is perfect, NaN if the split has no groups, as dirichlet.

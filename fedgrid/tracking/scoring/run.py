@@ -90,8 +90,11 @@ class Run:
     """Name -> score of each round, shape (R,), NaN in rounds without it: `tracking.scoring.scores.curves`.
     A name that is no score's is a `KeyError`."""
     labels_RK: Array = field(default_factory=partial(np.empty, 0), compare=False)
+    accuracy_RK: Array = field(default_factory=partial(np.empty, 0), compare=False)
+    """The personalised accuracy of each client, NaN where it was not tested."""
     truth_K: Array = field(default_factory=partial(np.empty, 0), compare=False)
-    """The hidden groups of round 1."""
+    """The hidden groups of round 1; `group_names` has what the data set calls them, if it has any."""
+    group_names: Mapping[int, str] = field(default_factory=dict, compare=False)
 
     @property
     def is_finished(self) -> bool:
@@ -135,11 +138,6 @@ class Run:
                 return columns[column]
         # All other columns with a dot are settings that the run lacks.
         return None if column in (NOTE, *TIMES) or "." in column else self.recorded.get(column)
-
-    @property
-    def plain_name(self) -> str:
-        """Its name without what tells it apart from runs of this name."""
-        return self.folder.name.removesuffix(f"-{self.run_id}")
 
     @property
     def has_hits(self) -> bool:
@@ -222,7 +220,9 @@ def load_result(run: Run, scores: Mapping[str, Any]) -> Run:
         round_R=records.round_R,
         curves=curves(records),
         labels_RK=records.clients["cluster"],
+        accuracy_RK=records.clients["personalised_accuracy"],
         truth_K=records.truth_K,
+        group_names=records.group_names,
     )
 
 

@@ -103,7 +103,7 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
     """
     whole = records.read_records(run_folder)
     labels_RK, truth_RK = whole.clients["cluster"], whole.clients["true_cluster"]
-    tested = np.flatnonzero(~np.isnan(whole.clients["cluster_own_accuracy"]).all(axis=1))
+    tested = np.flatnonzero(~np.isnan(whole.clients["personalised_accuracy"]).all(axis=1))
     parts = score_partitions(labels_RK, truth_RK)
     of_all = Columns((labels_RK.size,), {name: values.ravel() for name, values in whole.clients.items()})
     return finite(

@@ -5,7 +5,7 @@ Shapes: S runs, R rounds, K clients.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from html import escape
 from itertools import product
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +15,7 @@ import numpy as np
 from fedgrid.redaction import printable
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.names import names_line
+from fedgrid.tracking.scoring.partitions import Clustering
 from fedgrid.tracking.scoring.run import AxisValue, Run, Scenario, select
 from fedgrid.tracking.scoring.selection import Condition
 from fedgrid.tracking.trained import trained_line
@@ -283,11 +284,10 @@ def _identity(run: Run) -> dict[str, Any]:
 
 
 def _last_scores(run: Run) -> dict[str, Any]:
-    rounds = {name: run.scores[name] for name in ("clustering_round", "last_change_round")}
+    clustering = {column.name: run.scores[column.name] for column in fields(Clustering)}
     return {
         "rounds": len(run.round_R),
-        **{name: np.nan if number is None else number for name, number in rounds.items()},
-        "exactly_right": run.scores["exactly_right"],
+        **{name: np.nan if value is None else value for name, value in clustering.items()},
         **{name: run.last(name) for name in run.curves},
     }
 

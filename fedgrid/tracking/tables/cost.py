@@ -171,8 +171,8 @@ def over_epsilon(study: Study) -> Table:
         "Scores by epsilon",
         f"epsilon: of (epsilon, delta)-differential privacy of a client, delta {deltas}, after the last "
         f"round; the largest of any client and run. ∞: clients tell something that no noise covers; {NONE}: "
-        "no noise. final ARI: adjusted Rand index of the last partition; last PA: personalised accuracy of "
-        f"the last round. {'Sends until: the last round that any client could pay for. ' * has_budgets}"
+        "no noise. final ARI: adjusted Rand index of the last partition. "
+        f"{'Sends until: the last round that any client could pay for. ' * has_budgets}"
         "Best of each setting in bold.",
         tuple(map(Column, columns)),
         tuple(rows),

@@ -22,12 +22,12 @@ PUBLISHED = {
     "PBA": "personalised_balanced_accuracy",
 }
 RIGHT = {
-    "PF1": "personalised_f1",
-    "GF1": "generalised_f1",
-    "PA": "personalised_accuracy",
-    "GA": "generalised_accuracy",
+    "pers. F1": "personalised_f1",
+    "gen. F1": "generalised_f1",
+    "pers. acc.": "personalised_accuracy",
+    "gen. acc.": "generalised_accuracy",
     "gap": "learning_gap",
-    "PBA": "personalised_balanced_accuracy",
+    "pers. recall": "personalised_balanced_accuracy",
 }
 MEAN, LAST = "mean over rounds", "last round"
 SPANS = {MEAN: mean_over_rounds, LAST: last_round}
@@ -43,7 +43,8 @@ def published_personalisation(study: Study) -> Table:
         "Published conventions. PF1 and PA: F1 and accuracy of the cluster's model on the client's own test "
         "set. GF1 and GA: F1 and accuracy of the locally trained model, before aggregation, on the server's "
         "test set; in round 1 of the initial model. F1 is over the union of true and predicted classes. gap: "
-        f"mean over clients of |PA - GA|. {untested(study)}".rstrip(),
+        "mean over clients of |PA - GA|. PBA: mean recall over the client's own classes. Means over clients "
+        f"and scenarios; best of a column in bold. {untested(study)}".rstrip(),
     )
 
 
@@ -54,9 +55,9 @@ def personalisation(study: Study) -> Table:
         RIGHT,
         "personalisation",
         "Personalisation and generalisation",
-        "All scores are of the cluster's model after aggregation: F1 and accuracy on the client's own test "
-        "set (PF1, PA) and on the server's (GF1, GA). F1 is over the classes in the test set. gap: mean over "
-        "clients of |PA - GA|.",
+        "Of the cluster's model after aggregation, personalised on the client's own test set, generalised on "
+        "the server's. F1 and recall are means over the classes in the test set; gap: |pers. acc. - gen. "
+        "acc.|. Means over clients and scenarios; best of a column in bold.",
     )
 
 
@@ -84,8 +85,7 @@ def _table(study: Study, curves: Mapping[str, str], name: str, title: str, capti
         study,
         f"{name}-{study.datasets[0]}" if len(parts) == 1 else name,
         title,
-        f"{caption} PBA: mean recall over the client's own classes. Means over clients and scenarios; best "
-        "of a column in bold.",
+        caption,
         measures,
         parts,
     )
@@ -179,15 +179,15 @@ def definitions(study: Study) -> Table:
 OF_FAULTS = {
     "apart": last_round("attackers apart", "attackers_apart"),
     "ARI": last_round("ARI of honest clients", "honest_ari"),
-    "PA": last_round("PA of honest clients", "honest_personalised_accuracy"),
-    "GA": last_round("GA of honest clients", "honest_generalised_accuracy"),
+    "pers. acc.": last_round("personalised accuracy of honest clients", "honest_personalised_accuracy"),
+    "gen. acc.": last_round("generalised accuracy of honest clients", "honest_generalised_accuracy"),
 }
 OF_DRIFT = {
     "in place": last_round("with their new group", "with_new_group"),
     "found": last_round("moved clients found", "moved_found"),
     "rounds": last_round("rounds until found", "moved", highest=False, digits=1),
 }
-OF_ALL = {"ARI": measures.FINAL_ARI, "PA": measures.PA_LAST, "GA": measures.GA_LAST}
+OF_ALL = {"ARI": measures.FINAL_ARI, "pers. acc.": measures.PA_LAST, "gen. acc.": measures.GA_LAST}
 """Heading -> measure."""
 
 
@@ -212,10 +212,10 @@ def disturbances(study: Study) -> Table | None:
         study,
         f"disturbances-{dataset}",
         f"Attackers and clients whose data move: {dataset}",
-        "Of the last round. Apart: share of the attackers whose cluster has no honest client; ARI, PA and GA "
-        "beside it are of the honest clients alone. In place: share of the moved clients that sit with their "
-        "new group, so that their cluster holds a larger share of it than of their old one; found: that have "
-        "done so in some round; rounds: from the move until then, mean over those found. Means over "
-        "scenarios; best of a column in bold.",
+        "Of the last round. Apart: share of the attackers whose cluster has no honest client; ARI and "
+        "accuracies beside it are of the honest clients alone. In place: share of the moved clients that sit "
+        "with their new group, so that their cluster holds a larger share of it than of their old one; "
+        "found: that have done so in some round; rounds: from the move until then, mean over those found. "
+        "Means over scenarios; best of a column in bold.",
         columns,
     )

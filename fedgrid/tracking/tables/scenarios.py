@@ -32,9 +32,9 @@ def overview(study: Study) -> Table:
         "overview",
         f"Overview of {study.name}",
         "Finished runs; runs whose last partition equals the hidden groups, of those that have groups; "
-        "adjusted Rand index (ARI) of the last partition; F1 of the last round, personalised (PF1) and "
-        f"generalised (GF1), as in the tables of personalisation (means over scenarios); {ranked}. Best of a "
-        "column in bold.",
+        "adjusted Rand index (ARI) of the last partition; F1 of the last round on the clients' own test sets "
+        f"(personalised) and on the server's (generalised), means over scenarios; {ranked}. Best of a column "
+        "in bold.",
         map(Column, ("finished", "exactly right", *(measure.name for measure in scores), "mean rank")),
         cells,
         [None, True, True, True, True, False],

@@ -9,6 +9,7 @@ import io
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from math import isnan, nan
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -48,7 +49,6 @@ class RowOfArena:
     protocol: Protocol
     family: str
     """The kind of split, with the sizes of its groups if these are given: `flipped 10+5+3+2`."""
-    is_reference: bool
     has_groups: bool
     """Whether the family has hidden groups that can be found."""
 
@@ -57,6 +57,7 @@ class RowOfArena:
 class Outcome(RowOfArena):
     """What one run says about a method, with these settings, under this protocol, in one block."""
 
+    is_reference: bool
     dataset: str
     seed: int
     run_id: str
@@ -102,6 +103,7 @@ def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outco
     return Outcome(
         **asdict(row),
         **numbers,
+        is_reference=run.is_reference,
         dataset=run.dataset,
         seed=run.seed,
         run_id=run.run_id,
@@ -114,7 +116,7 @@ def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outco
 
 def to_csv(outcomes: Iterable[Outcome]) -> str:
     """Return the file: a line an outcome, sorted; the same outcomes give the same bytes."""
-    return csv_text([HEADINGS, *map(_cells, sorted(outcomes, key=lambda each: each.key))])
+    return csv_text([HEADINGS, *map(_cells, sorted(outcomes, key=attrgetter("key")))])
 
 
 def from_csv(text: str, name: str) -> tuple[Outcome, ...]:

@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from fedgrid.algorithms.averaging.fedopt import MOMENTS, FedOpt, FedOptSettings
-from fedgrid.algorithms.contract.base import split
 from fedgrid.algorithms.contract.orders import Adaptation, Order
+from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.registry import ALGORITHMS, create, free
 from tests.helpers.small_cases import clients, model_of, orders_of, play, start, step
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.clustering.latecomers import place, split_among, splits
-from fedgrid.algorithms.contract.base import State, split
+from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.registry import create
 from tests.helpers.small_cases import (
     clients,

@@ -6,7 +6,8 @@ from pydantic import ValidationError
 
 from fedgrid.algorithms.clustered.while_training.ocfl import OcflSettings
 from fedgrid.algorithms.clustered.while_training.sattler import SattlerSettings
-from fedgrid.algorithms.contract.base import Settings, State, split
+from fedgrid.algorithms.contract.base import Settings, State
+from fedgrid.algorithms.contract.split import split
 from tests.helpers.small_cases import freeze, frozen, partition, sets
 
 

@@ -64,7 +64,7 @@ def model_of(folder, round_number):
     return checkpoint.load(folder, round_number).state.models[0]
 
 
-TESTED = ("train_loss", "local_own_loss", "local_own_accuracy", "cluster_own_loss", "cluster_own_accuracy")
+TESTED = ("train_loss", "local_own_loss", "local_own_accuracy", "personalised_loss", "personalised_accuracy")
 
 
 @pytest.mark.parametrize("participation", [1.0, 0.5])
@@ -127,15 +127,15 @@ def test_clients_are_tested_with_the_shared_layer_over_their_own_lower_ones(tmp_
     for client, row in enumerate(last):
         whole = np.concatenate([memories[client]["personal"], model[-HEAD:]])
         [report] = ClientWorker(setup).evaluate([EvaluateTask(client, 0)], [whole])
-        assert scores([report.own])[0]["loss"] == row["cluster_own_loss"]
-        assert row["cluster_server_loss"] is None
+        assert scores([report.own])[0]["loss"] == row["personalised_loss"]
+        assert row["generalised_loss"] is None
 
 
 def test_newcomer_is_served_the_shared_head_over_the_initial_lower_layers(tmp_path):
     """Client 5 joins in round 2 of 2, but drops out of none: before it trains, nobody tests it."""
     ours = run(1, rounds=2, joins={5: 2})
     play(ours, tmp_path)
-    own = [row["cluster_own_loss"] for row in rows(ours, tmp_path, "clients") if row["client"] == 5]
+    own = [row["personalised_loss"] for row in rows(ours, tmp_path, "clients") if row["client"] == 5]
     assert own[0] is None
     assert np.isfinite(own[1])
 
@@ -183,5 +183,5 @@ def test_fine_tuning_changes_what_clients_are_tested_with_and_not_the_training(t
     plain, tuned = run(2), run(2, settings={"fine_tune": 4})
     folders = [play(each, tmp_path) for each in (plain, tuned)]
     assert model_of(folders[0], 3).tobytes() == model_of(folders[1], 3).tobytes()
-    before, after = (columns(each, tmp_path, "cluster_own_loss") for each in (plain, tuned))
+    before, after = (columns(each, tmp_path, "personalised_loss") for each in (plain, tuned))
     assert before != after

@@ -183,7 +183,7 @@ def test_adaptation_makes_models_the_clients_own_and_trains_nothing(tmp_path):
     assert pool.trained == []
     own, server = (
         [np.mean([row[name] for row in rows(each, tmp_path, "clients")[-6:]]) for each in (plain, adapted)]
-        for name in ("cluster_own_accuracy", "cluster_server_accuracy")
+        for name in ("personalised_accuracy", "generalised_accuracy")
     )
     assert server[0] == server[1]
     assert own[1] > own[0] + 0.2

@@ -79,22 +79,22 @@ def test_measurements_are_renamed_whatever_the_order_of_rows(archive):
     """
     run = read(archive)
     assert run.clients.schema == schemas()["clients"]
-    own = {"loss": 3.0, "accuracy": 6 / 16, "f1_union": 6 / 32, "f1_own": None, "balanced_accuracy": 1 / 16}
-    server = own | {"f1_own": 6 / 32, "balanced_accuracy": 4.5 / 16}
+    own = {"loss": 3.0, "accuracy": 6 / 16, "f1_union": 6 / 32, "f1": None, "balanced_accuracy": 1 / 16}
+    server = own | {"f1": 6 / 32, "balanced_accuracy": 4.5 / 16}
     expected = {
         **{"round": 2, "client": 6, "cluster": 2, "true_cluster": 1},
         **dict.fromkeys(("part", "placed", "excluded", "update_norm")),
         **{"train_images": 3 * 7, "test_images": 3 * 2, "train_loss": 0.5, "train_accuracy": 6 / 16},
         **{f"local_own_{name}": value for name, value in own.items()},
         **{f"local_server_{name}": value for name, value in server.items()},
-        **{f"cluster_own_{name}": value for name, value in own.items()},
-        **dict.fromkeys(f"cluster_server_{name}" for name in (*own, "recall")),
+        **{f"personalised_{name}": value for name, value in own.items()},
+        **dict.fromkeys(f"generalised_{name}" for name in (*own, "recall")),
     }
     row = client_row(run, 2, 6)
-    recall = {test: row.pop(f"{test}_recall") for test in ("local_own", "local_server", "cluster_own")}
+    recall = {test: row.pop(f"{test}_recall") for test in ("local_own", "local_server", "personalised")}
     assert row == pytest.approx(expected)
     assert recall["local_server"] == [index / 16 for index in range(10)]
-    for test in ("local_own", "cluster_own"):
+    for test in ("local_own", "personalised"):
         assert recall[test][4:7] == [0, 1 / 16, 2 / 16]
         assert all(math.isnan(recall[test][label]) for label in (0, 1, 2, 3, 7, 8, 9))
 
@@ -103,7 +103,7 @@ def test_measurements_are_renamed_whatever_the_order_of_rows(archive):
 def test_absent_file_is_reported_and_its_columns_are_null(archive, name):
     (results(archive, "HDBSCAN") / f"{name}.csv").unlink()
     run = read(archive)
-    prefixes = dict(zip(METRICS, ("local_own_", "local_server_", "cluster_own_"), strict=True))
+    prefixes = dict(zip(METRICS, ("local_own_", "local_server_", "personalised_"), strict=True))
     columns = [
         column for column in run.clients.column_names if column.startswith(prefixes.get(name, "train_l"))
     ]

@@ -28,7 +28,7 @@ PAPER = dict(
 TESTS = {
     "before_update_metrics": "local_own",
     "after_update_generalizability": "local_server",
-    "after_update_metrics": "cluster_own",
+    "after_update_metrics": "personalised",
 }
 METRIC_FILES = ["training_metrics.csv", *(f"{name}.csv" for name in TESTS)]
 
@@ -138,7 +138,7 @@ def test_images_are_those_of_the_published_clients(whole):
 
 def test_an_accuracy_is_a_whole_number_of_the_images_that_were_tested(whole):
     for _, run in whole:
-        right = run.clients["cluster_own_accuracy"].to_numpy() * run.clients["test_images"].to_numpy()
+        right = run.clients["personalised_accuracy"].to_numpy() * run.clients["test_images"].to_numpy()
         assert right == pytest.approx(np.round(right), abs=1e-9)
 
 

@@ -141,11 +141,8 @@ def test_without_an_own_method_the_subject_is_fedgrids():
 
 
 def test_own_method_without_fine_tune_has_no_row_with_fine_tuning(plugin):
-    text = PLUGIN.replace("FedOptSettings", "Settings").replace("FedOpt,", "FlisDc,")
-    text = text.replace("import AlgorithmEntry, FlisDc, Settings", "import AlgorithmEntry")
-    text = "from fedgrid.algorithms.contract.base import Algorithm, Settings\n" + text.replace(
-        "FlisDc", "Algorithm"
-    )
+    text = PLUGIN.replace("FedOptSettings", "Settings").replace("FedOpt,", "Solo,")
+    text = "from fedgrid.algorithms.references import Solo\n" + text.replace("Entry, Solo,", "Entry,")
     chosen = arena("fedavg", own=[plugin(text=text)])
     assert not plays("mine", "fine-tuned")
     assert plays("mine", "served")

@@ -28,7 +28,7 @@ def test_sparkline_joins_neighbours_where_the_terminal_is_narrow():
 
 def test_map_has_a_line_a_client_by_hidden_group_and_a_block_a_round():
     labels_RK = np.array([[0, 0, 0], [0, 1, 0]])
-    lines = plain(cluster_map(labels_RK, np.array([0, 1, 0]), np.array([1, 2]), 80))
+    lines = plain(cluster_map(labels_RK, np.array([0, 1, 0]), np.array([1, 2]), 80, {}))
     assert lines == [
         "group client  rounds 1 to 2",
         "    0      0  0000",
@@ -37,14 +37,20 @@ def test_map_has_a_line_a_client_by_hidden_group_and_a_block_a_round():
     ]
 
 
+def test_map_has_the_groups_own_names():
+    labels_RK = np.array([[0, 0, 0], [0, 1, 0]])
+    lines = plain(cluster_map(labels_RK, np.array([0, 1, 0]), np.array([1, 2]), 80, {0: "ada", 1: "cartoon"}))
+    assert lines[1:] == ["    ada      0  0000", "             2  0000", "cartoon      1  0011"]
+
+
 def test_map_of_more_rounds_than_columns_keeps_the_last_round():
     labels_RK = np.repeat(np.arange(30)[:, None], 2, axis=1)
-    lines = plain(cluster_map(labels_RK, np.array([0, 0]), np.arange(1, 31), 14))
+    lines = plain(cluster_map(labels_RK, np.array([0, 0]), np.arange(1, 31), 17, {}))
     assert lines[1][-1] == "t"
 
 
 def test_map_of_many_clients_shows_the_last_round_a_line_a_hidden_group():
     truth_K = np.repeat([0, 1], 30)
     labels_RK = np.stack([np.zeros(60, int), np.where(np.arange(60) < 29, 0, 1)])
-    lines = plain(cluster_map(labels_RK, truth_K, np.array([1, 2]), 80))
+    lines = plain(cluster_map(labels_RK, truth_K, np.array([1, 2]), 80, {}))
     assert lines[1:] == ["    0  " + "0" * 29 + "1", "    1  " + "1" * 30]

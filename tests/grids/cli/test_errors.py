@@ -1,5 +1,7 @@
 """Bad input: one line that names the value and what is allowed, exit code 2, nothing started or written."""
 
+import json
+
 import pytest
 from pydantic import BaseModel, model_serializer
 
@@ -27,6 +29,10 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run", "quickstart", "--dry-run", "--name", "a/b"], "choose another --name"),
         (["run", "sattler"], "'sattler' is an algorithm, no preset: fedgrid run --algorithm sattler"),
         (["run", "my-run.yaml"], "no file my-run.yaml; presets: quickstart"),
+        (["run", "../mine"], "no file ../mine; a grid is a YAML file"),
+        (["run", "--algorithm", "ditto"], "unknown algorithm 'ditto'; one of your own: --plugin FILE.py"),
+        (["run", "--set", "model=mine.py"], "unknown model 'mine.py'; one of your own: --plugin mine.py"),
+        (["run", "quickstart", "--plugin", "ok.yaml"], "a grid is named alone: fedgrid run ok.yaml"),
         (["run", "--dataset", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'? known: digits, "),
         (["run", "--algorithm", "ocfl-kmean"], "unknown algorithm 'ocfl-kmean'; did you mean 'ocfl-kmeans'?"),
         (
@@ -39,10 +45,23 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run", "--seed", "3", "--seeds", "0..1"], "--seed 3 and --seeds 0..1 both give seeds"),
         (["search", "briggs", "--seed", "3", "--seeds", "0..1"], "both give seeds"),
         (["run", "--seed", "-1"], "seed = -1: input should be greater than or equal to 0"),
-        (
-            ["run", "--seed", "0..4"],
-            "Invalid value for '--seed': Input should be a valid integer",
-        ),
+        (["run", "--seed", "0..4"], "Invalid value for '--seed': Input should be a valid integer"),
+        (["run", "--seed=0..3"], "several: --seeds 0..3"),
+        (["run", "--seed", "0", "1", "2"], "--seeds 0,1,2"),
+        (["run", "--clients", "15,30"], "--set 'clients=[15, 30]'"),
+        (["run", "quickstart", "--epochs", "5"], "--epochs; set it with --set training.local_epochs=VALUE"),
+        (["run", "quickstart", "--lr", "0.1"], "--lr; set it with --set training.learning_rate=VALUE"),
+        (["run", "quickstart", "--num-clients", "3"], "did you mean --clients?"),
+        (["run", "quickstart", "--gpus", "1"], "--gpus-per-actor SHARE"),
+        (["run", "quickstart", "--device", "cuda"], "--gpus-per-actor SHARE"),
+        (["run", "quickstart", "--workers", "2"], "--cpus-per-actor CPUS"),
+        (["run", "quickstart", "--resume"], "the same command continues"),
+        (["run", "quickstart", "--output", "x"], "--output; --storage FOLDER"),
+        (["report", "quickstart", "--output", "x"], "--output; --to FOLDER"),
+        (["run", "--config", "ok.yaml"], "fedgrid run FILE.yaml"),
+        (["run", "quickstart", "--verbose"], "log.txt"),
+        (["ls"], "`fedgrid status` lists grids"),
+        (["resume", "quickstart"], "`fedgrid retry GRID`"),
         (["run", "--clients", "0"], "clients = 0: input should be greater than 0"),
         (["run", "--clients", "1"], "3 clusters need at least 3 clients, not 1"),
         (["run", "--clients", "2"], "3 clusters need at least 3 clients, not 2"),
@@ -76,7 +95,7 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
             "nowhere has no images of FEMNIST; expected a folder with LEAF's",
         ),
         (["data", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'?"),
-        (["data", "folder:my-cat-images"], "my-cat-images/train is missing"),
+        (["data", "folder:my-cat-images"], "my-cat-images; an image folder has train/"),
         (["run", "folder:my-own-cat-images"], "'folder:my-own-cat-images' is a data set, no preset"),
         (["data", "digits-15-rotated-balanced"], "did you mean 'rotated'?"),
         (["data", "digits", "--clients", "0"], "clients = 0: input should be greater than 0"),
@@ -138,7 +157,7 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
             ["run", "--algorithm", "ocfl-kmeans", "--set", "algorithm.clusterer.num_clusters=0"],
             "num_clusters",
         ),
-        (["status", "paper"], "no grid in "),
+        (["status", "paper"], "name that with --storage; `fedgrid run paper` starts one"),
         (["retry", "paper"], "no grid in "),
         (["stop", "paper"], "no grid in "),
         (["sync", "paper"], "no grid in "),
@@ -161,6 +180,8 @@ def test_bad_options_are_refused_in_one_line(refused, arguments, says):
         ("training: {round: 3}", "unknown key 'round' in training; did you mean 'rounds'?"),
         ("clients:\t3", "my.yaml is not YAML: "),
         ("\tclients: 3", "my.yaml is not YAML: "),
+        ("axes: {rounds: [3, 4]}", "unknown axis 'rounds'; did you mean 'training.rounds'?"),
+        ("split: {name: dirichlet}", "unknown key 'name' in split; did you mean 'kind'?"),
         ("model: [tinyvgg, resnet34]", "unknown model '['tinyvgg', 'resnet34']'"),
         ("training: [{rounds: 3}]", "training = [{'rounds': 3}]: expected keys such as rounds"),
         ("seed: [0, 0]", "the same run twice: "),
@@ -180,10 +201,17 @@ def test_missing_folder_or_npz_of_images_is_named(refused, tmp_path):
         "run",
         "--dataset",
         "folder:gone",
-        says=f"{tmp_path}/gone/train is missing; an image folder has train/",
+        says=f"no folder {tmp_path}/gone; an image folder has train/",
     )
     refused("run", "--dataset", "npz:gone.npz", says=f"{tmp_path}/gone.npz is missing; expected an npz file")
     refused("run", "--dataset", "npz:", says="unknown dataset 'npz:'; did you mean 'npz:PATH'?")
+
+
+def test_file_of_a_like_name_and_files_of_a_folder_are_named(refused, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "mine.yaml").write_text("seed: 1")
+    refused("run", "mine/mine.yml", says="no file mine/mine.yml; did you mean mine/mine.yaml?")
+    refused("run", "mine", says="mine is a folder; name a YAML file: mine/mine.yaml")
 
 
 def test_storage_that_is_a_file_is_refused(refused, tmp_path):
@@ -210,7 +238,7 @@ def test_a_malformed_tracking_address(refused, uri):
 def test_brackets_in_values_are_not_markup(refused, tmp_path):
     """Rich takes [bold] for a style, [/] for an error and :smile: for a picture."""
     refused("run", "--dataset", "[bold]x[/] :smile:", says="unknown dataset '[bold]x[/] :smile:'; known: ")
-    refused("run", "--dataset", "folder:[/x]", says=f"{tmp_path}/[/x]/train is missing")
+    refused("run", "--dataset", "folder:[/x]", says=f"no folder {tmp_path}/[/x]; ")
 
 
 @pytest.mark.ray
@@ -249,6 +277,18 @@ def test_mistake_of_ours_is_no_interruption(monkeypatch):
     monkeypatch.setattr(main, "app", lambda **_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         fedgrid("run")
+
+
+def test_commas_part_values_and_a_number_for_seeds_is_said_to_be_one_seed(tmp_path):
+    given = ("--algorithm", "fedavg,ocfl-kmeans", "--split", "rotated,iid", "--seeds", "3")
+    given += ("--in-process", "--dry-run", "--json", "--storage", str(tmp_path))
+    result = fedgrid("run", "quickstart", *given)
+    assert "1 seed: 3 (for 3 seeds: --seeds 0..2)" in result.err
+    assert [run["run"] for run in json.loads(result.out)["runs"]] == [
+        f"digits-15-{split}-{algorithm}-s3"
+        for split in ("rotated", "iid")
+        for algorithm in ("fedavg", "ocfl_kmeans")
+    ]
 
 
 def test_a_dry_run_says_which_values_of_an_axis_set_takes_the_place_of(tmp_path):

@@ -2,6 +2,8 @@
 
 import csv
 import json
+from itertools import product
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -58,6 +60,19 @@ def test_classes_of_a_folder_have_their_names(folder):
     with (folder / "held.csv").open() as file:
         assert next(csv.reader(file)) == ["client_id", "partition", "total_samples", "'=bee", "ape"]
     assert json.loads(fedgrid(*given, "--json").out)["classes"] == ["=bee", "ape"]
+
+
+def test_groups_without_a_client_are_said_and_the_others_have_their_names(folder, tmp_path):
+    """`folder` as one group, ada, beside two others: two of the three take part."""
+    for part, group in product(("train", "test"), ("ada", "bea", "cem")):
+        copytree(folder / part, tmp_path / "grouped" / part / group)
+    given = ("--split", "natural", "--clients", "2")
+    shown = fedgrid("data", f"folder:{tmp_path / 'grouped'}", *given)
+    assert "folder_grouped-2-natural: 2 of 3 groups take part" in shown.err
+    assert "take clients: 3" in shown.err
+    assert sum(f" {name} " in shown.out for name in ("ada", "bea", "cem")) == 2
+    dry = fedgrid("run", "--dataset", f"folder:{tmp_path / 'grouped'}", *given, "--dry-run", "--in-process")
+    assert "2 of 3 groups take part" in dry.err
 
 
 @pytest.mark.parametrize("name", list(ALGORITHMS))

@@ -113,12 +113,12 @@ def test_class_count_table():
         classes=("ape", "bee"),
     )
     text = io.StringIO()
-    PlainConsole(file=text, width=80).print(class_count_table(blueprint, [0, 1]))
+    PlainConsole(file=text, width=80).print(class_count_table(blueprint, [0, 1], ["ada", "1"]))
     lines = text.getvalue().splitlines()
     assert lines[1].replace("┃", " ").split() == ["client", "group", "set", "images", "ape", "bee"]
     rows = [line.replace("│", " ").split() for line in lines if line.startswith("│")]
     assert rows == [
-        ["0", "0", "train", "3", "3", "·"],
+        ["0", "ada", "train", "3", "3", "·"],
         ["test", "1", "1", "·"],
         ["1", "1", "train", "4", "·", "4"],
         ["test", "2", "·", "2"],

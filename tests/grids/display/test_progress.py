@@ -96,9 +96,9 @@ def test_headline_counts_runs_and_names_the_time_left():
     tally.start(runs[0], 0)
     now[0] = 2.0
     tally.round(runs[0], 1, TIMING)
-    assert headline(tally) == "4 of 7 runs done, 1 running, 2 waiting; 0.5 rounds/s, 16 s left"
+    assert headline(tally) == "4 of 7 runs done, 1 running, 2 waiting; 2.0 s/round, 16 s left"
     tally.fail(runs[0])
-    assert headline(tally) == "4 of 7 runs done, 0 running, 2 waiting, 1 failed; 0.5 rounds/s, 12 s left"
+    assert headline(tally) == "4 of 7 runs done, 0 running, 2 waiting, 1 failed; 2.0 s/round, 12 s left"
 
 
 def test_work_done_names_computed_rounds_only_after_hits():

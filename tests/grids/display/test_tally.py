@@ -57,6 +57,17 @@ def test_tally_counts_waiting_running_and_finished_runs(clock):
     assert counts(tally) == (8, 6, 0, 1, 1)
 
 
+def test_rounds_of_a_shorter_run_are_neither_left_nor_done_in_this_launch(clock):
+    """Six of ten rounds are taken; a later start, of a retry, takes none."""
+    tally = Tally([run()], {}, now=clock)
+    assert tally.start(run(), 6) == 0
+    clock.time += 2
+    tally.round(run(), 7, timing(2.0))
+    tally.leave(run())
+    tally.start(run(), 7)
+    assert (tally.rounds, tally.rounds_taken, tally.seconds_left) == (1, 6, 6.0)
+
+
 def test_run_that_fails_before_its_start_is_counted(clock):
     tally = Tally([run()], {}, now=clock)
     tally.fail(run())

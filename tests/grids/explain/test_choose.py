@@ -40,7 +40,7 @@ def test_grid_run_name_and_id_are_found(storage):
 def test_unknown_name_is_answered_with_the_grids(storage):
     with pytest.raises(ConfigError, match=r"did you mean 'small'"):
         find_runs("smal", storage, [])
-    with pytest.raises(ConfigError, match=r"no grid in .* yet; `fedgrid run small --storage .*` starts one"):
+    with pytest.raises(ConfigError, match=r"no grid in .*--storage; `fedgrid run small --storage .*` starts"):
         find_runs(GRID, Storage(storage.root / "empty"), [])
 
 

@@ -10,7 +10,7 @@ from mlflow.tracking import MlflowClient
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.integrity import files
+from fedgrid.engine.runtime.integrity.mark import damage
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.run.run_folder import folder_of
@@ -67,7 +67,7 @@ def test_each_run_and_distribution_has_records_and_no_file_of_a_run_changes(whol
     root, before, found = whole
     assert (found["jobs"], found["done_before"], found["failed"]) == (4, 0, 0)
     assert {path: path.read_bytes() for path in before} == before
-    assert all(files.damage(folder_of(root, each), each, everything=True) is None for each in RUNS)
+    assert all(damage(folder_of(root, each), each, everything=True) is None for each in RUNS)
     assert len(explanations(root)) == 2 * 4
     tables = [pq.read_table(path) for path in sorted(root.glob("*/explanations/members-*.parquet"))]
     assert [table.num_rows for table in tables] == [2 * 3, 2 * 3]

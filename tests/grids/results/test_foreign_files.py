@@ -58,7 +58,7 @@ def test_state_of_another_run_is_not_continued(root, finished):
     before = f"state-{ROUNDS - 1:06d}"
     own = folder_of(finished, RUN)
     copy(root, f"{before}.sha256", f"{before}.safetensors")
-    with pytest.raises(FinalError, match=rf"every state in .* is damaged \({before}.safetensors\)"):
+    with pytest.raises(FinalError, match=rf"every state .*{before}.safetensors is damaged \(it is of run"):
         RunFolder(Storage.of(root), RUN).open()
     for end in ("sha256", "safetensors"):
         shutil.copy(own / f"{before}.{end}", folder)

@@ -12,6 +12,7 @@ from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.load import load_grid
@@ -161,7 +162,10 @@ def test_a_grid_knows_the_runs_that_it_was_launched_with(storage, asked, expecte
 
 
 def test_unknown_grid_names_the_known_ones(storage):
-    message = f"no grid in {storage.root} yet; `fedgrid run papr --storage {storage.root}` starts one"
+    message = (
+        f"no grid in {storage.root}; if it is in another folder, name that with --storage; "
+        f"`fedgrid run papr --storage {storage.root}` starts one"
+    )
     for use in (GridFolder.runs, GridFolder.ask_to_stop):
         with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
             use(GridFolder(storage, "papr"))
@@ -244,7 +248,8 @@ def test_progress_is_written_and_read(storage):
     folder.write_progress({"done": 3, "running": ["a", "b"]})
     assert GridFolder(storage, "paper").read_progress() == {"done": 3, "running": ["a", "b"]}
     (folder.path / "progress.json").write_text("{")
-    assert folder.read_progress() is None
+    with pytest.raises(DamagedFile, match="progress.json"):
+        folder.read_progress()
 
 
 def test_grid_at_a_uri_is_visible_to_another_machine(tmp_path, monkeypatch):

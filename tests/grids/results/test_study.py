@@ -153,6 +153,18 @@ def test_study_notes_runs_that_changed_and_runs_that_differ(storage):
     assert ("note", load("mine", storage).notes[0]) in report_page(load("mine", storage)).facts
 
 
+def test_study_notes_what_algorithms_of_a_scenario_train_with_otherwise(storage):
+    """As after `--tuned`; another data set may have other settings, and so may a variant."""
+    slow, fast = {"learning_rate": 0.01}, {"learning_rate": 0.1}
+    runs = [config(algorithm="fedavg", training=slow), config(algorithm="ifca", training=fast)]
+    GridFolder(storage, "mine").keep(runs, "")
+    assert load("mine", storage).notes == (
+        "algorithms differ in training.learning_rate: 0.01 (fedavg); 0.1 (ifca)",
+    )
+    GridFolder(storage, "axis").keep([config(algorithm="fedavg", training=one) for one in (slow, fast)], "")
+    assert load("axis", storage).notes == ()
+
+
 def test_algorithms_have_codes_of_their_own(storage):
     """The digest covers the algorithm's modules, its clusterer's and its local training's."""
     local = {"name": "fedavg", "local": {"name": "fedprox"}}

@@ -255,6 +255,28 @@ def test_filter_selects_the_runs_of_each_trial(tmp_path):
     assert {run.split.scored_on for run in runs} == {"validation"}
 
 
+def test_option_adds_keys_of_training_to_the_space():
+    """Of an algorithm that has a space, and of one that has none; Adam excludes FedNova, and momentum."""
+    also = ["training.learning_rate={low: 0.01, high: 0.3, log: true}", "training.momentum=0,0.5"]
+    search = load_search("briggs", {}, [], NOWHERE, own={}, base="quickstart", also=also)
+    assert [*search.space][-2:] == ["training.learning_rate", "training.momentum"]
+    assert search.axes[-3:] == ("algorithm.round", "training.learning_rate", "training.momentum")
+    [*runs] = search.runs({"threshold": 0.2, "training.learning_rate": 0.05, "training.momentum": 0.5})
+    assert {(run.training.learning_rate, run.training.momentum) for run in runs} == {(0.05, 0.5)}
+    assert {run.algorithm["threshold"] for run in runs} == {0.2}
+    alone, search = (
+        load_search(name, {}, [], NOWHERE, own={}, also=["training.optimizer=sgd,adam"])
+        for name in ("fedavg", "fednova")
+    )
+    assert [*alone.space] == ["training.optimizer"]
+    for settings in (
+        {"training.optimizer": "adam"},
+        {"training.optimizer": "adam", "training.momentum": 0.5},
+    ):
+        with pytest.raises(ConfigError, match="adam"):
+            search.runs(settings)
+
+
 def test_base_gives_the_settings_that_are_not_searched():
     """Quickstart's briggs clusters in round 6 of 15; of an algorithm that it lacks the defaults hold."""
     search = load_search("briggs", {}, [], NOWHERE, own={}, base="quickstart")
@@ -384,6 +406,8 @@ def test_error_in_a_search_file_names_its_line(write, text, message):
         ),
         ([*ON_MNIST, "--name", "a/b"], "a grid named 'a/b': expected letters, digits"),
         (["none.yaml"], "no file none.yaml"),
+        (["fedavg", "--space", "training.learning_rate"], "expected KEY=VALUE,VALUE"),
+        (["fedavg", "--space", "learning_rate=1,2"], "did you mean 'training.learning_rate'?"),
     ],
 )
 def test_error_on_the_search_command_line_starts_nothing(storage, arguments, message):

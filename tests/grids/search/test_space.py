@@ -35,9 +35,26 @@ def test_optional_setting_can_be_null_or_a_range():
     assert read_space({"late": {"low": 2, "high": 5}}, "louvain") == {"late": Range(2, 5, whole=True)}
 
 
+def test_key_of_training_is_a_dimension_too():
+    given = {"training.learning_rate": {"low": 0.01, "high": 1, "log": True}, "training.local_epochs": [1, 3]}
+    assert read_space(given, "fedavg") == {
+        "training.learning_rate": Range(0.01, 1, log=True),
+        "training.local_epochs": Choices((1, 3)),
+    }
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        (
+            {"learning_rate": [1]},
+            "unknown key 'learning_rate' in search; did you mean 'training.learning_rate'?",
+        ),
+        ({"training.learning_rte": [1]}, "in search.training; did you mean 'learning_rate'?"),
+        ({"training": [1]}, "unknown key 'training' in search; did you mean 'training.KEY'?"),
+        ({"training.learning_rate": [0]}, "training.learning_rate = 0: input should be greater than 0"),
+        ({"training.local_epochs": {"low": 0.5, "high": 2}}, "low = 0.5: expected a whole number"),
+        ({"training.optimizer": ["adm"]}, "training.optimizer = 'adm': input should be 'sgd' or 'adam'"),
         (5, "search = 5: expected settings of briggs"),
         ({}, "search = {}: expected settings of briggs"),
         ({"treshold": [0.1]}, "unknown key 'treshold' in search; did you mean 'threshold'? allowed: "),

@@ -136,6 +136,19 @@ def test_tuned_value_that_is_no_longer_valid_names_the_file_of_the_search(storag
         grid(storage, "old")
 
 
+def test_tuned_training_is_of_the_algorithm_alone_and_said(storage):
+    params = {"epsilon_1": 0.2, "training.learning_rate": 0.3}
+    found = {"label_free": best("validation", 1, params)}
+    write(storage.root, "rate", algorithm="sattler", datasets=["mnist"], best=found)
+    tuned = grid(storage, "rate", filters=["dataset=mnist"])
+    rates = {run.algorithm["name"]: run.training.learning_rate for run in tuned.runs}
+    assert rates.pop("sattler") == 0.3
+    assert {*rates.values()} == {0.01}
+    note = "--tuned rate: sattler trains with training.learning_rate 0.3, other algorithms with 0.01"
+    assert tuned.notes == (note,)
+    assert grid(storage, "rate", filters=["algorithm=sattler"]).notes == ()
+
+
 def test_tuned_option_of_the_command_line(storage):
     refused = fedgrid("run", "quickstart", "--tuned", "sattler-mnist", "--storage", storage.root)
     assert refused.code == 2
@@ -152,6 +165,6 @@ def test_search_json_of_another_search_is_damage(storage):
 
 
 def test_search_json_of_an_edited_search_is_damage(storage):
-    GridFolder(storage, "sattler-mnist").keep([], "search: {threshold: [0.1, 0.9]}\n")
+    GridFolder(storage, "sattler-mnist").write("preset.yaml", "search: {threshold: [0.1, 0.9]}\n")
     with pytest.raises(ConfigError, match="it is of another search"):
         read_tuned(["sattler-mnist"], storage)

@@ -4,6 +4,7 @@ import hashlib
 import runpy
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -366,6 +367,24 @@ def test_maps_of_equal_partitions_look_alike_whatever_their_labels():
     assert len({tuple(pixel) for pixel in picture(one)[:, 0]}) == 2
     assert [axes.get_title() for axes in (one, other)] == ["ocfl-kmeans\nARI 1.00", "ocfl-hdbscan\nARI 1.00"]
     assert [label.get_text() for label in one.get_yticklabels()] == ["group 0", "group 1"]
+
+
+def test_groups_that_the_data_set_names_have_their_names():
+    run = replace(finished("ocfl-kmeans", WHOLE), group_names={0: "photo", 1: "7"})
+    figure = figures.cluster_maps(study(run))
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["photo", "group 7"]
+    assert legend(figure)[:2] == ["most of it from photo", "most of it from group 7"]
+
+
+def test_each_client_has_a_curve_in_the_hue_of_its_group_and_the_lowest_is_named():
+    """Of six clients, in two groups of three, the fifth ends lowest."""
+    accuracy_RK = np.array([[0.1] * 6, [0.5, 0.6, 0.7, 0.8, 0.2, NAN]])
+    [axes] = figures.client_curves(study(replace(finished("fedavg"), accuracy_RK=accuracy_RK))).axes
+    assert axes.get_title() == "fedavg\nlowest: client 4, 0.20"
+    assert len(axes.lines) == 6
+    assert [line.get_xdata().tolist() for line in axes.lines[4:]] == [[1, 2], [1]]
+    assert len({line.get_color() for line in axes.lines[:3]}) == 1
+    assert axes.lines[0].get_color() != axes.lines[3].get_color()
 
 
 def test_a_map_shows_a_client_in_a_cluster_of_another_group_and_a_second_cluster_of_its_own():

@@ -2,7 +2,9 @@
 
 import pickle
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from docs.reference.report import pages
@@ -35,32 +37,47 @@ def figures(of):
 
 
 def test_reference_lists_the_figures_of_a_report():
-    """A grid with a further axis has `axis-KEY`, one with two `sweep-KEY-by-KEY-DATASET`, too."""
+    """A grid with a further axis has `axis-KEY`, one with two `sweep-KEY-by-KEY-DATASET`, too.
+
+    One with six scenarios has `ranks-SCORE`.
+    """
     page = pages()["reference/report.md"].partition("## Tables")[0]
     documented = set(re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE))
-    of_axes = {"axis-KEY", "sweep-KEY-by-KEY-DATASET"}
+    others = {"axis-KEY", "sweep-KEY-by-KEY-DATASET", "ranks-SCORE"}
     curves = {**RIGHT, "silhouette": (0.1, 0.2), "global_accuracy": (0.1, 0.2)}
     curves |= {"epsilon": (1.0, 2.0)}
-    assert figures(study("mnist", "digits", curves=curves)) == documented - of_axes
-    assert of_axes <= documented
+    assert figures(study("mnist", "digits", curves=curves)) == documented - others
+    assert others <= documented
 
 
 def test_reference_lists_the_tables_of_a_report_in_general():
     page = pages()["reference/report.md"].partition("## Tables")[2]
     documented = dict(re.findall(r"^\| `([\w-]+)` \|.*\| (.*) \|$", page, re.MULTILINE))
     assert {"clustering-final-DATASET-CLIENTS", "effects-SCORE", "fairness-DATASET"} <= set(documented)
-    assert documented["axis-KEY"].startswith("last PA VALUE, final ARI VALUE,")
+    assert documented["axis-KEY"].startswith("last personalised accuracy VALUE, final ARI VALUE,")
 
 
-def test_temperature_over_all_data_sets_takes_several():
-    assert figures(study("mnist", "digits")) - figures(study("mnist")) == {"temperature-all"}
+def test_means_over_scenarios_take_several_scenarios():
+    means = {"temperature-raw", "temperature-normalised", "temperature-all"}
+    assert figures(study("mnist", "digits")) - figures(study("mnist")) == means
+
+
+def test_ranks_take_as_many_scenarios_as_a_test_and_the_overview_says_so():
+    curves = {**RIGHT, "personalised_f1": (0.1, 0.2)}
+    few, many = (
+        report_page(study(*(f"set{place}" for place in range(count)), curves=curves)) for count in (5, 6)
+    )
+    assert "at least 6 scenarios" in few.sections[0].text
+    assert not many.sections[0].text
+    ranks = [[plate for plate in page.plates() if plate.name.startswith("ranks-")] for page in (few, many)]
+    assert [bool(names) for names in ranks] == [False, True]
 
 
 def test_a_gap_that_no_run_recorded_is_left_out():
     archived = study("mnist", curves={"published_learning_gap": (0.3, 0.4)})
     assert {name for name in figures(archived) if name.startswith("gap")} == {"gap-published-DATASET-CLIENTS"}
     nothing = study("mnist", curves={"ari": (0, 1)})
-    assert {name for name in figures(nothing) if name.startswith("gap")} == {"gap-DATASET-CLIENTS"}
+    assert not any(name.startswith("gap") for name in figures(nothing))
 
 
 def test_runs_without_hidden_groups_have_no_ari():
@@ -73,27 +90,34 @@ def test_runs_without_hidden_groups_have_no_ari():
 
 
 @pytest.mark.parametrize("kind", ["accuracy", "f1", "fairness", "ari", "sizes", "gap", "gap-loss"])
-def test_a_figure_by_round_says_what_its_band_is_and_can_be_drawn_in_another_process(kind):
-    plates = {plate.name: plate for plate in report_page(study("mnist")).plates()}
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_figure_by_round_names_a_band_of_several_seeds_and_can_be_drawn_in_another_process(kind, seeds):
+    runs = [run_of("fedavg", seed=seed) for seed in range(seeds)]
+    of_seeds = study_of([result_of(run, WHOLE, curves=RIGHT) for run in runs])
+    plates = {plate.name: plate for plate in report_page(of_seeds).plates()}
     plate = plates[f"{kind}-mnist-15"]
-    assert "standard deviation" in plate.caption
+    assert ("standard deviation" in plate.caption) == (seeds > 1)
     assert pickle.loads(pickle.dumps(plate)).draw is not None
 
 
 def test_figures_that_are_alternatives_are_a_choice_and_a_single_one_is_none():
     (section,) = [part for part in report_page(study("mnist")).sections if part.name == "mnist"]
-    items = section.sections[0].items
-    labels = [[label for label, _ in item.options] for item in items if isinstance(item, Choice)]
-    assert labels[1:] == [
-        ["accuracy", "F1", "fairness"],
-        ["ARI", "sizes of clusters"],
-        ["of the clusters' models", "in loss", "as published"],
-        ["nonoverlapping balanced"],
+    labels = [[label for label, _ in item.options] for item in section.items if isinstance(item, Choice)]
+    assert labels[:2] == [
+        ["accuracy", "F1", "fairness", "learning gap", "gap in loss", "gap as published"],
+        ["ARI", "sizes of clusters", "temperature"],
     ]
-    assert [item.name for item in items if isinstance(item, Plate)] == [
-        "temperature-mnist-15",
-        "cost-mnist-15",
+    assert [item.name for item in section.items if isinstance(item, Plate)] == [
+        "clusters-mnist-15-nonoverlapping-balanced"
     ]
+
+
+def test_a_data_set_with_one_number_of_clients_is_one_section():
+    runs = [run_of(name, clients=clients) for name in ("fedavg", "sattler") for clients in (15, 30)]
+    results = [result_of(run, WHOLE, curves=RIGHT) for run in runs]
+    for some, parts in ((results[::2], []), (results, ["mnist-15", "mnist-30", "mnist-all"])):
+        (section,) = [part for part in report_page(study_of(some)).sections if part.name == "mnist"]
+        assert [part.name for part in section.sections] == parts
 
 
 def test_a_data_set_has_a_table_of_fairness():
@@ -109,6 +133,18 @@ def test_figures_of_the_global_model_and_the_silhouette_need_a_run_that_recorded
         "communities-DATASET",
         "communities-server-DATASET",
     }
+
+
+@pytest.mark.parametrize(("clients", "labels"), [(6, ["clusters", "each client"]), (41, ["clusters"])])
+def test_a_few_clients_have_a_curve_each_beside_the_map_of_clusters(clients, labels):
+    run = replace(result_of(run_of(clients=clients), WHOLE), accuracy_RK=np.zeros((2, clients)))
+    (section,) = [part for part in report_page(study_of([run])).sections if part.name == "mnist"]
+    [names] = [
+        [label for label, _ in item.options]
+        for item in section.items
+        if isinstance(item, Choice) and item.options[0][0] == "clusters"
+    ] or [["clusters"]]
+    assert names == labels
 
 
 def test_numbers_of_algorithms_own_are_a_table_and_without_any_there_is_none():

@@ -169,7 +169,7 @@ def test_a_report_has_a_table_and_a_figure_for_each_axis_and_a_section_for_each_
     assert len(set(plates)) == len(plates)
     assert "table1-mnist-15-training.local_epochs-10-split.majority-0.5" in tables
     assert [section.title for section in page.sections if section.title.startswith("mnist")] == [
-        f"mnist, training.local_epochs {epochs}, split.majority {share}"
+        f"mnist, 15 clients, training.local_epochs {epochs}, split.majority {share}"
         for epochs in ("1", "10")
         for share in ("0.5", "1")
     ]

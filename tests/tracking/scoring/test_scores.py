@@ -113,11 +113,11 @@ def test_repeated_bipartition_has_a_first_decision_and_a_last_change():
 
 
 TWO_ROUNDS = {
-    "cluster_own_accuracy": [[0.5, 0.7], [0.9, 0.6]],
-    "cluster_own_f1_own": [[0.4, 0.6], [0.8, 0.6]],
-    "cluster_own_f1_union": [[0.2, 0.3], [0.4, 0.3]],
-    "cluster_server_accuracy": [[0.4, 0.4], [0.5, 0.7]],
-    "cluster_server_f1_own": [[0.3, 0.3], [0.2, 0.4]],
+    "personalised_accuracy": [[0.5, 0.7], [0.9, 0.6]],
+    "personalised_f1": [[0.4, 0.6], [0.8, 0.6]],
+    "personalised_f1_union": [[0.2, 0.3], [0.4, 0.3]],
+    "generalised_accuracy": [[0.4, 0.4], [0.5, 0.7]],
+    "generalised_f1": [[0.3, 0.3], [0.2, 0.4]],
     "local_server_accuracy": [[0.1, 0.3], [0.4, 0.8]],
     "local_server_f1_union": [[0.1, 0.1], [0.2, 0.4]],
 }
@@ -180,7 +180,7 @@ def test_jains_index_ignores_order_and_scale_and_lies_between_1_over_k_and_1(acc
 
 
 def jain(accuracies):
-    return of_clients({"cluster_own_accuracy": accuracies})["jain_index"]
+    return of_clients({"personalised_accuracy": accuracies})["jain_index"]
 
 
 def of_clients(columns):
@@ -191,8 +191,8 @@ def of_clients(columns):
 def test_the_learning_gap_in_loss_is_of_the_clusters_models():
     """(|0.2 - 1.2| + |1.0 - 0.5|) / 2; the loss of the local models has no part in it."""
     losses = {
-        "cluster_own_loss": [0.2, 1.0],
-        "cluster_server_loss": [1.2, 0.5],
+        "personalised_loss": [0.2, 1.0],
+        "generalised_loss": [1.2, 0.5],
         "local_server_loss": [9.0, 9.0],
     }
     assert of_clients(losses)["learning_gap_loss"] == pytest.approx(0.75)
@@ -284,7 +284,7 @@ def test_the_mean_over_those_asked_leaves_out_clients_that_were_only_tested(writ
     """Asked are the trained, the excluded and the dropped: (0.2 + 0.4 + 0.6) / 3; then client 3 alone."""
     parts = [["trained", "excluded", "dropped", "not asked"], ["not asked"] * 3 + ["trained"]]
     tests = [[0.2, 0.4, 0.6, 1.0], [0.1, 0.2, 0.3, 0.7]]
-    columns = {"part": parts, "cluster_own_accuracy": tests}
+    columns = {"part": parts, "personalised_accuracy": tests}
     curves = scores.curves(records.read_records(write_run([[0] * 4] * 2, [0] * 4, columns=columns)))
     assert curves["asked_accuracy"] == pytest.approx([0.4, 0.7])
     assert curves["personalised_accuracy"] == pytest.approx([0.55, 0.325])
@@ -292,7 +292,7 @@ def test_the_mean_over_those_asked_leaves_out_clients_that_were_only_tested(writ
 
 
 def test_the_global_model_is_scored_only_where_it_was_tested(write_run):
-    columns = {"global_server_accuracy": [[0.6, 0.6]], "global_own_accuracy": [[0.2, 0.4]]}
+    columns = {"global_accuracy": [[0.6, 0.6]], "global_own_accuracy": [[0.2, 0.4]]}
     run = scores.score_run(write_run([[0, 1]], [0, 1], columns=columns))
     assert (run["global_accuracy"], run["global_own_accuracy"]) == pytest.approx((0.6, 0.3))
     assert scores.score_run(write_run([[0, 1]], [0, 1]))["global_accuracy"] is None

@@ -137,8 +137,8 @@ def test_personalisation_of_a_whole_run_is_what_its_csv_files_say(algorithm):
         return values_RK
 
     columns = {
-        "cluster_own_accuracy": table_RK(own, "accuracy"),
-        "cluster_own_f1_union": table_RK(own, "f1score"),
+        "personalised_accuracy": table_RK(own, "accuracy"),
+        "personalised_f1_union": table_RK(own, "f1score"),
         "local_server_accuracy": table_RK(server, "accuracy"),
         "local_server_f1_union": table_RK(server, "f1score"),
     }

@@ -177,10 +177,10 @@ def test_personalisation_is_averaged_over_rounds_seeds_and_scenarios():
     assert table.name == "personalisation-mnist"
     headings = [(column.group, column.name) for column in table.columns]
     cells = dict(zip(headings, table.rows[0].cells, strict=True))
-    assert headings[::6] == [("mean over rounds", "PF1"), ("last round", "PF1")]
-    assert cells["mean over rounds", "PF1"].text == "0.400"
-    assert cells["last round", "PF1"].text == "0.600"
-    assert cells["last round", "GF1"].text == "0.200"
+    assert headings[::6] == [("mean over rounds", "pers. F1"), ("last round", "pers. F1")]
+    assert cells["mean over rounds", "pers. F1"].text == "0.400"
+    assert cells["last round", "pers. F1"].text == "0.600"
+    assert cells["last round", "gen. F1"].text == "0.200"
     assert cells["last round", "gap"].text == NONE
     assert published_personalisation(study).name == "personalisation-published-mnist"
 
@@ -232,7 +232,8 @@ def test_the_overview_ranks_by_the_right_f1_and_without_it_by_the_published():
     right = study_of([scored("sattler", [0.2]), scored("ocfl-hdbscan", [0.4])])
     table = overview(right)
     assert [column.name for column in table.columns] == [
-        *("finished", "exactly right", "final ARI", "last PF1", "last GF1", "mean rank"),
+        *("finished", "exactly right", "final ARI"),
+        *("last personalised F1", "last generalised F1", "mean rank"),
     ]
     assert texts(table)["ocfl-hdbscan"] == ["1/1", "1/1", "1.000", "0.400", "0.200", "1.00"]
     archived = study_of(

@@ -63,7 +63,7 @@ def test_best_of_an_overview_is_a_competitor_and_references_have_no_rank():
     [
         (lambda study: clustering(study.where(clients=10), final=True), "ARI"),
         (lambda study: published_clustering(study.where(clients=10)), "RAND"),
-        (personalisation, "PF1"),
+        (personalisation, "pers. F1"),
         (fairness, "worst client"),
     ],
     ids=["clustering", "published clustering", "personalisation", "fairness"],

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.averaging.shared_layers import SharedLayers, SharedLayersSettings
 from fedgrid.algorithms.clustered.before_training.class_means import MessageNoise, vector_of
-from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, Step, Traits, split
+from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, Step, Traits
 from fedgrid.algorithms.contract.orders import Order, Payload, Presence
 from fedgrid.algorithms.contract.section import FirstRound, PositiveInt
+from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.updates.source import Layout, Rng
 from fedgrid.algorithms.updates.updates import Updates
 

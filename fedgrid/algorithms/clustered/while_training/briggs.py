@@ -11,9 +11,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt, model_validator
 
-from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving, split_positions
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving
 from fedgrid.algorithms.clustering.clusterers import agglomerate, labels_to_groups
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
+from fedgrid.algorithms.clustering.splits import split_positions
 from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, Step
 from fedgrid.algorithms.contract.section import FirstRound
 from fedgrid.algorithms.updates.source import Matrix, Rng

@@ -26,11 +26,11 @@ from fedgrid.algorithms.contract.base import (
     State,
     Step,
     Traits,
-    split,
 )
 from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.section import FirstRound
+from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.updates.products import shares_of
 from fedgrid.algorithms.updates.source import Layout, Matrix, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates

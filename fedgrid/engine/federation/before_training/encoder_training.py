@@ -38,7 +38,7 @@ from fedgrid.engine.federation.uplink.steps import Clip, Noise
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm
     from fedgrid.algorithms.updates.source import Vector
-    from fedgrid.engine.federation.clients.messages import Pool
+    from fedgrid.engine.federation.clients.pool import Pool
     from fedgrid.engine.federation.configuration.run_config import RunConfig
 
 

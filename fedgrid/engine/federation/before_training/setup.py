@@ -25,6 +25,7 @@ from fedgrid.engine.federation.dealing.split import (
     require_images,
     split_pool,
 )
+from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.scenarios import Pool
 from fedgrid.engine.federation.seeds import generator
 
@@ -109,12 +110,18 @@ def setup_of(
     server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, transform)
     sends = algorithm.traits.sends_updates
     normalises = config.training.normalise == "dataset"
+    clients = _clients(config, num_classes, sets_K, new_sets, sends=sends)
+    if config.split.kind == NATURAL:
+        clients = tuple(
+            replace(client, group=pool_set.group_names[part.cluster])
+            for client, part in zip(clients, splits, strict=True)
+        )
     setup = Setup(
         model=config.model,
         num_classes=num_classes,
         training=config.training.local,
         seed=config.root_seed,
-        clients=_clients(config, num_classes, sets_K, new_sets, sends=sends),
+        clients=clients,
         server_set=server_set,
         server_parts=server_parts(len(server_set), config.clients),
         reference_set=reference_set,

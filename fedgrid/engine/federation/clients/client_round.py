@@ -5,18 +5,16 @@ Shapes: K clients of the federation, P entries of a state vector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
-from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute, read_only
+from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute, Fits, read_only
 from fedgrid.engine.federation.clients.messages import (
     EvaluateReport,
     EvaluateTask,
@@ -30,7 +28,8 @@ from fedgrid.engine.federation.clients.messages import (
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import Served
-    from fedgrid.engine.federation.clients.messages import Pool
+    from fedgrid.engine.federation.clients.pool import Pool
+    from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 
 
 class ClientRound:
@@ -96,7 +95,7 @@ class ClientRound:
         replies = [self._replies[client] for client in clients]
         return [reply.update if output == UPDATE else reply.outputs[output] for reply in replies]
 
-    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute, fits: Fits) -> list[Arrays]:
         """Compute statistics."""
         return compute(list(clients_of))
 
@@ -154,45 +153,3 @@ RoundCache: TypeAlias = Callable[
 
 Its methods raise `OtherBits` if clients that train again get other bits than those in the cache.
 """
-
-
-class Stopwatch:
-    """The seconds of a round: training, waiting for another run, and the steps in which these happen."""
-
-    def __init__(self) -> None:
-        self._start = perf_counter()
-        self.training = 0.0
-        self.waiting = 0.0
-        self.steps: dict[str, float] = {}
-        """Name -> seconds, without training and waiting."""
-
-    @property
-    def worked(self) -> float:
-        """Seconds so far without waiting."""
-        return perf_counter() - self._start - self.waiting
-
-    @property
-    def own(self) -> float:
-        """Seconds so far without training and waiting."""
-        return self.worked - self.training
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Note the block under `steps`."""
-        before = self.own
-        yield
-        self.steps[name] = self.own - before
-
-    @contextmanager
-    def train(self) -> Iterator[None]:
-        """Count the block as training."""
-        start = perf_counter()
-        yield
-        self.training += perf_counter() - start
-
-    @contextmanager
-    def wait(self) -> Iterator[None]:
-        """Count the block as waiting."""
-        start = perf_counter()
-        yield
-        self.waiting += perf_counter() - start

@@ -1,4 +1,4 @@
-"""What travels between the server and its clients in a round: plain data, cheap to send; and where they run.
+"""What travels between the server and its clients in a round: plain data, cheap to send.
 
 Shapes: P entries of a state vector, of which W are parameters.
 """
@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Message, Order, Payload
+from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Payload
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.data.images import HeldImages, ImageSet, ImageView, PixelStatistics
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.uplink.steps import Uplink
-
-if TYPE_CHECKING:
-    from fedgrid.engine.federation.encoders.encoder import Encoder
 
 Memory = Mapping[str, NDArray[Any]]
 """What a client is handed again in its next round, by name: the optimizer's state, a rule's arrays."""
@@ -55,6 +52,8 @@ class ClientData:
     """By what it multiplies the update that it sends; of honest clients 1."""
     fault: str = ""
     """How it attacks the training, for the records; of honest clients nothing."""
+    group: str = ""
+    """What the data set calls its hidden group, for the records; nothing where the split makes the groups."""
 
     def at(self, round_index: int) -> tuple[HeldImages, HeldImages]:
         """Return the training and test images that it holds in a round, from 0."""
@@ -202,30 +201,3 @@ class EvaluateReport:
     of all clients are there (`ClientRound.test`), on the whole set."""
     chosen: int | None = None
     """Position of its own model, if it was to choose one."""
-
-
-Machine = Mapping[str, str]
-"""Name -> version, model or setting, as in `torch build` -> `2.4.0+cpu`. Machines alike have equal values."""
-
-
-class Pool(Protocol):
-    """Trains and tests clients, wherever they are; results come back in the order of the tasks."""
-
-    def machines(self) -> Sequence[Machine]:
-        """Return the machines that clients train on; alike ones count once."""
-
-    def prepare(self, setup: Setup) -> None:
-        """Give the clients of a run their data; what an earlier run left is dropped."""
-
-    def describe(
-        self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
-    ) -> list[Described]:
-        """Return what each of `clients` says about its training images, or about their codes."""
-
-    def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
-        """Train the clients of `tasks`, each from one of `models`; `memories` are by client."""
-
-    def evaluate(
-        self, tasks: Sequence[EvaluateTask], models: Models, memories: Memories
-    ) -> list[EvaluateReport]:
-        """Test `models` at the clients of `tasks`."""

@@ -40,7 +40,7 @@ from fedgrid.engine.federation.clients.workspace import (
 from fedgrid.engine.federation.encoders.encoder import Codec, Encoder
 from fedgrid.engine.federation.errors import of_client
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, squared_norm
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import generator, own_draws
 from fedgrid.engine.federation.training import evaluation, local
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.results import LocalResult
@@ -132,7 +132,12 @@ class ClientWorker:
             when = {"round_index": message.round_index} if message.draws_anew else {}
             rng, started = generator(self._setup.seed, "message", client=client, **when), perf_counter()
             by = f"{type(message).__name__}.describe"
-            with self._fix_numerics(), of_client(client, None), held.only_read(by):
+            with (
+                self._fix_numerics(),
+                of_client(client, None),
+                held.only_read(by),
+                own_draws(message, "describe"),
+            ):
                 images = codec.encode_classes(held.images, held.labels) if codec else held.images
                 payload = message.describe(images, held.labels, self._setup.num_classes, rng)
             described.append(Described(payload, perf_counter() - started))

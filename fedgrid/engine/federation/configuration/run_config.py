@@ -14,9 +14,10 @@ from fedgrid.engine.federation.configuration.faults import Faults
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.dealing.kinds import KINDS, Movable, kind_of
 from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.scenarios import CENTRALISED, Scenario, scenario_of, seed_text
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.federation.record_names import EPSILON, FAULT
+from fedgrid.engine.federation.record_names import EPSILON, FAULT, GROUP
 from fedgrid.engine.federation.seeds import root_seed
 from fedgrid.engine.federation.training.settings import Evaluation, Training
 from fedgrid.engine.federation.uplink.privacy import Privacy, is_private
@@ -174,14 +175,16 @@ class RunConfig(Section):
     def columns(self, traits: Traits | None) -> frozenset[str]:
         """Return the columns of the run's records that not all records have.
 
-        They are the algorithm's own, `fault` under attack, `epsilon` with noise, `centralised` for its norms.
+        They are the algorithm's own, `fault` under attack, `epsilon` with noise, `centralised` for its norms,
+        `group` where the data set names the groups.
         `traits` are the algorithm's, None if it is not known here.
         """
         own = traits.columns if traits is not None else frozenset()
         attacked = {FAULT} if self.faults.clients else set()
         private = {EPSILON} if is_private(self.uplink, self.privacy) else set()
         centralised = {CENTRALISED} if self.split.kind == CENTRALISED else set()
-        return own | attacked | private | centralised
+        natural = {GROUP} if self.split.kind == NATURAL else set()
+        return own | attacked | private | centralised | natural
 
     def written(self) -> dict[str, Any]:
         """Return the configuration and its format, as in the file `config.json`."""

@@ -26,6 +26,8 @@ from fedgrid.engine.federation.errors import DataError
 
 LAYOUT = "an image folder has train/<class>/* and test/<class>/*"
 GROUPED = "with groups it has train/<group>/<class>/* and test/<group>/<class>/*"
+GROUP = -3
+"""Place of the group in an image's path."""
 POOL, TEST = ("train", "val"), ("test",)
 """Folders of the images that clients hold, and of the server's. The first of each must be there."""
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
@@ -50,10 +52,13 @@ def read_images(folder: Path, size: Size | None = None) -> Pair:
         return pool, server
     numbers = {name: number for number, name in enumerate(names)}
     of_train, of_test = (
-        np.array([numbers[path.parts[-3]] for files in part for path in files], np.int64)
+        np.array([numbers[path.parts[GROUP]] for files in part for path in files], np.int64)
         for part in (train, test)
     )
-    return replace(pool, groups=of_train), replace(server, groups=of_test)
+    return (
+        replace(pool, groups=of_train, group_names=tuple(names)),
+        replace(server, groups=of_test, group_names=tuple(names)),
+    )
 
 
 def facts(folder: Path, size: Size | None = None) -> tuple[int, tuple[int, int, int], int, int | None]:
@@ -106,6 +111,8 @@ def notes(folder: Path) -> list[str]:
 
 def _files(folder: Path) -> tuple[Files, Files]:
     """Return the files of each class in the pool and in test."""
+    if not folder.is_dir():
+        raise DataError(f"no folder {folder}; {LAYOUT}")
     for part in ("train", "test"):
         if not (folder / part).is_dir():
             raise DataError(f"{folder / part} is missing; {LAYOUT}")
@@ -164,12 +171,22 @@ def _entries(folder: Path, *, folders: bool) -> list[Path]:
     """Return the files or the folders in a folder by name, without hidden ones and `LITTER`.
 
     A folder that is not there has none.
+
+    Raises:
+        DataError: a name is not UTF-8.
     """
     if not folder.is_dir():
         return []
     visible = [
         path for path in folder.iterdir() if not path.name.startswith(".") and path.name.lower() not in LITTER
     ]
+    for path in visible:
+        try:
+            path.name.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"{path}: the name is not UTF-8; rename it, or all that is in a folder with `convmv`"
+            ) from error
     return sorted(path for path in visible if path.is_dir() == folders)
 
 

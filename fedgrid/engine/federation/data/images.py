@@ -25,6 +25,8 @@ class ImageSet:
     """int64, shape (N,), 0 to L-1."""
     groups: Groups | None = None
     """int64, shape (N,), from 0: the domain or the writer of each image. None: the data set has none."""
+    group_names: tuple[str, ...] = ()
+    """Of the groups, by their numbers; empty without groups."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -32,11 +34,11 @@ class ImageSet:
     def take(self, positions: Positions | slice) -> "ImageSet":
         """Return the images at `positions`."""
         groups = None if self.groups is None else self.groups[positions]
-        return ImageSet(self.images[positions], self.labels[positions], groups)
+        return ImageSet(self.images[positions], self.labels[positions], groups, self.group_names)
 
     def without_groups(self) -> "ImageSet":
         """Return images and classes alone: what clients and the server get to see."""
-        return replace(self, groups=None)
+        return replace(self, groups=None, group_names=())
 
     def without_pixels(self) -> "ImageSet":
         """Return classes and groups alone; the images keep their size, but there are none."""

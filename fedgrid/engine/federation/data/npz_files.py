@@ -36,13 +36,15 @@ DAMAGE = (
 def read_images(path: Path) -> Pair:
     """Return (pool, server's test set); the pool is train, with val if the file has it."""
     with _open(path) as file:
+        names, groups_P = _groups(path, file) or ((), repeat(None))
         parts = [
             ImageSet(
                 _channels_first(path, f"{part}_images", file[f"{part}_images"]),
                 _labels(path, file, part),
                 groups,
+                names,
             )
-            for part, groups in zip(_parts(file), _groups(path, file) or repeat(None), strict=False)
+            for part, groups in zip(_parts(file), groups_P, strict=False)
         ]
     for part in parts:
         if part.images.shape[1:] != parts[0].images.shape[1:]:
@@ -60,7 +62,7 @@ def read_images(path: Path) -> Pair:
     every_group = np.concatenate(groups) if groups else None
     # A pool of one part is not copied: it may be most of the memory.
     every_image = images[0] if len(images) == 1 else np.concatenate(images)
-    return ImageSet(every_image, np.concatenate(labels), every_group), server
+    return ImageSet(every_image, np.concatenate(labels), every_group, names), server
 
 
 def facts(path: Path) -> tuple[int, Shape, int, int | None]:
@@ -82,8 +84,7 @@ def facts(path: Path) -> tuple[int, Shape, int, int | None]:
         raise DataError(f"{path}: {label} found; number the classes 0, 1, 2, ... and give each some images")
     if every.max() == 0:
         raise DataError(f"{path} has one class; number the classes 0, 1, 2, ... and give each some images")
-    num_groups = None if groups is None else 1 + max(int(part.max()) for part in groups)
-    return int(every.max()) + 1, shape, sum(len(part) for part in labels[:-1]), num_groups
+    return int(every.max()) + 1, shape, sum(len(part) for part in labels[:-1]), groups and len(groups[0])
 
 
 @contextmanager
@@ -176,8 +177,11 @@ def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
     return labels.reshape(-1).astype(np.int64)
 
 
-def _groups(path: Path, file: NpzFile) -> list[Groups] | None:
-    """Return each image's group, from 0, for the parts of the pool and the test part; None without any."""
+def _groups(path: Path, file: NpzFile) -> tuple[tuple[str, ...], list[Groups]] | None:
+    """Return the groups' names, and each image's group, from 0, for the parts of the pool and the test part.
+
+    None without any.
+    """
     parts = _parts(file)
     keys = [f"{part}_group" for part in parts]
     if not any(key in file for key in keys):
@@ -201,4 +205,5 @@ def _groups(path: Path, file: NpzFile) -> list[Groups] | None:
             "images"
         )
     stops = np.cumsum([len(given) for given in given_P[:-2]])
-    return [*np.split(of_pool.astype(np.int64), stops), of_test.astype(np.int64)]
+    groups_P = [*np.split(of_pool.astype(np.int64), stops), of_test.astype(np.int64)]
+    return tuple(map(str, names.tolist())), groups_P

@@ -190,6 +190,7 @@ def download(title: str, fetch: Callable[[Path], None], files: tuple[str, ...], 
     Raises:
         DataError: no network, a wrong checksum, or `data_dir` cannot be written.
     """
+    is_new = not data_dir.exists()
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".download-", dir=data_dir) as folder:
@@ -202,8 +203,8 @@ def download(title: str, fetch: Callable[[Path], None], files: tuple[str, ...], 
     except (OSError, RuntimeError, EOFError, HTTPException) as error:
         cause = " ".join(str(error).split()) or type(error).__name__
         raise DataError(
-            f"{title} could not be downloaded into {data_dir} ({cause}); "
-            "check the network and the data folder and try again, or put these files there: "
+            f"{title} could not be downloaded into {data_dir}{', a new folder' if is_new else ''} ({cause}); "
+            "check the network and --data-dir and try again, or put these files there: "
             f"{', '.join(files)}"
         ) from error
 

@@ -15,9 +15,10 @@ from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FinalError, plugin_of
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
+from fedgrid.engine.federation.record_names import GROUP
 from fedgrid.engine.federation.round.participation import Participation, updates_sent
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import generator, own_draws
 from fedgrid.engine.federation.training.settings import Evaluation
 from fedgrid.engine.federation.uplink.ledger import Accountant
 
@@ -31,6 +32,8 @@ class Changes:
 
     moved: Mapping[int, Moved] = field(default_factory=dict)
     faults: Mapping[int, str] = field(default_factory=dict)
+    groups: Mapping[int, str] = field(default_factory=dict)
+    """What the data set calls their hidden groups, where it has any."""
 
     @classmethod
     def of(cls, clients: Sequence[ClientData]) -> "Changes":
@@ -38,6 +41,7 @@ class Changes:
         return cls(
             {data.client: data.moved for data in clients if data.moved is not None},
             {data.client: data.fault for data in clients if data.fault},
+            {data.client: data.group for data in clients if data.group},
         )
 
     def truth(self, truth_K: NDArray[np.int64], round_index: int) -> NDArray[np.int64]:
@@ -53,7 +57,8 @@ class Changes:
         return any(moved.round_index == round_index for moved in self.moved.values())
 
     def note(self, rows: Sequence[dict[str, Any]], round_index: int) -> None:
-        """Put into the rows of `clients.parquet` of a round what moved clients hold now, and who attacks."""
+        """Put into the rows of `clients.parquet` of a round what moved clients hold now, who attacks, and the
+        names of groups."""
         for row in rows:
             moved = self.moved.get(row["client"])
             if moved is not None and round_index >= moved.round_index:
@@ -61,6 +66,8 @@ class Changes:
                 row["train_images"], row["test_images"] = len(moved.train), len(moved.test)
             if self.faults:
                 row["fault"] = self.faults.get(row["client"])
+            if self.groups:
+                row[GROUP] = self.groups[row["client"]]
 
 
 @contextmanager
@@ -69,7 +76,7 @@ def in_round(number: int) -> Iterator[None]:
     try:
         yield
     except BrokenContract as error:
-        raise FinalError(f"round {number}: {plugin_of(error.of)}{error}") from error
+        raise FinalError(f"round {number}: {plugin_of(error.of, error.method)}{error}") from error
 
 
 @dataclass(frozen=True)
@@ -148,7 +155,9 @@ class Federation:
     def begin(self, fresh: Fresh) -> RunState:
         """Return the run's state before the first round; `fresh` draws initial models."""
         with in_round(0):
-            state = self.algorithm.init(self.layout, len(self.truth_K), fresh, generator(self.seed, "init"))
+            rng = generator(self.seed, "init")
+            with own_draws(self.algorithm, "init"):
+                state = self.algorithm.init(self.layout, len(self.truth_K), fresh, rng)
             state = self.checked("init", state)
             return RunState(0, self.checked("reveal", self.algorithm.reveal(state, self.truth_K)))
 

@@ -15,12 +15,14 @@ import numpy as np
 from fedgrid.algorithms.clustering.measures import is_defined, silhouette
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import Diagnostics, State
-from fedgrid.algorithms.contract.checks import check_global_model, check_served
+from fedgrid.algorithms.contract.checks import check_global_model, check_served, check_step
 from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache, Stopwatch
-from fedgrid.engine.federation.clients.messages import Pool, TrainReport, TrainTask
+from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache
+from fedgrid.engine.federation.clients.messages import TrainReport, TrainTask
+from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.errors import FinalError
+from fedgrid.engine.federation.record_names import GLOBAL_TESTS, SERVED_TESTS
 from fedgrid.engine.federation.round.federation import Federation, in_round
 from fedgrid.engine.federation.round.plan import Plan, plan_round
 from fedgrid.engine.federation.round.record import (
@@ -32,14 +34,16 @@ from fedgrid.engine.federation.round.record import (
     warnings_of,
 )
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import generator, own_draws
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import State
     from fedgrid.engine.federation.clients.client_round import ClientRound
     from fedgrid.engine.federation.clients.messages import Memories
+    from fedgrid.engine.federation.clients.pool import Pool
     from fedgrid.engine.federation.round.federation import Federation
     from fedgrid.engine.federation.round.plan import Plan
+    from fedgrid.engine.federation.training.confusion import Counts
 
 
 def next_round(
@@ -148,7 +152,9 @@ def _step(federation: Federation, plan: Plan, updates: Updates) -> tuple[State, 
     if not updates.clients:
         return plan.state, Diagnostics(warnings=("every sampled client dropped out: nothing has changed",))
     rng = generator(federation.seed, "algorithm", round_index=plan.round_index)
-    state, diagnostics = federation.algorithm.step(plan.state, plan.round_index, updates, rng)
+    with own_draws(federation.algorithm, "step"):
+        stepped = federation.algorithm.step(plan.state, plan.round_index, updates, rng)
+    state, diagnostics = check_step(federation.algorithm, "step", stepped, len(plan.state.labels_K))
     state = federation.checked("step", state)
     if diagnostics.silhouette is None:
         labels = state.labels_K[list(updates.clients)]
@@ -195,26 +201,32 @@ def _run_tests(
     if federation.evaluation.global_model:
         model = check_global_model(federation.algorithm, state, size)
     of_served = _tests(served, work, memories, testing)
-    by_name = {"cluster": of_served}
+    tests = [(SERVED_TESTS, of_served)]
     if model is not None and served.adaptation is None and all(other is model for other in served.models):
-        by_name["global"] = of_served
+        tests.append((GLOBAL_TESTS, of_served))
     elif model is not None:
         alone = Served((model,), np.zeros(len(served.model_K), np.int64))
-        by_name["global"] = _tests(alone, work, {}, testing)
+        tests.append((GLOBAL_TESTS, _tests(alone, work, {}, testing)))
     return {
-        client: {f"{name}_{on}": tests[client][on] for name, tests in by_name.items() for on in tests[client]}
+        client: {
+            name: counts
+            for names, by_client in tests
+            for name, counts in zip(names, by_client[client], strict=False)
+        }
         for client in of_served
     }
 
 
-def _tests(served: Served, work: ClientRound, memories: Memories, testing: Collection[int]) -> ModelTests:
-    """Return each client's tests of its model, `own` and on the `server`'s images."""
+def _tests(
+    served: Served, work: ClientRound, memories: Memories, testing: Collection[int]
+) -> dict[int, tuple[Counts, ...]]:
+    """Return each client's tests of its model: on its own images, and on the server's."""
     # Without the entries that clients keep to themselves, what the server has is no model.
     is_whole = served.adaptation is None or not served.adaptation.rule.personal
-    tests: ModelTests = {}
+    tests: dict[int, tuple[Counts, ...]] = {}
     for report in work.test(served, memories, testing):
         if report.own is not None:
             place = served.model_K[report.client] if report.chosen is None else report.chosen
-            on_server = {"server": report.server[place]} if is_whole else {}
-            tests[report.client] = {"own": report.own, **on_server}
+            on_server = (report.server[place],) if is_whole else ()
+            tests[report.client] = (report.own, *on_server)
     return tests

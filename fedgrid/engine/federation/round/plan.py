@@ -11,13 +11,13 @@ from fedgrid.algorithms.contract.checks import check_orders, freeze
 from fedgrid.algorithms.contract.orders import Payload
 from fedgrid.algorithms.updates.source import read_only
 from fedgrid.engine.federation.clients.messages import Described, TrainReport
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import generator, own_draws
 from fedgrid.engine.federation.uplink.ledger import Ledger, ledger_of
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import State
     from fedgrid.algorithms.contract.orders import Order
-    from fedgrid.engine.federation.clients.messages import Pool
+    from fedgrid.engine.federation.clients.pool import Pool
     from fedgrid.engine.federation.encoders.encoder import Encoder
     from fedgrid.engine.federation.round.federation import Federation
     from fedgrid.engine.federation.round.participation import Attendance
@@ -115,7 +115,8 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
     ledger.charge(meeting.messages, meeting.again)
     algorithm, presence = federation.algorithm, attendance.presence
     rng = generator(federation.seed, "orders", round_index=round_index)
-    orders = algorithm.orders(state, round_index, presence, rng)
+    with own_draws(algorithm, "orders"):
+        orders = algorithm.orders(state, round_index, presence, rng)
     ordered = check_orders(algorithm, orders, len(state.models), presence)
     return Plan(round_index, attendance, state, meeting, ordered, ledger.affordable(ordered), ledger)
 
@@ -144,5 +145,6 @@ def _meet(
     meeting = Meeting.of(speakers, described, attendance.newcomers, federation.encoder, round_index)
     rng = generator(federation.seed, "messages", round_index=round_index)
     hear = algorithm.meet_again if again else algorithm.meet
-    state = hear(state, meeting.messages, federation.layout, rng)
+    with own_draws(algorithm, hear.__name__):
+        state = hear(state, meeting.messages, federation.layout, rng)
     return federation.checked(hear.__name__, state), meeting

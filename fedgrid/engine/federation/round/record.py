@@ -31,8 +31,9 @@ from fedgrid.engine.federation.training.confusion import scores
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Diagnostics, State
-    from fedgrid.engine.federation.clients.client_round import ClientRound, Stopwatch
+    from fedgrid.engine.federation.clients.client_round import ClientRound
     from fedgrid.engine.federation.clients.messages import TrainReport
+    from fedgrid.engine.federation.clients.stopwatch import Stopwatch
     from fedgrid.engine.federation.round.federation import Federation
     from fedgrid.engine.federation.round.plan import Plan
     from fedgrid.engine.federation.training.confusion import Counts

@@ -45,7 +45,7 @@ def scores(tests: Sequence[Counts]) -> list[dict[str, Any]]:
             "loss": counts.loss_sum / totals[i] if totals[i] else nan,
             "accuracy": hits[i] / totals[i] if totals[i] else nan,
             "f1_union": _mean(f1_NL[i][union_NL[i]]),
-            "f1_own": _mean(f1_NL[i][own_NL[i]]),
+            "f1": _mean(f1_NL[i][own_NL[i]]),
             "balanced_accuracy": _mean(recall_NL[i][own_NL[i]]),
             "recall": recall_NL[i].tolist(),
         }

@@ -127,6 +127,6 @@ class Evaluation(Section):
     arithmetic of `paper`; the `paper` presets have it on."""
     global_model: bool = False
     """Whether the one model for all, of algorithms that have one beside their clusters' (`global_model`), is
-    tested too, like the served models: columns `global_own_...` and `global_server_...` of the records."""
+    tested too, like the served models: columns `global_own_...` and `global_...` of the records."""
 
     omitted_defaults = ("global_model",)

@@ -20,11 +20,11 @@ from fedgrid.engine.federation.clients.messages import (
     Described,
     EvaluateReport,
     EvaluateTask,
-    Machine,
     Memories,
     Setup,
     TrainTask,
 )
+from fedgrid.engine.federation.clients.pool import Machine
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import FinalError, RunError
 from fedgrid.engine.runtime.clients.gpu_errors import may_pass, raised

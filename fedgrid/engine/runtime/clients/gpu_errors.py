@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 RAISED = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
 """A traceback's line that names the error; CUDA's messages go on below it with advice for its developers."""
+PASSING = ("out of memory", "busy or unavailable")
+"""Parts of CUDA's messages of errors that another process causes."""
 
 
 def telling(error: BaseException) -> str:
@@ -22,7 +24,7 @@ def raised(traceback: str) -> str:
 
 def may_pass(cause: str) -> bool:
     """Return whether an error of a GPU may be gone once other processes are."""
-    return any(part in cause for part in ("out of memory", "busy or unavailable"))
+    return any(part in cause for part in PASSING)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -11,14 +11,13 @@ from fedgrid.engine.federation.clients.messages import (
     Described,
     EvaluateReport,
     EvaluateTask,
-    Machine,
     Memories,
     Models,
-    Pool,
     Reply,
     Setup,
     TrainTask,
 )
+from fedgrid.engine.federation.clients.pool import Machine, Pool
 from fedgrid.engine.runtime.clients.machine import this_machine
 
 if TYPE_CHECKING:

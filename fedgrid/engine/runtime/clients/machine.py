@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fedgrid.engine.federation.clients.messages import Machine
+from fedgrid.engine.federation.clients.pool import Machine
 
 DRIVER = Path("/proc/driver/nvidia/version")
 CPUINFO = Path("/proc/cpuinfo")

@@ -18,13 +18,13 @@ from fedgrid.engine.federation.clients.messages import (
     Described,
     EvaluateReport,
     EvaluateTask,
-    Machine,
     Memories,
     Models,
     Reply,
     Setup,
     TrainTask,
 )
+from fedgrid.engine.federation.clients.pool import Machine
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.actor import Client, death_of

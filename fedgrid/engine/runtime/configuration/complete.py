@@ -18,11 +18,14 @@ from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
+from fedgrid.engine.runtime.configuration.own_models import check_own_model
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
 from fedgrid.engine.runtime.plugins import active
 
 INNER = inner_keys(RunConfig)
+TRAINING_KEYS = {key: place for key, place in INNER.items() if place.startswith("training.")}
+"""Those that may be meant by an unknown setting of an algorithm, as `learning_rate`."""
 DEFAULTS: dict[str, Any] = {
     **{"dataset": "digits", "split": "nonoverlapping-balanced", "clients": 15, "seed": 0},
     "algorithm": "ocfl-hdbscan",
@@ -83,7 +86,9 @@ def _algorithm(given: object) -> dict[str, Any]:
     try:
         settings = create(name, choice).settings
     except ValidationError as error:
-        raise ConfigError(f"algorithm {name}: {explain(error, ALGORITHMS[name].settings)}") from error
+        raise ConfigError(
+            f"algorithm {name}: {explain(error, ALGORITHMS[name].settings, TRAINING_KEYS)}"
+        ) from error
     except ValueError as error:
         raise ConfigError(f"algorithm {name}: {error}") from error
     return {"name": name, **written(name, settings)}
@@ -104,7 +109,26 @@ def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     """Check what parts of a configuration say of one another."""
     check_size(config.model, dataset.shape)
+    if ("model", config.model) not in active.BUILT_IN:
+        check_own_model(config.model, dataset.shape, dataset.num_classes, config.plugin_digests)
     config.training.check_size(dataset.shape)
+    check_algorithm(config)
+    algorithm = create(*name_and_settings(config.algorithm))
+    if (message := algorithm.message()) is not None:
+        has_reference_images = config.split.reference_images is not None
+        _check_encoder(message.encoder, config.dataset, has_reference_images, data_dir)
+    of_model = config.model, dataset.shape, dataset.num_classes
+    problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
+    if problem is not None:
+        raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
+
+
+def check_algorithm(config: RunConfig) -> None:
+    """Check that an algorithm can do what the rest of a configuration says.
+
+    Raises:
+        ConfigError: it cannot.
+    """
     name, settings = name_and_settings(config.algorithm)
     algorithm = create(name, settings)
     conditions = Conditions(
@@ -116,12 +140,6 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
         raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
     if config.training.stacked > 1 and not algorithm.traits.trains_plainly:
         raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
-    if (message := algorithm.message()) is not None:
-        _check_encoder(message.encoder, config.dataset, conditions.has_reference_images, data_dir)
-    of_model = config.model, dataset.shape, dataset.num_classes
-    problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
-    if problem is not None:
-        raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
 
 
 def _check_encoder(

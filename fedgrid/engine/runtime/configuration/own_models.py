@@ -6,50 +6,50 @@ A run's models are flat vectors: all parameters train, each on its own, from val
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedgrid.engine.federation.errors import ConfigError, in_plugin
-from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.federation.errors import ConfigError, in_plugin, plugin_of
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from fedgrid.engine.federation.configuration.run_config import RunConfig
 
 NAMED = 3
 """Parameters that a message names."""
 
 
-def check_own_models(runs: Sequence[RunConfig], data_dir: Path) -> None:
-    """Check each model of a plugin that the runs train, by building it.
+@cache
+def check_own_model(
+    name: str, shape: tuple[int, int, int], num_classes: int, plugin_digests: tuple[str, ...]
+) -> None:
+    """Check a plugin's model by building it, once for all runs: the digests tell its versions apart.
 
     Raises:
-        ConfigError: it cannot be built, has frozen, tied or loaded parameters, or a layer or a tensor that
+        ConfigError: it cannot be built, does not make a number for each class of images of this shape
+            (channels, height, width), has frozen, tied or loaded parameters, or a layer or a tensor that
             fedgrid cannot initialise.
     """
-    of_plugins = [run for run in runs if ("model", run.model) not in active.BUILT_IN]
-    for run in {(run.model, run.dataset, run.plugin_digests): run for run in of_plugins}.values():
-        active.activate(run.plugin_digests)
-        dataset = find(run.dataset, data_dir)
-        try:
-            problem = _problem(run.model, dataset.shape, dataset.num_classes)
-        except Exception as error:
-            # Whatever code of others raises.
-            kind = "" if isinstance(error, ConfigError) else f"{in_plugin(error)}{type(error).__name__}: "
-            raise ConfigError(f"model {run.model}: {kind}{error}", ("model",)) from error
-        if problem is not None:
-            raise ConfigError(f"model {run.model}: {problem}", ("model",))
+    from fedgrid.engine.federation.models import registry  # Imports torch, which other models do without.
+
+    plugin = plugin_of(registry.MODELS[name].build)
+    try:
+        problem = _problem(name, shape, num_classes)
+    except Exception as error:
+        # Whatever the plugin's code raises.
+        kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
+        problem = f"fails on images of {'x'.join(map(str, shape))}: {kind}{error}"
+        plugin = in_plugin(error) or plugin
+    if problem is not None:
+        raise ConfigError(f"{plugin}model {name}: {problem}", ("model",))
 
 
 def _problem(name: str, shape: tuple[int, int, int], num_classes: int) -> str | None:
     """Return in one line what of a model would not be respected, and what to do; None if all is."""
-    import torch  # Only here: a driver of actors does without it.
+    import torch
 
-    from fedgrid.engine.federation.models import registry
+    from fedgrid.engine.federation.models import flat_vectors, registry
 
     built = []
     for seed in (0, 1):
@@ -73,6 +73,13 @@ def _problem(name: str, shape: tuple[int, int, int], num_classes: int) -> str | 
         )
     if unset := _not_initialised(name, shape, num_classes):
         return f"fedgrid does not know the first values of {_list(unset)}; leave out what torch's layers lack"
+    with torch.no_grad():
+        logits = flat_vectors.blank(name, shape, num_classes).eval()(torch.zeros(2, *shape))
+    if logits.shape != (2, num_classes):
+        return (
+            f"an output of shape {tuple(logits.shape)} of 2 images; expected (2, {num_classes}), a number "
+            "for each class: build is given num_classes"
+        )
     return None
 
 

@@ -1,5 +1,7 @@
 """What pydantic found wrong in a configuration, as one line that names the key and what is allowed."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TypeAlias
 
 from pydantic import BaseModel, ValidationError
@@ -8,19 +10,21 @@ from pydantic_core import ErrorDetails
 from fedgrid.engine.federation.errors import ConfigError, Key, unknown_key
 
 Model: TypeAlias = BaseModel | type[BaseModel]
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-def explain(error: ValidationError, model: Model) -> ConfigError:
+def explain(error: ValidationError, model: Model, inner: Mapping[str, str] = NOTHING) -> ConfigError:
     """Return pydantic's first finding in one line, in terms of the configuration's keys.
 
     `model` is what was validated: a class, or an instance where a part may be one of several classes.
+    `inner` are keys of other sections, which one that is unknown here may mean.
     """
     finding = _first(error)
     location = _location(error)
     place = ".".join(location)
     match finding["type"]:
         case "extra_forbidden":
-            return _unknown_key(location, model)
+            return _unknown_key(location, model, inner)
         case "missing":
             message = f"{place} is missing"
         case "value_error":
@@ -88,12 +92,12 @@ def _location(error: ValidationError) -> Key:
     return tuple(str(part) for part in _first(error)["loc"])
 
 
-def _unknown_key(location: Key, model: Model) -> ConfigError:
+def _unknown_key(location: Key, model: Model, inner: Mapping[str, str]) -> ConfigError:
     *sections, key = location
     section = _find(model, tuple(sections))
     if section is None:
         return ConfigError(f"unknown key '{'.'.join(location)}'", location)
-    return unknown_key(key, ".".join(sections), _keys(section), location, inner_keys(section))
+    return unknown_key(key, ".".join(sections), _keys(section), location, {**inner, **inner_keys(section)})
 
 
 def _keys(model: Model) -> list[str]:

@@ -102,7 +102,7 @@ def know_from(folder: Path) -> None:
     if (folder / PLACES).exists():
         images = unseal(folder / PLACES).get("images")
         if not isinstance(images, dict) or not all(
-            isinstance(text, str) for text in (*images, *images.values())
+            isinstance(text, str) and "\0" not in text for text in (*images, *images.values())
         ):
             raise DamagedFile(folder / PLACES, "it does not list images")
         know(images)

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.integrity import files
+from fedgrid.engine.runtime.integrity import mark
 from fedgrid.engine.runtime.integrity.files import read_table, stamped
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
 from fedgrid.engine.runtime.storage.format import DamagedFile
@@ -56,7 +56,7 @@ class RecordFiles:
         self._newest_start = dict.fromkeys(self._schemas, start)
         self._newest = {name: schema.empty_table() for name, schema in self._schemas.items()}
 
-    def look(self, listed: files.Listed) -> tuple[int, dict[str, str]]:
+    def look(self, listed: mark.Listed) -> tuple[int, dict[str, str]]:
         """Look at what is on disk; files that `listed` has are compared with its checksums.
 
         Returns:
@@ -73,7 +73,7 @@ class RecordFiles:
             for start in _starts(self._folder, table):
                 path = self._folder / name_of(table, start)
                 try:
-                    files.check(path, listed)
+                    mark.check(path, listed)
                     rows = _rows_after(_read(path, schema), last[table])
                 except (FileNotFoundError, DamagedFile) as error:
                     if isinstance(error, DamagedFile):

@@ -40,6 +40,8 @@ from fedgrid.engine.runtime.storage.format import VERSION
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import GIVE_UP_AFTER, Storage
 
+RENEW_EVERY = EXPIRES_AFTER / 4
+"""Seconds. Three renewals may fail before the lease expires."""
 LOOK_EVERY = 3.0
 """Seconds between two looks at a lease that may have expired."""
 SOON = 0.1
@@ -72,8 +74,7 @@ class Lease:
         self.token = token_hex(8)
         """What the name of its file contains: other machines of the grid look for it."""
         self._name = name_of(self.token)
-        # Three renewals may fail before the lease expires.
-        self._file = HeldFile(storage.root / self._name, EXPIRES_AFTER / 4, self.token)
+        self._file = HeldFile(storage.root / self._name, RENEW_EVERY, self.token)
         self._writing = Lock()
         self._observer = Observer(EXPIRES_AFTER, clock)
 

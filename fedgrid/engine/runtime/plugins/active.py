@@ -18,6 +18,7 @@ from fedgrid.algorithms.contract.aggregator import AGGREGATORS
 from fedgrid.algorithms.registry import ALGORITHMS, ARENA
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.registry import MODELS
+from fedgrid.engine.runtime.plugins.checks import check_algorithm, check_code
 from fedgrid.engine.runtime.plugins.plugin import (
     KINDS,
     Plugin,
@@ -78,6 +79,7 @@ def add(file: Path | str) -> None:
         ConfigError: as `use`.
     """
     source = read_source(Path(file))
+    check_code(source.code or b"", Path(file))
     if source.digest not in _digests(_active):
         _sources[source.digest] = source
         # The same bytes may have been loaded under another name, which messages would show.
@@ -178,12 +180,14 @@ def _plugin(digest: str) -> Plugin:
 def _check(plugin: Plugin) -> Plugin:
     """Return a plugin that adds something to runs, and shares no name with the package or another plugin.
 
-    Nor has an algorithm of it the title of one of the package.
+    Its algorithms are checked, and have the title of none of the package.
     """
     if not plugin.names:
         raise ConfigError(
             f"plugin {plugin.source.name} has only FIGURES or TABLES; give it to `fedgrid report --plugin`"
         )
+    for entry in plugin.lists["ALGORITHMS"]:
+        check_algorithm(entry, plugin.source.name)
     owners = {name: other.source.name for other in _active for name in other.names}
     owners |= dict.fromkeys(BUILT_IN, "fedgrid")
     for index, (kind, name) in enumerate(plugin.names):

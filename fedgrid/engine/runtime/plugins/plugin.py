@@ -13,7 +13,6 @@ from typing import Any
 
 from fedgrid.algorithms.clustering.clusterers import Clusterer
 from fedgrid.algorithms.contract.aggregator import Aggregator
-from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError
@@ -41,6 +40,10 @@ def read_source(path: Path) -> PluginSource:
     """
     if path.exists() and not path.is_file():
         raise ConfigError(f"plugin {path} is not a file")
+    if path.suffix in (".yaml", ".yml"):
+        raise ConfigError(
+            f"plugin {path} is a YAML file, no Python file; a grid is named alone: fedgrid run {path}"
+        )
     try:
         code = path.read_bytes()
         code.decode()
@@ -64,11 +67,7 @@ TITLE_LENGTH = 60
 
 
 def _is_algorithm(entry: object) -> bool:
-    return (
-        isinstance(entry, AlgorithmEntry)
-        and _is_class(entry.algorithm, Algorithm)
-        and isinstance(entry.settings, Settings)
-    )
+    return isinstance(entry, AlgorithmEntry)
 
 
 def _is_class(item: object, base: type) -> bool:

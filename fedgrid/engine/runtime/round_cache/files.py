@@ -13,6 +13,7 @@ from pathlib import Path
 from secrets import token_hex
 from shutil import disk_usage
 
+from fedgrid.algorithms.updates.source import Fits
 from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.round_cache.entry import CacheEntry, StorageSpeed, decode, encode
 from fedgrid.engine.runtime.round_cache.lock import RoundLock
@@ -28,7 +29,10 @@ STATES = ("mean-", "memory-", "update")
 """Entries as large as a model, which only later runs need; the others are statistics."""
 EVICTION_SLACK = 0.1
 """Share of the limit that an eviction frees beyond need: finding the cheapest entries reads them all."""
-WRITERS = 32  # Processes that may write at once within the limit: each lists the cache after its share.
+WRITERS = 32
+"""Processes that may write at once within the limit: each lists the cache after its share."""
+HEADROOM, HEADROOM_SHARE = 1 << 30, 0.05
+"""Bytes, and share of a smaller disk, that stay free for the records and states of runs."""
 _SHARES: dict[tuple[str, int], int] = {}
 """Storage and limit -> bytes that this process may write before it lists the cache."""
 
@@ -73,6 +77,8 @@ class CacheOptions:
 
     limit: int | None = None
     """Bytes that it may take; beyond that the entries that are cheapest to recompute are evicted."""
+    takes_rounds: bool = True
+    """Whether a run starts with the rounds of a finished one that has fewer (`runtime.run.shorter`)."""
     speed: StorageSpeed = StorageSpeed()
     """Of the storage. What is recomputed faster than it is written and read is no entry: not the 85 MB of a
     ResNet-34 that one client trains in half a second on a GPU, but the mean over thirty such clients."""
@@ -90,19 +96,23 @@ class CacheFiles:
         self._shared_prefix = f"{FOLDER}/{shared_prefix}"
         self._limit = options.limit
         self._speed = options.speed
+        self.takes_rounds = options.takes_rounds
 
     @property
     def is_far(self) -> bool:
         """Whether each lookup is a round trip over the network."""
         return self._storage.uri is not None
 
-    def read(self, name: str) -> CacheEntry | None:
-        """Return the entry of a name, None on a miss."""
+    def read(self, name: str, fits: Fits = bool) -> CacheEntry | None:
+        """Return the entry of a name if its arrays fit, None on a miss."""
         file = self._file(name)
         path = self._storage.root / file
         try:
             data = self._storage.read(file)
-            return None if data is None else decode(data, name)
+            entry = None if data is None else decode(data, name)
+            if entry is None or fits(entry.arrays):
+                return entry
+            raise Damaged
         except Damaged:
             self.warnings.append(f"{path} is damaged: its round is computed again")
             with suppress(FedgridError):
@@ -282,8 +292,7 @@ def _lacking(storage: Storage, size: int) -> int:
 
 
 def _headroom(storage: Storage) -> int:
-    """Return the bytes, a share of a smaller disk, that stay free for the records and states of runs."""
-    return min(1 << 30, int(0.05 * disk_usage(storage.root).total))
+    return min(HEADROOM, int(HEADROOM_SHARE * disk_usage(storage.root).total))
 
 
 def _cost(storage: Storage, entry: StoredFile) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.algorithms.updates.source import Arrays
+from fedgrid.algorithms.updates.source import Arrays, Form, of_form
 from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, TrainReport, TrainTask
 from fedgrid.engine.federation.clients.process import own_peak
 from fedgrid.engine.federation.training.confusion import Counts
@@ -72,6 +72,24 @@ def unpack_reports(arrays: Arrays, tasks: Sequence[TrainTask]) -> list[TrainRepo
     ]
 
 
+def are_reports(arrays: Arrays, tasks: Sequence[TrainTask]) -> bool:
+    """Return whether arrays are those of `pack_reports` for clients of these tasks."""
+    kinds = {"client": np.int64, "chosen": np.int64, "remembers": np.bool_, **NUMBERS}
+    form: Form = {
+        **{f"{name}_N": (kind, (len(tasks),)) for name, kind in kinds.items()},
+        **(_form(TRAIN_TESTS[0], len(tasks)) if tasks[0].evaluate else {}),
+        **(_form(TRAIN_TESTS[1], len(tasks)) if tasks[0].local_server else {}),
+    }
+    return (
+        of_form(form)(arrays)
+        and arrays["client_N"].tolist() == [task.client for task in tasks]
+        and all(
+            0 <= place < len(task.order.candidates)
+            for place, task in zip(arrays["chosen_N"].tolist(), tasks, strict=True)
+        )
+    )
+
+
 def pack_replies(replies: Sequence[Reply], tasks: Sequence[TrainTask]) -> Arrays:
     """Return replies with all their arrays, named `<client>/<kind>/<name>`."""
     arrays = dict(pack_reports([reply.report for reply in replies], tasks))
@@ -97,6 +115,21 @@ def unpack_replies(arrays: Arrays, tasks: Mapping[int, TrainTask]) -> dict[int, 
     }
 
 
+def are_replies(arrays: Arrays, tasks: Mapping[int, TrainTask], size: int) -> bool:
+    """Return whether arrays are those of `pack_replies` for some of these tasks, with updates of `size`."""
+    clients = arrays["client_N"].ravel().tolist() if "client_N" in arrays else []
+    if not clients or not tasks.keys() >= set(clients):
+        return False
+    reports = {name: array for name, array in arrays.items() if "/" not in name}
+    updates: Form = {f"{client}/update/P": (np.float32, (size,)) for client in clients}
+    outputs = (f"{client}/outputs/{name}" for client in clients for name in tasks[client].order.outputs)
+    return (
+        are_reports(reports, [tasks[client] for client in clients])
+        and of_form(updates)({name: array for name, array in arrays.items() if "/update/" in name})
+        and arrays.keys() >= set(outputs)
+    )
+
+
 def pack_tests(reports: Sequence[EvaluateReport]) -> Arrays:
     """Return the reports of `ClientRound.test`, which has one of every client."""
     own = {report.client: report.own for report in reports if report.own is not None}
@@ -108,6 +141,23 @@ def pack_tests(reports: Sequence[EvaluateReport]) -> Arrays:
         "choosing_N": np.array(list(chosen), np.int64),
         "place_N": np.array(list(chosen.values()), np.int64),
     }
+
+
+def are_tests(arrays: Arrays, num_models: int, testing: Sequence[int], choosing: Sequence[int]) -> bool:
+    """Return whether arrays are those of `pack_tests` for the clients that test, and that choose a model."""
+    form: Form = {
+        "client_N": (np.int64, (len(testing),)),
+        "choosing_N": (np.int64, (len(choosing),)),
+        "place_N": (np.int64, (len(choosing),)),
+        **_form("own", len(testing)),
+        **_form("server", num_models),
+    }
+    return (
+        of_form(form)(arrays)
+        and arrays["client_N"].tolist() == list(testing)
+        and arrays["choosing_N"].tolist() == list(choosing)
+        and all(0 <= place < num_models for place in arrays["place_N"].tolist())
+    )
 
 
 def unpack_tests(arrays: Arrays, num_clients: int) -> list[EvaluateReport]:
@@ -129,6 +179,12 @@ def _pack(test: str, counts: Sequence[Counts]) -> dict[str, np.ndarray]:
         f"{test}_confusion_LL": np.array([count.confusion for count in counts], np.int32),
         f"{test}_loss_sum": np.array([count.loss_sum for count in counts]),
     }
+
+
+def _form(test: str, count: int) -> Form:
+    """Return the form of `_pack` for so many tests."""
+    confusions = (count, None, None) if count else (0,)
+    return {f"{test}_confusion_LL": (np.int32, confusions), f"{test}_loss_sum": (np.float64, (count,))}
 
 
 def _unpack(test: str, arrays: Arrays) -> list[Counts]:

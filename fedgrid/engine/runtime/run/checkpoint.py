@@ -17,16 +17,18 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from fedgrid.algorithms.contract.base import State
-from fedgrid.algorithms.updates.source import Arrays
+from fedgrid.algorithms.updates.source import Arrays, Form, of_form
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.runtime.integrity.files import TENSORS, checksum, read_checksums, stamped, state_names
+from fedgrid.engine.runtime.integrity.files import checksum, read_checksums, stamped
+from fedgrid.engine.runtime.integrity.mark import TENSORS, state_names
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
 from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, check_format, check_run, read_errors
 from fedgrid.record_columns import run_id_of
 
 KEEP = 2
 """Number of stored states. If the newest is damaged, the run continues from the one before."""
+STATE = re.compile(r"state-(\d{6,})\.sha256", re.ASCII)
 MEMORY = re.compile(r"state-client-(\d+)-(\d+)\.safetensors")
 """Those of `TENSORS` with a client's memory: the client, and the round that last changed it."""
 
@@ -61,36 +63,37 @@ def save(folder: Path, run_state: RunState, tables: Mapping[str, pa.Table]) -> l
 
 def stored_rounds(folder: Path) -> list[int]:
     """Return the rounds after which there is a state with checksums, whole or not, newest first."""
-    return sorted(
-        (int(path.stem.removeprefix("state-")) for path in folder.glob("state-*.sha256")), reverse=True
-    )
+    names = (STATE.fullmatch(path.name) for path in folder.glob("state-*.sha256"))
+    return sorted((int(name[1]) for name in names if name), reverse=True)
 
 
-def load(folder: Path, rounds_done: int) -> RunState | None:
-    """Return the state after a round, None if a file of its state is damaged, missing or another run's.
+def load(folder: Path, rounds_done: int) -> RunState:
+    """Return the state after a round.
 
     Raises:
         NewerFormat: a newer fedgrid wrote it.
         UnreadableFile: a file of it cannot be read at present.
+        DamagedFile: a file of it is missing, damaged or another run's.
     """
-    state_name, _ = state_names(rounds_done)
-    checksums = _checksums(folder, rounds_done)
-    if state_name not in checksums:
-        return None
+    state_name, path = state_names(rounds_done)[0], folder / state_names(rounds_done)[1]
     try:
-        if any(checksum(folder / name) != digest for name, digest in checksums.items()):
-            return None
-        tensors = dict(sorted(_load(folder / state_name).items()))
-        memories, memory_rounds = {}, {}
-        for name in checksums:
-            if memory := MEMORY.fullmatch(name):
-                client = int(memory[1])
-                memory_rounds[client] = int(memory[2])
-                memories[client] = _load(folder / name)
-    except (FileNotFoundError, DamagedFile):
-        return None
-    if int(tensors["rounds_done"]) != rounds_done:
-        return None
+        checksums = read_checksums(path)
+        if state_name not in checksums or not all(map(TENSORS.fullmatch, checksums)):
+            raise DamagedFile(path, "it does not list the files of this state")
+        for path, digest in ((folder / name, digest) for name, digest in checksums.items()):
+            if checksum(path) != digest:
+                raise DamagedFile(path, "its checksum differs")
+    except FileNotFoundError as error:
+        raise DamagedFile(path, "it is missing") from error
+    tensors = dict(sorted(_load(folder / state_name).items()))
+    if not _is_state(tensors, rounds_done):
+        raise DamagedFile(folder / state_name, "it does not hold this state")
+    memories, memory_rounds = {}, {}
+    for name in checksums:
+        if memory := MEMORY.fullmatch(name):
+            client = int(memory[1])
+            memory_rounds[client] = int(memory[2])
+            memories[client] = _load(folder / name)
     state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
     return RunState(rounds_done, state, memories, memory_rounds, tensors.get("spent"))
 
@@ -138,6 +141,22 @@ def _load(path: Path) -> dict[str, np.ndarray]:
         check_format(version or None, path)
         check_run(path, run_id, run_id_of(path.parent))
         return load_file(path)
+
+
+def _is_state(tensors: Arrays, rounds_done: int) -> bool:
+    """Return whether tensors can be those of `_tensors`: who writes the checksums too may be another user."""
+    models = [name for name in tensors if name.startswith("model/")]
+    size = tensors[models[0]].size if models else None
+    form: Form = {
+        **dict.fromkeys(models, (np.float32, (size,))),
+        "rounds_done": (np.int64, ()),
+        "labels": (np.int64, (None,)),
+    }
+    return (
+        of_form(form)({name: tensors[name] for name in form if name in tensors})
+        and tensors["rounds_done"] == rounds_done
+        and set(tensors["labels"].tolist()) <= set(range(len(models)))
+    )
 
 
 def _memory_name(client: int, number: int) -> str:

@@ -12,6 +12,10 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel, ValidationError
+
+from fedgrid.algorithms.contract.encoder import EncoderKind
+from fedgrid.algorithms.contract.section import PositiveInt
 from fedgrid.engine.federation.before_training.encoder_training import EncoderTraining, encoder_training_of
 from fedgrid.engine.federation.encoders.encoder import Encoder
 from fedgrid.engine.federation.errors import RunError
@@ -29,13 +33,25 @@ from fedgrid.engine.runtime.storage.storage import Storage
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm
-    from fedgrid.engine.federation.clients.messages import Machine, Pool, Setup
+    from fedgrid.engine.federation.clients.messages import Setup
+    from fedgrid.engine.federation.clients.pool import Machine, Pool
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.federation.data.images import ImageSet
 
 FOLDER, FILE = "encoders", "encoder.safetensors"
-KEPT = ("kind", "shape", "bytes_down", "bytes_up", "losses", "batch_statistics")
-"""Fields of an encoder that are written beside its arrays."""
+
+
+class EncoderFields(BaseModel):
+    """The fields of an encoder that are written beside its arrays."""
+
+    kind: EncoderKind
+    shape: tuple[PositiveInt, PositiveInt, PositiveInt]
+    bytes_down: int
+    bytes_up: int
+    losses: tuple[float, ...]
+    batch_statistics: bool
+
+
 ENCODER = "encoder"
 """Its id's name in a run's `made_with.json`."""
 
@@ -144,11 +160,11 @@ def load_encoder(storage: Storage, encoder_id: str) -> Encoder | None:
         return None
     try:
         arrays, about = sealed_arrays.decode(data, encoder_id)
-    except sealed_arrays.Damaged as error:
+        check_format(about.get(METADATA), path)
+        fields = EncoderFields.model_validate(about).model_dump()
+    except (sealed_arrays.Damaged, ValidationError) as error:
         raise DamagedFile(path, "it is not this encoder") from error
-    check_format(about[METADATA], path)
-    lists = {key: tuple(about[key]) for key in ("shape", "losses")}
-    return Encoder(**{key: about[key] for key in KEPT} | lists, arrays=arrays, id=encoder_id)
+    return Encoder(**fields, arrays=arrays, id=encoder_id)
 
 
 def write(storage: Storage, encoder: Encoder, settings: dict[str, Any]) -> None:
@@ -157,7 +173,7 @@ def write(storage: Storage, encoder: Encoder, settings: dict[str, Any]) -> None:
     Raises:
         RunError: it cannot be written.
     """
-    about = {key: value for key, value in vars(encoder).items() if key in KEPT}
+    about = {key: value for key, value in vars(encoder).items() if key in EncoderFields.model_fields}
     data = sealed_arrays.encode(encoder.arrays, {**about, "settings": settings, METADATA: FORMAT}, encoder.id)
     path = storage.root / name_of(encoder.id)
     with disk_errors(path.parent):

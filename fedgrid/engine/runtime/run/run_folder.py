@@ -7,35 +7,42 @@ newer fedgrid is refused, and nothing is changed.
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import ConfigError, FedgridError, FinalError, in_plugin
+from fedgrid.engine.federation.errors import ConfigError, FinalError
 from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.integrity import files
-from fedgrid.engine.runtime.integrity.files import CONFIG, OF_ROUNDS, TIMES, TIMES_CHECKSUM
+from fedgrid.engine.runtime.integrity import mark
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, MadeWith, changes, parts_of, seal_parts
+from fedgrid.engine.runtime.integrity.mark import CONFIG, OF_ROUNDS, TIMES, TIMES_CHECKSUM
 from fedgrid.engine.runtime.integrity.record_files import RecordFiles, segments
 from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.engine.runtime.run import checkpoint
-from fedgrid.engine.runtime.storage.atomic import ASIDE, delete_partial, disk_errors, set_aside, write_text
+from fedgrid.engine.runtime.run.failure import Failure
+from fedgrid.engine.runtime.storage.atomic import (
+    ASIDE,
+    delete_partial,
+    disk_errors,
+    set_aside,
+    unlink_copies,
+    write_text,
+)
 from fedgrid.engine.runtime.storage.format import (
     DamagedFile,
     UnreadableFile,
     check_run,
-    read_errors,
+    holds,
     seal,
     unseal,
 )
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.record_columns import DONE, schemas
 from fedgrid.redaction import redacted
-from fedgrid.regular_files import read_file
 
 FAILED, LOG = "failed.json", "log.txt"
 
@@ -50,14 +57,6 @@ def folder_of(root: Path, config: RunConfig) -> Path:
     if "/" in name or "\0" in name:
         raise ConfigError(f"a run named {name!r}: expected no / in the names of data set and algorithm")
     return root / name
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a run failed for good."""
-
-    cause: str
-    attempts: int
 
 
 class RunFolder:
@@ -96,7 +95,7 @@ class RunFolder:
             ConfigError: it is another one.
         """
         stored = self.path / CONFIG
-        if os.path.lexists(stored) and not _is(stored, self._config_text().encode()):
+        if os.path.lexists(stored) and not holds(stored, self._config_text().encode()):
             raise ConfigError(
                 f"{stored} is damaged, or of another fedgrid; update fedgrid, or move {self.path} away"
             )
@@ -173,8 +172,8 @@ class RunFolder:
             self._push(*joined)
             self._delete(gone)
             if (self.path / TIMES).exists():
-                self._mark(TIMES_CHECKSUM, files.times_mark_of(self.path))
-            self._mark(DONE, files.mark_of(self.path, self.config))
+                self._mark(TIMES_CHECKSUM, mark.times_mark_of(self.path))
+            self._mark(DONE, mark.mark_of(self.path, self.config))
             self._unmark(FAILED)
             self.log("finished")
 
@@ -196,7 +195,7 @@ class RunFolder:
             return Failure(**values)
         except FileNotFoundError:
             return None
-        except (DamagedFile, UnreadableFile, TypeError):
+        except (DamagedFile, UnreadableFile, ValueError):
             return Failure(f"{FAILED} is damaged; see {LOG}", 0)
 
     def damage(self) -> str | None:
@@ -206,46 +205,51 @@ class RunFolder:
             NewerFormat: a newer fedgrid wrote them.
         """
         # At a URI the mirror has only what was asked for.
-        return files.damage(self.path, self.config, everything=self._storage.uri is None)
+        return mark.damage(self.path, self.config, everything=self._storage.uri is None)
 
     def log(self, *messages: str) -> None:
         """Append lines with the current time (UTC) to `log.txt`."""
         if messages:
             now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
-            with disk_errors(self.path), (self.path / LOG).open("a") as file:
-                file.writelines(f"{now} {redacted(message)}\n" for message in messages)
+            with disk_errors(self.path):
+                unlink_copies(self.path / LOG)
+                with (self.path / LOG).open("a") as file:
+                    file.writelines(f"{now} {redacted(message)}\n" for message in messages)
             self._push(LOG)
 
     def _config_text(self) -> str:
         return json.dumps(self.config.written(), indent=2, sort_keys=True) + "\n"
 
-    def _newest(self, listed: files.Listed) -> RunState | None:
-        stored = checkpoint.stored_rounds(self.path)
+    def _newest(self, listed: mark.Listed) -> RunState | None:
+        stored, why = checkpoint.stored_rounds(self.path), list[str]()
         last_round, damaged = self._records.look(listed)
-        is_any_undamaged = False
         for number in stored:
-            run_state = checkpoint.load(self.path, number)
-            is_any_undamaged = is_any_undamaged or run_state is not None
-            if run_state is not None and number <= last_round:
+            try:
+                run_state = checkpoint.load(self.path, number)
+            except DamagedFile as error:
+                why.append(str(error))
+                continue
+            if number <= last_round:
+                for line in (*why, *damaged.values()):
+                    self.log(f"warning: {line}: rounds after {number} are run again")
                 later = [other for other in stored if other > number]
                 self._set_aside([*checkpoint.files_of(self.path, later), *damaged])
                 self._delete(self._records.go_on_after(number))
                 return run_state
-        if stored and not is_any_undamaged:
-            names = ", ".join(files.state_names(number)[0] for number in stored)
-            raise FinalError(f"every state in {self.path} is damaged ({names}); move it away to start again")
+        if stored and len(why) == len(stored):
+            raise FinalError(f"every state is damaged: {'; '.join(why)}; move {self.path} away to start over")
         if stored or damaged:
-            why = "; ".join(damaged.values()) or f"the records end before round {stored[-1]}"
-            self.log(f"warning: {why}: all rounds are run again")
+            why = [*why, *damaged.values()] or [f"the records end before round {stored[-1]}"]
+            self.log(f"warning: {'; '.join(why)}: all rounds are run again")
             self._set_aside([*checkpoint.files_of(self.path, stored), *OF_ROUNDS, *segments(self.path)])
         self._delete(segments(self.path))
         self._records.begin(1)
         return None
 
-    def _read_mark(self) -> files.Listed:
+    def _read_mark(self) -> mark.Listed:
         """Return the checksums of a finished run's files, empty of another run; sets a damaged mark aside."""
         try:
-            return files.listed_files(self.path, self.config) if self.is_done else {}
+            return mark.listed_files(self.path, self.config) if self.is_done else {}
         except DamagedFile as error:
             self.log(f"warning: {error}")
             self._set_aside([DONE, TIMES_CHECKSUM])
@@ -279,19 +283,3 @@ class RunFolder:
 
     def _push(self, *names: str) -> None:
         self._storage.push(*(f"{self.path.name}/{name}" for name in names))
-
-
-def _is(path: Path, data: bytes) -> bool:
-    try:
-        with read_errors(path):
-            return read_file(path) == data
-    except (FileNotFoundError, DamagedFile):
-        return False
-
-
-def in_one_line(error: Exception) -> str:
-    """Return in one line why a run stopped; for an unexpected error it refers to the traceback in the log."""
-    cause = redacted(" ".join(str(error).split()))
-    if isinstance(error, FedgridError):
-        return cause
-    return f"{in_plugin(error)}{type(error).__name__}: {cause}; see log.txt in its folder"

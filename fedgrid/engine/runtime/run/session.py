@@ -22,13 +22,15 @@ from fedgrid.engine.runtime.round_cache.key import SessionCache, of_setup
 from fedgrid.engine.runtime.run.prepare import images_of, prepare
 from fedgrid.engine.runtime.run.pretraining import ENCODER, Pretraining, pretraining_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.run.shorter import take_rounds
 from fedgrid.engine.runtime.storage.atomic import DiskFull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from fedgrid.engine.federation.clients.messages import Machine, Pool, Setup
+    from fedgrid.engine.federation.clients.messages import Setup
+    from fedgrid.engine.federation.clients.pool import Machine, Pool
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.federation.round.record import RoundRecord
     from fedgrid.engine.federation.round.run_state import RunState
@@ -94,6 +96,15 @@ class Session:
         machines = self._machines(config)
         rounds_done = run_state.rounds_done if run_state else 0
         pretraining = self._note_origin(config, folder, setup, machines, rounds_done)
+        cache = self._open_cache(config, storage, setup, machines)
+        if (
+            run_state is None
+            and cache is not None
+            and cache.files.takes_rounds
+            and take_rounds(folder, storage)
+        ):
+            run_state = folder.open()
+            rounds_done = run_state.rounds_done if run_state else 0
         encoder = None
         if pretraining is not None and rounds_done < config.training.rounds:
             encoder = pretraining.encoder(self._pool, storage, folder.log)
@@ -112,7 +123,6 @@ class Session:
         folder.log(f"continues after round {rounds_done}" if rounds_done else "starts")
         if (slow := slow_precision(machines, config.training.precision)) is not None:
             folder.log(f"warning: {slow}")
-        cache = self._open_cache(config, storage, setup, machines)
         if rounds_done == federation.rounds:
             _retry_after_eviction(folder.finish, cache)
         self._run = Opened(folder, federation, run_state, cache)

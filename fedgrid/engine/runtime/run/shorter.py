@@ -1,20 +1,87 @@
 """Rounds of a finished run whose configuration is another one's but for fewer rounds: its first ones too.
 
 Of what a run's numbers depend on, only the tests of the last round know how many rounds there are: they are
-made whatever `evaluation.every` says. Where no test was due, the round before is the last one in common.
+made whatever `evaluation.every` says. Where none was due then, the round before is the last one in common.
 """
 
+from collections.abc import Iterator
+from contextlib import suppress
+from glob import escape
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.round.run_state import RunState
+from fedgrid.engine.runtime.configuration.rounds import with_rounds
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
+from fedgrid.engine.runtime.integrity.record_files import name_of, read_records
+from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
+from fedgrid.engine.runtime.run import checkpoint
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.storage.atomic import disk_errors
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, unseal
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.record_columns import DONE, schemas
+
+UNUSABLE = (FileNotFoundError, DamagedFile, UnreadableFile, ConfigError)
+"""Errors of reading another run's files: it may be deleted meanwhile, or be a newer fedgrid's."""
 
 
-def with_rounds(config: RunConfig, rounds: int) -> RunConfig:
-    """Return a configuration with another number of rounds; whether it is possible then is not checked."""
-    values = {key: getattr(config, key) for key in RunConfig.model_fields}
-    training = config.training.model_copy(update={"rounds": rounds})
-    return RunConfig.model_construct(**{**values, "training": training})
+def shorter_run(config: RunConfig, storage: Storage) -> tuple[RunConfig, int] | None:
+    """Return the finished run that has the most of another run's first rounds, and how many; None without."""
+    in_common = {common: shorter for shorter, common in _finished(config, storage) if common}
+    return (in_common[max(in_common)], max(in_common)) if in_common else None
 
 
-def adds_rounds(longer: RunConfig, shorter: RunConfig) -> bool:
-    """Return whether two configurations differ in nothing but that the first has more rounds."""
-    rounds = shorter.training.rounds
-    return rounds < longer.training.rounds and with_rounds(longer, rounds) == shorter
+def _finished(config: RunConfig, storage: Storage) -> Iterator[tuple[RunConfig, int]]:
+    """Yield finished runs of a configuration with fewer rounds, and how many rounds each has in common."""
+    for mark in storage.root.glob(f"{escape(config.name)}-*/{DONE}"):
+        with suppress(*UNUSABLE):
+            rounds = unseal(mark).get("rounds")
+            if not isinstance(rounds, int) or not 0 < rounds < config.training.rounds:
+                continue
+            shorter = with_rounds(config, rounds)
+            if folder_of(storage.root, shorter) == mark.parent:
+                yield shorter, rounds if rounds % config.evaluation.every == 0 else rounds - 1
+
+
+def take_rounds(folder: RunFolder, storage: Storage) -> bool:
+    """Give a run that has no rounds those of a shorter one, as the bytes that it would write itself.
+
+    Returns whether there are any, undamaged, and made with what the `made_with.json` of this run says.
+
+    Raises:
+        RunError: the storage cannot be read or written.
+    """
+    if storage.uri:  # A listing of all runs would take longer.
+        every = (with_rounds(folder.config, rounds) for rounds in range(1, folder.config.training.rounds))
+        storage.refresh(*(f"{folder_of(storage.root, run).name}/{DONE}" for run in every))
+    if (found := shorter_run(folder.config, storage)) is None:
+        return False
+    config, common = found
+    shorter = RunFolder(storage, config)
+    storage.pull(shorter.path.name)
+    taken = None
+    with suppress(*UNUSABLE):
+        if parts_of(shorter.path / MADE_WITH) == parts_of(folder.path / MADE_WITH) and not shorter.damage():
+            taken = _read(shorter, common)
+    if taken is None:
+        return False
+    with disk_errors(folder.path):
+        names = checkpoint.save(folder.path, *taken)
+    storage.push(*(f"{folder.path.name}/{name}" for name in names))
+    folder.log(f"rounds 1 to {common} are those of {shorter.path.name}")
+    return True
+
+
+def _read(run: RunFolder, rounds: int) -> tuple[RunState, dict[str, pa.Table]] | None:
+    """Return the state of a finished run after some rounds, and file -> the records so far."""
+    columns = schemas(run.config.evaluation.global_model, own_columns(run.config))
+    tables = {
+        name_of(table): read_records(run.path, table, schema).filter(pc.field("round") <= rounds)
+        for table, schema in columns.items()
+    }
+    run_state = checkpoint.load(run.path, rounds)
+    return None if run_state is None else (run_state, tables)

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from secrets import token_hex
+from shutil import copyfile
 from stat import S_IRWXG, S_ISGID, S_IWGRP
 from tempfile import TemporaryFile
 
@@ -72,6 +73,13 @@ def write_bytes(path: Path, data: bytes) -> None:
     """Replace a small file."""
     with replacing(path) as (temporary,):
         temporary.write_bytes(data)
+
+
+def unlink_copies(path: Path) -> None:
+    """Let a file that is written in place, if it is there, be no hard link: `cp -al` copies by links."""
+    if path.exists() and path.stat().st_nlink > 1:
+        with replacing(path) as (temporary,):
+            copyfile(path, temporary)
 
 
 def flush(path: Path) -> None:

@@ -69,6 +69,15 @@ def read_errors(path: Path) -> Iterator[None]:
         raise DamagedFile(path, str(error).splitlines()[0]) from error
 
 
+def holds(path: Path, data: bytes) -> bool:
+    """Return whether a file is there with these bytes; raises UnreadableFile as `read_errors`."""
+    try:
+        with read_errors(path):
+            return read_file(path) == data
+    except (FileNotFoundError, DamagedFile):
+        return False
+
+
 def next_step(why: str, if_damaged: str) -> str:
     """Return why a file cannot be used, and what to do, or what a launch does with a damaged one."""
     if CANNOT_BE_READ in why:

@@ -19,3 +19,11 @@ def command(storage: Storage, *words: str) -> str:
         if (usual.root, usual.uri) == (storage.root, storage.uri):
             at = []
     return shlex.join(["fedgrid", *words, *at])
+
+
+def no_grid(storage: Storage, what: str) -> str:
+    """Return that a storage has no grid, and what to do about it; `what` is a grid that could be run."""
+    return (
+        f"no grid in {storage}; if it is in another folder, name that with --storage; "
+        f"`{command(storage, 'run', what)}` starts one"
+    )

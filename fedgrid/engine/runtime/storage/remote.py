@@ -17,6 +17,8 @@ from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.storage.atomic import PARTIAL, replacing
 
 BLOCK = 1 << 20
+PUSH_SECONDS = 60.0
+"""An upload may not have reached a file of the mirror that is younger."""
 NOT_FOUND = fs.FileType.NotFound
 
 
@@ -117,7 +119,7 @@ def uploading(root: Path) -> Iterator[None]:
 def is_deletable(root: Path, path: Path) -> bool:
     """Return whether a file of the mirror `root` that is missing at the URI has been deleted there."""
     try:
-        if path.stat().st_mtime >= time() - 60:  # No upload may have reached it yet.
+        if path.stat().st_mtime >= time() - PUSH_SECONDS:
             return False
         with _lock(root).open("a+") as file:
             flock(file, LOCK_EX | LOCK_NB)

@@ -27,6 +27,9 @@ def absolute(given: str | Path, what: str) -> Path:
     try:
         path = Path(given).expanduser().absolute()
         path.exists()
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{what} {given}: {path} is not UTF-8, as names must be; rename it") from error
     except (OSError, RuntimeError, ValueError) as error:
         cause = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"{what} {str(given)[:100]}: {cause}; name another path") from error
@@ -68,7 +71,7 @@ def fingerprint(paths: Iterable[Path]) -> str:
             line = f"{path} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino}\n"
         except FileNotFoundError:
             line = f"{path} missing\n"
-        digest.update(line.encode())
+        digest.update(os.fsencode(line))
     return digest.hexdigest()
 
 
@@ -101,7 +104,7 @@ def remember(kind: str, what: str, values: Mapping[str, Any]) -> bool:
 
 
 def _place(kind: str, what: str) -> Path:
-    return cache_folder() / kind / f"{sha256(what.encode()).hexdigest()[:16]}.json"
+    return cache_folder() / kind / f"{sha256(os.fsencode(what)).hexdigest()[:16]}.json"
 
 
 SETTLED = 2.0

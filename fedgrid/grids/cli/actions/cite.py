@@ -13,6 +13,8 @@ from fedgrid.grids.cite.references import list_uncited, references
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
+from fedgrid.redaction import printable
+from fedgrid.tracking.tables.formats import escape_latex
 
 
 def cite(what: str, storage: Storage, data_dir: Path) -> None:
@@ -37,10 +39,13 @@ def cite(what: str, storage: Storage, data_dir: Path) -> None:
             f"{what}: its runs were imported from the OCFL authors' archive, not made by fedgrid; cite their "
             "papers, which `fedgrid cite paper` prints"
         )
-    print(paragraph(runs, _made_with(runs, storage), data_dir), end="\n\n")
-    if lacking := list_uncited(runs):
-        print(f"% Without a citation here: {'; '.join(lacking)}.", end="\n\n")
-    print("\n\n".join(references(runs).values()))
+    lacking = " ".join("; ".join(list_uncited(runs)).split())
+    parts = [
+        paragraph(runs, _made_with(runs, storage), data_dir),
+        *([f"% Without a citation here: {lacking}."] if lacking else []),
+        *references(runs).values(),
+    ]
+    print(printable("\n\n".join(parts)))
 
 
 def _made_with(runs: Sequence[RunConfig], storage: Storage) -> dict[str, str]:
@@ -49,6 +54,6 @@ def _made_with(runs: Sequence[RunConfig], storage: Storage) -> dict[str, str]:
         part.made_with for run in runs for part in parts_of(folder_of(storage.root, run) / MADE_WITH)
     ] or [versions()]
     return {
-        name: " or ".join(sorted({of_run[name] for of_run in made if name in of_run}))
+        name: escape_latex(" or ".join(sorted({of_run[name] for of_run in made if name in of_run})))
         for name in (PYTHON, *PACKAGES)
     }

@@ -172,7 +172,7 @@ def _keys_of_searches() -> dict[str, Schema]:
         SEARCH: {
             "type": "object",
             "additionalProperties": {"anyOf": [space, {"type": "array", "minItems": 1}]},
-            "description": "Settings of the algorithm, each with a range or a list of values.",
+            "description": "Settings of the algorithm, and training.KEY, each with a range or a list.",
         },
         "trials": {"type": "integer", "minimum": 1, "description": "Number of settings to try."},
         "searcher": {"enum": list(SEARCHERS)},

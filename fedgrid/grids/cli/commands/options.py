@@ -55,7 +55,10 @@ GridOrRun = Annotated[
     ),
 ]
 Dataset = Annotated[
-    str | None, typer.Option(help="A data set of `fedgrid data`, folder:PATH, folder:PATH#64x64 or npz:PATH.")
+    str | None,
+    typer.Option(
+        help="A data set of `fedgrid data`, folder:PATH, folder:PATH#64x64 or npz:PATH; several with commas."
+    ),
 ]
 Seeds = Annotated[str | None, typer.Option(help="Several seeds: 0..4, or 0,2,5.")]
 Filters = Annotated[
@@ -151,8 +154,17 @@ class Scenario:
     ] = None
 
     def axes(self, **others: Any) -> dict[str, Any]:
-        """Return the axes that the command line sets: of the scenario, and `others`."""
-        return {name: value for name, value in (others | vars(self)).items() if value not in (None, [])}
+        """Return the axes that the command line sets: of the scenario, and `others`; commas part values."""
+        given = (others | vars(self)).items()
+        return {name: _values_in(value) for name, value in given if value not in (None, [])}
+
+
+def _values_in(given: Any) -> Any:
+    """Return the values of an axis; the path of the user's own images may have commas."""
+    if isinstance(given, list):
+        return [part.strip() for text in given for part in text.split(",")]
+    is_several = isinstance(given, str) and "," in given and ":" not in given
+    return _values_in([given]) if is_several else given
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def run(
     algorithm: Annotated[
         list[str] | None,
         typer.Option(
-            help="An algorithm of `fedgrid algorithms`; may be repeated.",
+            help="An algorithm of `fedgrid algorithms`, or several with commas; may be repeated.",
             autocompletion=completion.algorithms,
         ),
     ] = None,

@@ -70,6 +70,14 @@ def search(
         list[str] | None, typer.Option("--filter", help="Only these scenarios: AXIS=VALUE[,...].")
     ] = None,
     changes: Changes = None,
+    space: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--space",
+            help="Search this too: KEY=VALUE,VALUE or KEY={low: ..., high: ...}, as in "
+            "training.learning_rate=0.01,0.03,0.1; may be repeated.",
+        ),
+    ] = None,
     settings: SearchSettings,
     name: Annotated[
         str | None, typer.Option(help="The name for --tuned. [default: ALGORITHM-DATASET, or the file's]")
@@ -99,6 +107,7 @@ def search(
         base=base,
         filters=filters or [],
         seeds=seeds,
+        also=space or [],
     )
     if dry_run:
         plan_search(definition, open_storage(launch.storage), options, console())

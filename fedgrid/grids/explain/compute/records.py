@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedgrid.engine.runtime.integrity.files import parquet_bytes, read_table
-from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.parquet_files import wrong_value
 from fedgrid.record_columns import RecordColumn, declared, schema_of
 
@@ -98,11 +97,12 @@ def read_parquet(path: Path) -> pa.Table:
 
 
 def are_whole(path: Path, shape: tuple[int, int, int]) -> bool:
-    """Return whether a file has records of images of a shape, with maps and pixels of that size."""
-    try:
-        records = read_parquet(path)
-    except DamagedFile:
-        return False
+    """Return whether a file has records of images of a shape, with maps and pixels of that size.
+
+    Raises:
+        DamagedFile: they are not what was written.
+    """
+    records = read_parquet(path)
     sizes = {"map": prod(shape[1:]), "pixels": prod(shape)}
     return wrong_value(records, declared) is None and all(
         length == size

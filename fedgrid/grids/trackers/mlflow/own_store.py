@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.held_file import link
+from fedgrid.engine.runtime.storage.atomic import unlink_copies
 from fedgrid.engine.runtime.storage.user_files import cache_folder
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.trackers.errors import TrackerFailed
@@ -146,6 +147,8 @@ def own_file(uri: str, artifact_root: Path) -> Path | None:
             "name a store of your own in MLFLOW_TRACKING_URI"
         ) from error
     if file.exists():
+        with one_line(uri):
+            unlink_copies(file)
         with one_line(uri), closing(sqlite3.connect(file)) as database:
             if odd := database.execute(MADE_BY_OTHERS).fetchone():
                 raise TrackerFailed(f"{file} has the {odd[0]:.80}, which MLflow does not make; move it away")

@@ -11,7 +11,7 @@ import asyncio
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -33,6 +33,9 @@ STARTING = "503 Service Unavailable", "MLflow is starting: load this page again"
 
 Address: TypeAlias = tuple[str, int]
 """Of IPv4, with its port."""
+Pages: TypeAlias = Mapping[str, str]
+"""Path of an address -> the page that is there, in the place of what MLflow has."""
+Connected: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, None, None]]
 
 
 def is_own(client: Address, server: Address) -> bool:
@@ -58,10 +61,14 @@ def _hex(host: str) -> str:
 
 
 @contextmanager
-def pass_on(listener: socket.socket, to: Path) -> Iterator[None]:
-    """Pass on what this user's processes send to a bound socket to the Unix socket `to`, and back."""
+def pass_on(listener: socket.socket, to: Path, pages: Pages) -> Iterator[None]:
+    """Pass on what this user's processes send to a bound socket to the Unix socket `to`, and back.
+
+    Requests for one of `pages`, which may be more later, are answered here.
+    """
     started: Future[Callable[[], object]] = Future()
-    thread = Thread(target=lambda: asyncio.run(_serve(listener, to, started)), name="fedgrid ui", daemon=True)
+    serving = _serve(listener, partial(_connected, to, pages), started)
+    thread = Thread(target=asyncio.run, args=(serving,), name="fedgrid ui", daemon=True)
     thread.start()
     end = started.result()
     try:
@@ -71,11 +78,13 @@ def pass_on(listener: socket.socket, to: Path) -> Iterator[None]:
         thread.join()
 
 
-async def _serve(listener: socket.socket, to: Path, started: "Future[Callable[[], object]]") -> None:
+async def _serve(
+    listener: socket.socket, connected: Connected, started: "Future[Callable[[], object]]"
+) -> None:
     """Serve until the function is called that `started` gets."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     try:
-        await asyncio.start_server(partial(_connected, to), sock=listener, limit=LONGEST_HEAD)
+        await asyncio.start_server(connected, sock=listener, limit=LONGEST_HEAD)
     except OSError as error:
         started.set_exception(error)
         return
@@ -83,7 +92,9 @@ async def _serve(listener: socket.socket, to: Path, started: "Future[Callable[[]
     await ended.wait()
 
 
-async def _connected(to: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _connected(
+    to: Path, pages: Pages, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     """Serve one connection, which carries one request; an end that goes away ends it."""
     with closing(writer), suppress(OSError):
         own_address = writer.get_extra_info("sockname")
@@ -96,6 +107,8 @@ async def _connected(to: Path, reader: asyncio.StreamReader, writer: asyncio.Str
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
             status, text = OTHER_SITE
             return await _answer(writer, status, text.format(f"{HOSTS[0]}:{port}"))
+        if (page := pages.get(head.decode("latin-1").split(" ")[1])) is not None:
+            return await _answer(writer, "200 OK", page, "text/html")
         try:
             behind, before = await asyncio.open_unix_connection(to)
         except OSError:
@@ -127,9 +140,10 @@ def checked_head(head: bytes, port: int) -> bytes:
     return "\r\n".join([line, *fields_kept, "Connection: close", "", ""]).encode("latin-1")
 
 
-async def _answer(writer: asyncio.StreamWriter, status: str, text: str) -> None:
-    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(text) + 1}\r\n"
-    writer.write(f"{head}Connection: close\r\n\r\n{text}\n".encode())
+async def _answer(writer: asyncio.StreamWriter, status: str, text: str, kind: str = "text/plain") -> None:
+    body = f"{text}\n".encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+    writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
     await writer.drain()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile, gettempdir
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import IO
 
 from fedgrid.grids.trackers.errors import TrackerFailed
@@ -83,12 +83,16 @@ class ServerEnded(TrackerFailed):
 
 @contextmanager
 def started(
-    uri: str, artifacts: Path, port: int, output: IO[bytes] | None = None
+    uri: str,
+    artifacts: Path,
+    port: int,
+    output: IO[bytes] | None = None,
+    pages: own_user.Pages = MappingProxyType({}),
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Run the server within this context; the server and its workers end with it, even if this process is
     killed. It serves this user alone where the system tells users apart, and no pages of other sites.
 
-    What it prints goes to `output`, or where this process prints.
+    What it prints goes to `output`, or where this process prints. `pages` are served beside MLflow's.
 
     Raises:
         TrackerFailed: if `port` is in use, or `uri` is a server itself.
@@ -96,7 +100,7 @@ def started(
     with ExitStack() as stack:
         at = Path(stack.enter_context(TemporaryDirectory(prefix="fedgrid-ui-", dir=_short()))) / "mlflow"
         arguments = command(uri, artifacts, port, at)
-        stack.enter_context(own_user.pass_on(stack.enter_context(_bound(port)), at))
+        stack.enter_context(own_user.pass_on(stack.enter_context(_bound(port)), at, pages))
         # A process group of its own: MLflow leaves its workers running, the group is terminated with them.
         server = subprocess.Popen(arguments, env=environment(), process_group=0, stdout=output, stderr=output)
         with subprocess.Popen(GUARD, stdin=subprocess.PIPE, process_group=server.pid):
@@ -112,11 +116,16 @@ def _short() -> str | None:
 
 
 def serve(
-    uri: str, artifacts: Path, port: int, prepare: Callable[[], str], announce: Callable[[str], None]
+    uri: str,
+    artifacts: Path,
+    port: int,
+    prepare: Callable[[dict[str, str]], str],
+    announce: Callable[[str], None],
 ) -> None:
     """Run the server until Ctrl-C or SIGTERM. Its own messages are not shown, only the cause if it ends.
 
-    `prepare` is called while it starts, and `announce` with its result once the server answers.
+    `prepare` is called while it starts, with pages to add to, and `announce` with its result once the server
+    answers.
 
     Raises:
         TrackerFailed: if `port` is in use, or `uri` is a server itself.
@@ -124,8 +133,9 @@ def serve(
     """
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with TemporaryFile() as output, started(uri, artifacts, port, output) as server:
-            text = prepare()
+        pages: dict[str, str] = {}
+        with TemporaryFile() as output, started(uri, artifacts, port, output, pages) as server:
+            text = prepare(pages)
             while server.poll() is None and not answers(port):
                 time.sleep(PAUSE_SECONDS)
             if server.poll() is None:

@@ -28,6 +28,8 @@ TARGETS = {"fmnist": 0.80, "cifar10": 0.70, "cifar100": 0.50, "svhn": 0.75}
 """The accuracies of Table 3."""
 ROUNDS_OF, MBIT_OF = "label-skew 0.2", "label-skew 0.3"
 """Table 3 has the rounds of one skew and the traffic of the other."""
+FAR_POINTS = 5.0
+"""Of accuracy, between a number and the published one, from which a note says so."""
 GLOBAL = ("BNC", "FedProx", "FedNova", "SCAFFOLD")
 SERVED = (*GLOBAL, "Per-FedAvg")
 """Algorithms whose accuracy is of the model that a client is served, not of what it has trained last."""
@@ -145,7 +147,7 @@ def _cell(study: Study, scenario: str, dataset: str, published: str) -> Cell:
     if published == "SCAFFOLD" and float(printed) == 10.0:
         notes.append("collapse")
     text = f"{printed} ± {deviation}" if deviation else printed
-    cell = put_beside(cell, float(printed), text, far=5.0)
+    cell = put_beside(cell, float(printed), text, far=FAR_POINTS)
     return replace(cell, notes=(*cell.notes, *notes))
 
 

@@ -181,7 +181,7 @@ class TestRecords:
                 assert set(asked[client]) <= trained
 
     def test_everybody_is_tested(self, clients):
-        assert all(row["cluster_own_accuracy"] is not None for row in clients)
+        assert all(row["personalised_accuracy"] is not None for row in clients)
 
 
 def test_predictions_are_the_servers_own_work_and_cost_no_bytes(tmp_path):

@@ -243,8 +243,8 @@ class TestRun:
         _, clients = played
         assert {each["part"] for each in clients} == {"trained", "not asked"}
         for each in clients:
-            assert each["cluster_own_accuracy"] is not None
-            assert each["cluster_server_accuracy"] is not None
+            assert each["personalised_accuracy"] is not None
+            assert each["generalised_accuracy"] is not None
 
     def test_all_models_go_down_and_one_comes_up(self, played):
         rounds, _ = played

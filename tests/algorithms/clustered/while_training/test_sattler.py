@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedgrid.algorithms.contract.base import split
+from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.runtime.configuration.complete import complete
 from tests.helpers import small_runs

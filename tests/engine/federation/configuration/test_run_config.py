@@ -354,6 +354,10 @@ def test_a_configuration_cannot_be_changed():
             "algorithm sattler: unknown key 'windw'; allowed: similarity_over, server_optimizer",
         ),
         (
+            {"algorithm": {"name": "sattler", "learning_rat": 0.1}},
+            "algorithm sattler: unknown key 'learning_rat'; did you mean 'training.learning_rate'? allowed: ",
+        ),
+        (
             {"algorithm": {"name": "ocfl-kmeans", "windw": 2}},
             "algorithm ocfl-kmeans: unknown key 'windw'; did you mean 'window'? allowed: similarity_over",
         ),

@@ -220,6 +220,7 @@ class TestGroups:
         assert pool.groups.tolist() == [0, 0, 1, 1, 1]
         assert pool.images[:, 0, 0, 0].tolist() == [70, 71, 90, 90, 91]
         assert (server.labels.tolist(), server.groups.tolist()) == ([0, 1], [0, 1])
+        assert pool.group_names == ("art", "photo")
         assert image_folders.facts(grouped) == (2, (1, 2, 2), 5, 2)
 
     def test_group_without_training_images_is_named(self, grouped):

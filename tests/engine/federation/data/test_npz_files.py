@@ -94,6 +94,7 @@ class TestNpz:
         pool, server = npz_files.read_images(path)
         assert pool.groups.tolist() == [0, 1, 0]
         assert server.groups.tolist() == [1]
+        assert pool.group_names == server.group_names == tuple(map(str, train))
         assert npz_files.facts(path) == (2, (3, 2, 2), 3, 2)
 
     @pytest.mark.parametrize(

@@ -5,12 +5,13 @@ import re
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.contract.base import State, split
+from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.split import split
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.run.run_folder import in_one_line
+from fedgrid.engine.runtime.run.failure import in_one_line
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
@@ -19,10 +20,10 @@ from tests.helpers.small_grid import NOWHERE
 PLUGIN = """
 from dataclasses import replace
 import numpy as np
-from fedgrid.algorithms.contract.base import split
+from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.contract.orders import Message, Served
 from fedgrid import (
-    AlgorithmEntry, Diagnostics, FedOpt, FedOptSettings, LocalRule, LocalSteps, Order
+    AlgorithmEntry, Diagnostics, FedOpt, FedOptSettings, LocalRule, LocalSteps, Order, split_positions
 )
 
 class Rule(LocalRule):
@@ -159,10 +160,57 @@ RETURNS = {
         "return state.models[0][1:]",
         r"Own.global_model returned model 0 = float32, shape",
     ),
+    "a state alone": (
+        "recluster",
+        "return state",
+        r"mine.py, line \d+: Own.recluster returned a State; write `return state, Diagnostics\(\)`",
+    ),
+    "diagnostics of another type": ("recluster", "return state, {}", r"returned \(a State, a dict\); write"),
+    "orders one after another": (
+        "orders",
+        "return iter(orders)",
+        r"Own.orders returned a list_iterator; expected a list of Order",
+    ),
+    "labels in place of groups": (
+        "recluster",
+        "state = split_positions(state, 0, updates, np.array([0, 1, 0]))",
+        r"mine.py, line \d+: ValueError: groups = \[0 1 0\]: .*split_by_labels\(state, updates, labels\)",
+    ),
+    "a mask in place of positions": (
+        "recluster",
+        "state = split_positions(state, 0, updates, [updates.norms_K > 0])",
+        r"mine.py, line \d+: ValueError: position True .*np.flatnonzero\(mask\)",
+    ),
     "a client in two groups": (
         "recluster",
         "state = split(state, 0, [[0, 1], [1, 2]])",
         r"plugin \S*mine.py, line \d+: ValueError: client 1 is in 2 of the groups into which cluster 0 is",
+    ),
+}
+
+
+DREW = r"{} drew from {}, which no seed of a run sets; draw from rng"
+HIDDEN = {
+    "an attribute": (
+        "recluster",
+        "self.count = 3",
+        r"line \d+: AttributeError: Own.count is set.*state.keep",
+    ),
+    "NumPy's generator": ("recluster", "np.random.rand()", DREW.format("Own.step", "np.random")),
+    "Python's generator": (
+        "orders",
+        "import random; random.random()",
+        DREW.format("Own.orders", "random"),
+    ),
+    "torch's generator": (
+        "describe",
+        "__import__('torch').rand(2)",
+        DREW.format("Say.describe", "torch's generator"),
+    ),
+    "a client's generator": (
+        "steps",
+        "np.random.rand()",
+        r"client 0, round 1: .*Rule.start drew from np.random, .* draw with torch",
     ),
 }
 
@@ -187,7 +235,7 @@ def message_of(tmp_path, **bodies):
     run = complete(given, NOWHERE)
     try:
         list(run_to_end(Session(InProcessPool(), NOWHERE), run, Storage.of(tmp_path / "runs"), bool))
-    except (RunError, ValueError) as error:
+    except (RunError, ValueError, AttributeError) as error:
         return in_one_line(error)
     return None
 
@@ -205,6 +253,14 @@ def test_what_comes_in_is_read_only(method, body, expected, tmp_path):
 
 @pytest.mark.parametrize(("method", "body", "expected"), RETURNS.values(), ids=RETURNS)
 def test_what_comes_out_is_checked(method, body, expected, tmp_path):
+    message = message_of(tmp_path, **{method: body})
+    assert message is not None, "it was not noticed"
+    assert re.search(expected, message), message
+    assert "mine.py" in message
+
+
+@pytest.mark.parametrize(("method", "body", "expected"), HIDDEN.values(), ids=HIDDEN)
+def test_what_a_repeated_run_would_have_otherwise_is_refused(method, body, expected, tmp_path):
     message = message_of(tmp_path, **{method: body})
     assert message is not None, "it was not noticed"
     assert re.search(expected, message), message

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Settings, State, split
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Settings, State
 from fedgrid.algorithms.contract.orders import Order
+from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, TrainReport
@@ -127,7 +128,7 @@ class Recorder(FedOpt):
 
     def __init__(self, pool):
         super().__init__(FedOptSettings())
-        self.pool, self.draws = pool, []
+        vars(self).update(pool=pool, draws=[])
 
     def step(self, state, round_index, updates, rng):
         self.pool.calls.append(("step", round_index, updates.clients))
@@ -189,7 +190,7 @@ def test_records_of_a_round_have_every_number():
     assert (last["train_loss"], last["train_accuracy"]) == (0.5, 0.25)
     assert last["update_norm"] == pytest.approx(np.sqrt(2))
     assert [last[f"{test}_accuracy"] for test in TESTS] == [0.75, 0.25, 0.5, 0.5]
-    assert last["cluster_server_loss"] == 0.5
+    assert last["generalised_loss"] == 0.5
 
 
 def test_wall_clock_times_are_in_the_timings_only():
@@ -232,7 +233,7 @@ class TestGlobalModel:
         tested = [call[2] for call in pool.calls if call[0] == "evaluate"]
         assert tested == [[[1.5, 0.5], [0, 2]], [[1.5, 2.5]]]
         assert [row["global_own_accuracy"] for row in record.clients] == [0.5] * 3
-        assert [row["global_server_accuracy"] for row in record.clients] == [0.5] * 3
+        assert [row["global_accuracy"] for row in record.clients] == [0.5] * 3
         assert set(record.clients[0]) == set(schemas(global_model=True)["clients"].names)
 
     def test_that_all_clients_are_served_is_tested_once(self):
@@ -240,7 +241,7 @@ class TestGlobalModel:
         [(_, record)] = play(federation(evaluation=self.ON), pool, 1)
         assert [call[0] for call in pool.calls] == ["train", "evaluate"]
         for row in record.clients:
-            assert row["global_own_accuracy"] == row["cluster_own_accuracy"] == 0.5
+            assert row["global_own_accuracy"] == row["personalised_accuracy"] == 0.5
 
     def test_is_missing_where_an_algorithm_has_none(self):
         [(_, record)] = play(federation(create("solo"), evaluation=self.ON), FakePool(axis), 1)
@@ -434,7 +435,7 @@ class Told:
 
 FULL = (None, None, ())
 TRAINING = ("train_loss", "train_accuracy", "update_norm", "local_own_loss", "local_server_recall")
-CLUSTER_TESTS = ("cluster_own_accuracy", "cluster_server_accuracy", "cluster_server_recall")
+CLUSTER_TESTS = ("personalised_accuracy", "generalised_accuracy", "generalised_recall")
 
 
 def given(row, columns):
@@ -478,7 +479,7 @@ def test_client_that_is_not_asked_is_sent_nothing_and_still_tested():
     assert [row["part"] for row in record.clients] == ["trained", "not asked", "trained"]
     absent = record.clients[1]
     assert given(absent, TRAINING) == [False] * 5
-    assert absent["cluster_own_accuracy"] == 0.5
+    assert absent["personalised_accuracy"] == 0.5
     assert (absent["train_images"], absent["test_images"]) == (11, 4)
     assert [task.client for task in pool.calls[0][1]] == [0, 2]
 
@@ -491,7 +492,7 @@ def test_client_that_has_not_joined_is_neither_trained_nor_tested():
     assert (newcomer["cluster"], newcomer["true_cluster"], newcomer["test_images"]) == (0, 0, 4)
     assert given(newcomer, TRAINING) == [False] * 5
     assert given(newcomer, CLUSTER_TESTS) == [False] * 3
-    assert [row["cluster_server_accuracy"] for row in record.clients[:2]] == [0.5, 0.5]
+    assert [row["generalised_accuracy"] for row in record.clients[:2]] == [0.5, 0.5]
 
 
 def test_excluded_client_is_not_absent_but_dropped_and_unasked_ones_are():
@@ -531,7 +532,7 @@ def test_a_round_in_which_all_drop_out_changes_nothing_and_says_so():
     assert (record.round["temperature"], record.round["silhouette"]) == (None, None)
     assert (record.round["bytes_down"], record.round["bytes_up"]) == (2 * MODEL_BYTES, 0)
     assert [row["part"] for row in record.clients] == ["dropped", "dropped", "not asked"]
-    assert record.clients[0]["cluster_own_accuracy"] == 0.5
+    assert record.clients[0]["personalised_accuracy"] == 0.5
     assert (record.timing["slowest_client"], record.timing["slowest_client_seconds"]) == (None, None)
     assert [call[1][0].round_index for call in pool.calls if call[0] == "train"] == [0, 2]
     assert three.state.models[0].tolist() == [2, 2]

@@ -95,7 +95,7 @@ def test_tests_that_are_scored_together_have_the_scores_that_they_have_alone():
 def test_one_prediction_outside_the_own_classes_halves_f1_over_the_union_only():
     """Three of four images of class 0 right, one taken for class 1: F1 of class 0 is 2 * 3 / (4 + 3)."""
     [scores] = confusion_scores([Counts(np.array([[3, 1, 0], [0, 0, 0], [0, 0, 0]]), 2.0)])
-    assert scores["f1_own"] == pytest.approx(6 / 7)
+    assert scores["f1"] == pytest.approx(6 / 7)
     assert scores["f1_union"] == pytest.approx(3 / 7)
     assert scores["accuracy"] == scores["balanced_accuracy"] == scores["recall"][0] == 0.75
     assert np.isnan(scores["recall"][1:]).all()
@@ -112,7 +112,7 @@ def test_scores_are_those_of_scikit_learn(seed):
     [scores] = confusion_scores([Counts(confusion, 0.0)])
     present = np.unique(true)
     assert scores["f1_union"] == pytest.approx(f1_score(true, predicted, average="macro", zero_division=0))
-    assert scores["f1_own"] == pytest.approx(
+    assert scores["f1"] == pytest.approx(
         f1_score(true, predicted, labels=present, average="macro", zero_division=0)
     )
     with warnings.catch_warnings():

@@ -238,7 +238,7 @@ class TestRuns:
         for run in (noisy, plain):
             play(run, tmp_path)
         assert last(noisy, tmp_path, "cluster") == last(plain, tmp_path, "cluster")
-        assert last(noisy, tmp_path, "cluster_own_loss") != last(plain, tmp_path, "cluster_own_loss")
+        assert last(noisy, tmp_path, "personalised_loss") != last(plain, tmp_path, "personalised_loss")
         spent = 3 / 0.1**2, 3 * (2 / 0.1) ** 2  # Three rounds; of two members a cluster.
         expected = pytest.approx([epsilon(each, 1e-5) for each in spent])
         assert [list(found) for found in last(noisy, tmp_path, "epsilon", "cluster_epsilon")] == [

@@ -11,7 +11,8 @@ from safetensors.numpy import load_file, save_file
 from fedgrid.algorithms.contract.base import State
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.runtime.integrity.files import checksum, read_table, stamped, state_names
+from fedgrid.engine.runtime.integrity.files import checksum, read_table, stamped
+from fedgrid.engine.runtime.integrity.mark import state_names
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, NewerFormat, seal, unseal
 

@@ -36,6 +36,7 @@ BUILT_IN = {name: dict(registry) for name, registry in (("a", ALGORITHMS), ("c",
 NUMBER = ALGORITHM.replace("import AlgorithmEntry", "import AlgorithmEntry, OwnNumber").replace(
     "FedOptSettings())", 'FedOptSettings(), numbers=(OwnNumber("gini", "Of norms."),))'
 )
+DOC = "    '''Plain averaging.'''"
 
 
 @pytest.fixture(autouse=True)
@@ -105,12 +106,50 @@ class TestLoading:
             (MODEL.replace(", build=build", ""), ("mine.py, line", "ModelEntry", "build")),
             (MODEL.replace("build=build", "build=3"), ("mine.py", "MODELS", "own-model", "build")),
             (ALGORITHM.replace('"own"', '"My Own"'), ("mine.py", "algorithm", "'My Own'", "letters")),
+            (ALGORITHM.replace("(FedOpt)", ""), ("mine.py", "'own'", "class Own", "class Mine(FedOpt)")),
+            (
+                ALGORITHM.replace("FedOptSettings())", "FedOptSettings)"),
+                ("mine.py", "settings=<class"),
+            ),
+            (
+                ALGORITHM.replace(DOC, "    def step(self, state, updates):\n        return state"),
+                (
+                    "mine.py, line",
+                    "Own.step(self, state, updates)",
+                    "(self, state, round_index, updates, rng)",
+                ),
+            ),
+            (
+                ALGORITHM.replace(DOC, "    def __init__(self, settings):\n        self.count = 0"),
+                ("mine.py, line", "'own'", "Own.count", "state.keep(count=array)"),
+            ),
+            (
+                f"def draw():\n    numpy.random.default_rng()\n{ALGORITHM}",
+                ("mine.py, line 2", "default_rng()"),
+            ),
+            (f"import helper\n{ALGORITHM}", ("mine.py, line 1", "helper", "one file")),
+            (f"from .helper import x\n{ALGORITHM}", ("mine.py, line 1", ".helper", "one file")),
         ],
     )
     def test_refused_file_is_named_with_what_is_wrong(self, write, text, named):
+        write("x = 1\n", "helper.py")
         with pytest.raises(ConfigError) as caught:
             active.use([write(text)])
         assert [part for part in named if part not in str(caught.value)] == []
+
+    @pytest.mark.parametrize(
+        ("size", "named"),
+        [
+            ("width, 7", ("an output of shape (2, 7) of 2 images", "(2, 10)")),
+            ("width + 1, num_classes", ("images of 1x8x8",)),
+        ],
+    )
+    def test_model_that_does_not_fit_the_data_is_refused_with_its_line(self, write, size, named):
+        active.use([write(MODEL.replace("width, num_classes))", f"{size}))"))])
+        with pytest.raises(ConfigError) as caught:
+            config(model="own-model")
+        for part in ("mine.py, line", "model own-model: ", *named):
+            assert part in str(caught.value)
 
     @pytest.mark.parametrize("title", ["", " ", "a\nb", "\x1b[2J", "x" * 61, None])
     def test_title_that_cannot_be_shown_is_refused(self, write, title):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.engine.federation.clients.client_round import Stopwatch
 from fedgrid.engine.federation.clients.messages import Reply, TrainReport, TrainTask
 from fedgrid.engine.federation.clients.process import PeakMemory
+from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.round_cache import cached_round

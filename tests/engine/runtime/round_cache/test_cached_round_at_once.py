@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedgrid.engine.federation.clients import client_round
+from fedgrid.engine.federation.clients import stopwatch
 from fedgrid.engine.federation.errors import FinalError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.round_cache import cached_round
@@ -110,7 +110,7 @@ class TestInThreads:
             pause(0.001)
 
         monkeypatch.setattr(cached_round, "time", SimpleNamespace(sleep=sleep))
-        monkeypatch.setattr(client_round, "perf_counter", lambda: perf_counter() + sum(hours))
+        monkeypatch.setattr(stopwatch, "perf_counter", lambda: perf_counter() + sum(hours))
         runs = [config(algorithm, training={"rounds": 1}) for algorithm in ("fedavg", "sattler")]
         at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
         (did, waited) = sorted(

@@ -215,6 +215,12 @@ class TestDamage:
         with pytest.raises(Damaged):
             decoded(save(load(whole), {ABOUT: json.dumps(about)}))
 
+    @pytest.mark.parametrize("change", [{"cost": "cheap"}, {"computed_by": 7}, {"seconds": None}])
+    def test_description_with_other_types_is_noticed(self, change):
+        """With the right checksum."""
+        with pytest.raises(Damaged):
+            decoded(encoded(replace(small(), **change)))
+
     @pytest.mark.parametrize(
         "data",
         [

@@ -1,15 +1,21 @@
 """Checkpoints are complete or missing, and there is always an older one."""
 
 import re
+from contextlib import suppress
+from shutil import copyfile
 
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.runtime.integrity.files import state_names
+from fedgrid.engine.runtime.integrity.files import checksum
+from fedgrid.engine.runtime.integrity.mark import state_names
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.storage import atomic as files_module
+from fedgrid.engine.runtime.storage.format import DamagedFile
 
 
 def vector(*entries):
@@ -43,8 +49,10 @@ def described(kept):
 
 def newest(folder):
     """Return the newest undamaged progress."""
-    loaded = (checkpoint.load(folder, number) for number in checkpoint.stored_rounds(folder))
-    return next((found for found in loaded if found is not None), None)
+    for number in checkpoint.stored_rounds(folder):
+        with suppress(DamagedFile):
+            return checkpoint.load(folder, number)
+    return None
 
 
 def files(folder):
@@ -92,7 +100,7 @@ def test_models_that_are_strided_views_round_trip(tmp_path):
     """Models may be rows or strided slices of larger arrays, or, from Ray, read-only memory."""
     table = np.arange(8, dtype=np.float32).reshape(2, 4)
     table.setflags(write=False)
-    state = State((table[1], table[0, ::2]), np.zeros(3, np.int64))
+    state = State((table[1, :2], table[0, ::2]), np.zeros(3, np.int64))
     saved = RunState(1, state, {0: {"optimizer": table[:, 1]}}, {0: 1})
     checkpoint.save(tmp_path, saved, {})
     assert described(newest(tmp_path)) == described(saved)
@@ -189,10 +197,43 @@ def test_the_repeated_round_replaces_the_damaged_state(tmp_path, damage):
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_state_loads_as_none(tmp_path, damage):
+def test_damaged_state_is_named(tmp_path, damage):
     checkpoint.save(tmp_path, progress(1), {})
     damage(tmp_path / "state-000001.safetensors")
-    assert checkpoint.load(tmp_path, 1) is None
+    with pytest.raises(DamagedFile, match="state-000001"):
+        checkpoint.load(tmp_path, 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"labels": np.array([0, 9])},
+        {"labels": None},
+        {"rounds_done": np.array(2)},
+        {"rounds_done": np.array([1])},
+        {"model/000000": np.zeros(3)},
+        {"model/000000": None},
+    ],
+    ids=str,
+)
+def test_state_with_other_content_is_damaged(tmp_path, change):
+    """With the right checksum, as somebody else may have written it."""
+    checkpoint.save(tmp_path, progress(1), {})
+    path = tmp_path / "state-000001.safetensors"
+    with safe_open(path, "numpy") as file:
+        metadata = file.metadata()
+    tensors = {name: array for name, array in {**load_file(path), **change}.items() if array is not None}
+    save_file(tensors, path, metadata=metadata)
+    (tmp_path / "state-000001.sha256").write_text(f"{checksum(path)}  {path.name}\n")
+    with pytest.raises(DamagedFile, match="does not hold this state"):
+        checkpoint.load(tmp_path, 1)
+
+
+def test_copies_of_a_state_under_other_names_are_none(tmp_path):
+    checkpoint.save(tmp_path, progress(1), {})
+    for name in ("state-000001 (copy).sha256", "state-1.sha256", "state-.sha256", "state-00000\u0663.sha256"):
+        copyfile(tmp_path / "state-000001.sha256", tmp_path / name)
+    assert checkpoint.stored_rounds(tmp_path) == [1]
 
 
 class Killed(BaseException):
@@ -311,7 +352,8 @@ class TestClientMemories:
         for each in (first, second):
             checkpoint.save(tmp_path, each, {})
         damage(tmp_path / "state-client-000000-000002.safetensors")
-        assert checkpoint.load(tmp_path, 2) is None
+        with pytest.raises(DamagedFile, match="state-client-000000-000002.safetensors"):
+            checkpoint.load(tmp_path, 2)
         assert described(newest(tmp_path)) == described(first)
 
     def test_after_damage_the_repeated_round_writes_them_again(self, tmp_path, three_rounds):

@@ -116,7 +116,7 @@ def test_a_cluster_model_has_one_score_on_the_servers_set(tmp_path):
     """All clients of one cluster see the same aggregated model, tested on the same images."""
     folder = finish(config(), tmp_path)
     for number in (1, 2, 3):
-        scores = {row["cluster_server_loss"] for row in rows(folder, "clients") if row["round"] == number}
+        scores = {row["generalised_loss"] for row in rows(folder, "clients") if row["round"] == number}
         assert len(scores) == 1
 
 
@@ -125,7 +125,7 @@ def test_every_algorithm_runs(tmp_path, name):
     run = config(algorithm=name, split=references_for(name), training={"local_epochs": 1})
     folder = finish(run, tmp_path)
     assert (folder / "done.json").exists()
-    assert all(np.isfinite(row["cluster_own_loss"]) for row in rows(folder, "clients"))
+    assert all(np.isfinite(row["personalised_loss"]) for row in rows(folder, "clients"))
 
 
 def test_until_an_algorithm_acts_its_rounds_are_those_of_plain_averaging(tmp_path):
@@ -214,7 +214,7 @@ def test_testing_the_global_model_changes_no_other_number_and_goes_on_after_a_re
     columns = [name for name in more[0] if name.startswith("global_")]
     assert len(columns) == 2 * len(SCORES)
     assert all(row["global_own_accuracy"] is not None for row in more)
-    assert {row["global_own_loss"] for row in more} != {row["cluster_own_loss"] for row in more}
+    assert {row["global_own_loss"] for row in more} != {row["personalised_loss"] for row in more}
     assert repr(plain) == repr([{key: row[key] for key in row if key not in columns} for row in more])
     assert repr(rows(folders[0], "rounds")) == repr(rows(folders[1], "rounds"))
 
@@ -226,9 +226,9 @@ def test_testing_only_the_clients_that_are_asked_changes_no_other_number(tmp_pat
     assert repr(rows(everybody, "rounds")) == repr(rows(asked, "rounds"))
     for one, other in zip(rows(everybody, "clients"), rows(asked, "clients"), strict=True):
         there = other["part"] != "not asked"
-        assert (other["cluster_own_accuracy"] is not None) == there
-        assert (other["cluster_server_accuracy"] is not None) == there
-        assert one["cluster_own_accuracy"] is not None
+        assert (other["personalised_accuracy"] is not None) == there
+        assert (other["generalised_accuracy"] is not None) == there
+        assert one["personalised_accuracy"] is not None
         if there:
             assert repr(one) == repr(other)
 
@@ -240,7 +240,7 @@ def test_tests_in_every_second_round_change_no_training(tmp_path):
         == checkpoint.load(seldom, ROUNDS).state.models[0].tobytes()
     )
     tested = [
-        row["round"] for row in rows(seldom, "clients") if row["client"] == 0 and row["cluster_own_loss"]
+        row["round"] for row in rows(seldom, "clients") if row["client"] == 0 and row["personalised_loss"]
     ]
     assert tested == [2, 3]
     blank = rows(seldom, "clients")[0]

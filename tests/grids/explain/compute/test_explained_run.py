@@ -24,7 +24,7 @@ def played(name):
     run = early(name)
     with TemporaryDirectory() as root:
         folder = play(run, root, cache=None)
-        accuracy_K = records.read_records(folder).clients["cluster_own_accuracy"][-1]
+        accuracy_K = records.read_records(folder).clients["personalised_accuracy"][-1]
         return run, checkpoint.load(folder, ROUNDS), accuracy_K
 
 

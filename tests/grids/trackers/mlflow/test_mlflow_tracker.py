@@ -12,7 +12,7 @@ from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.leases.storage_id import id_of
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import NewerFormat, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.following.teller import End
@@ -316,16 +316,20 @@ def test_moved_storage_goes_on_with_its_runs(tmp_path, monkeypatch):
     assert Store(uri).steps(CONFIG) == [1, 2, 3, 4]
 
 
-def test_work_on_a_copy_of_a_storage_leaves_the_original_alone(storage, teller, tmp_path, capsys):
+@pytest.mark.parametrize("copied", [shutil.copy2, os.link], ids=["files", "links"])
+def test_work_on_a_copy_of_a_storage_leaves_the_original_alone(storage, teller, tmp_path, capsys, copied):
+    """A copy by hard links (`cp -al`) too."""
+
     def files():
         return {path: path.read_bytes() for path in storage.rglob("*") if path.is_file()}
 
     record(storage, CONFIG, ROUNDS)
     tell(teller, CONFIG, "FINISHED")
-    before, copy = files(), shutil.copytree(storage, tmp_path / "copy")
+    before, copy = files(), shutil.copytree(storage, tmp_path / "copy", copy_function=copied)
     # Another run: MLflow remembers addresses by run as long as a process lives.
     record(copy, config_of(1), ROUNDS)
     tell(new_teller(copy), config_of(1), "FINISHED")
+    RunFolder(Storage(copy), CONFIG).log("continues")
     assert files() == before
     assert len(list(copy.glob("mlartifacts/*/artifacts/config.json"))) == 2
     lines = capsys.readouterr().err.splitlines()

@@ -94,7 +94,7 @@ def behind(tmp_path: Path) -> Behind:
 def port(tmp_path: Path, behind: Behind) -> Iterator[int]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        with own_user.pass_on(listener, tmp_path / "mlflow"):
+        with own_user.pass_on(listener, tmp_path / "mlflow", {"/grid/mine": "our page"}):
             yield int(listener.getsockname()[1])
 
 
@@ -120,10 +120,17 @@ def test_own_requests_are_passed_on(port, behind):
     assert len(behind.asked) == 3
 
 
+def test_pages_of_ours_are_served_beside_those_of_mlflow(port, behind):
+    assert ask(port, request(port, path="/grid/mine")).endswith(b"\r\n\r\nour page\n")
+    assert behind.asked == []
+
+
 @pytest.mark.parametrize(
     "host", ["10.evil.com", "10.evil.com:{}", "127.0.0.1", "127.0.0.1:1", "127.0.0.1.evil.com:{}", ""]
 )
-@pytest.mark.parametrize("path", ["/api/2.0/mlflow/experiments/search?max_results=3", "/graphql", "/health"])
+@pytest.mark.parametrize(
+    "path", ["/api/2.0/mlflow/experiments/search?max_results=3", "/graphql", "/health", "/grid/mine"]
+)
 def test_other_hosts_are_refused(port, behind, host, path):
     answer = ask(port, request(port, path=path, host=host.format(port)))
     assert answer.startswith(b"HTTP/1.1 403 ")
@@ -180,7 +187,7 @@ def test_another_user_is_refused(port, behind, monkeypatch):
 def test_request_before_the_server_is_there_is_answered(tmp_path):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        with own_user.pass_on(listener, tmp_path / "missing"):
+        with own_user.pass_on(listener, tmp_path / "missing", {}):
             number = listener.getsockname()[1]
             assert ask(number, request(number)).startswith(b"HTTP/1.1 503 ")
 

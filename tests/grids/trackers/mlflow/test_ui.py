@@ -120,7 +120,7 @@ def serving(port):
         f"ui.command = lambda *_: [sys.executable, '-c', {server!r}]; "
         "ui.answers = lambda port: True; "
         "announce = lambda text: print(text, flush=True); "
-        f"ui.serve('sqlite:////unused', Path('unused'), {port}, lambda: 'started', announce)"
+        f"ui.serve('sqlite:////unused', Path('unused'), {port}, lambda pages: 'started', announce)"
     )
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None

@@ -1,0 +1,47 @@
+"""The times of a round, without what other runs have computed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+
+class Stopwatch:
+    """The seconds of a round: training, waiting for another run, and the steps in which these happen."""
+
+    def __init__(self) -> None:
+        self._start = perf_counter()
+        self.training = 0.0
+        self.waiting = 0.0
+        self.steps: dict[str, float] = {}
+        """Name -> seconds, without training and waiting."""
+
+    @property
+    def worked(self) -> float:
+        """Seconds so far without waiting."""
+        return perf_counter() - self._start - self.waiting
+
+    @property
+    def own(self) -> float:
+        """Seconds so far without training and waiting."""
+        return self.worked - self.training
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Note the block under `steps`."""
+        before = self.own
+        yield
+        self.steps[name] = self.own - before
+
+    @contextmanager
+    def train(self) -> Iterator[None]:
+        """Count the block as training."""
+        start = perf_counter()
+        yield
+        self.training += perf_counter() - start
+
+    @contextmanager
+    def wait(self) -> Iterator[None]:
+        """Count the block as waiting."""
+        start = perf_counter()
+        yield
+        self.waiting += perf_counter() - start

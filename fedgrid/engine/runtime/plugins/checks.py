@@ -1,0 +1,103 @@
+"""Checks of a plugin before anything starts: what its file imports and draws, and its algorithms."""
+
+import ast
+import sys
+from inspect import get_annotations, isfunction, signature
+from pathlib import Path
+
+from fedgrid.algorithms.contract.base import Algorithm, Settings
+from fedgrid.algorithms.contract.entry import AlgorithmEntry
+from fedgrid.engine.federation.errors import ConfigError, in_plugin, plugin_of
+
+PACKAGE = __name__.partition(".")[0]
+
+
+def check_code(code: bytes, path: Path) -> None:
+    """Check that a plugin's file imports no module that lies beside it, and has no generator without a seed.
+
+    The file travels alone, and its bytes alone are part of the ids of its runs.
+
+    Raises:
+        ConfigError: it does; names the line.
+    """
+    try:
+        nodes = list(ast.walk(ast.parse(code)))
+    except (SyntaxError, ValueError):
+        return  # Loading the file says so.
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = ["." * node.level + (node.module or "")]
+        elif isinstance(node, ast.Call) and ast.unparse(node).endswith("default_rng()"):
+            raise ConfigError(
+                f"plugin {path}, line {node.lineno}: default_rng() draws other numbers each time; draw from "
+                "the rng that the method is given"
+            )
+        else:
+            continue
+        if beside := [name for name in names if _lies_beside(name.partition(".")[0], path)]:
+            raise ConfigError(
+                f"plugin {path}, line {node.lineno}: imports {beside[0]}, which lies beside it, but a plugin "
+                "is one file; move what it needs into it, or install that as a package"
+            )
+
+
+def _lies_beside(name: str, path: Path) -> bool:
+    """Return whether a module lies in the folder of a file; a relative import has an empty `name`."""
+    if name in sys.stdlib_module_names or name == PACKAGE:
+        return False
+    return not name or any((path.parent / file).is_file() for file in (f"{name}.py", f"{name}/__init__.py"))
+
+
+def check_algorithm(entry: AlgorithmEntry, plugin: str) -> None:
+    """Check that an entry's class can be made of its settings, and that its methods can be called.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    kind, where = entry.algorithm, f"plugin {plugin}: algorithm {entry.name!r}"
+    if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
+        given = f"the class {kind.__name__}" if isinstance(kind, type) else f"a {type(kind).__name__}"
+        raise ConfigError(f"{where} is {given}; expected one derived from FedOpt, as class Mine(FedOpt)")
+    expected = next(annotation for base in kind.__mro__ if (annotation := _settings_of(base)))
+    if not isinstance(entry.settings, expected):
+        raise ConfigError(
+            f"{where} has settings={entry.settings!r}; expected an instance of {expected.__name__} or of a "
+            f"class derived from it, as in settings={expected.__name__}()"
+        )
+    _check_methods(kind, plugin)
+    try:
+        kind(entry.settings)
+    except Exception as error:
+        # Whatever the plugin's code raises.
+        place = in_plugin(error) or f"plugin {plugin}: "
+        raise ConfigError(f"{place}algorithm {entry.name!r} cannot be made: {error}") from error
+
+
+def _is_ours(base: type) -> bool:
+    return base.__module__.startswith(f"{PACKAGE}.")
+
+
+def _settings_of(base: type) -> type[Settings] | None:
+    """Return the settings that a class of ours says it has."""
+    annotations = get_annotations(base, eval_str=True) if _is_ours(base) else {}
+    return Settings if base is Algorithm else annotations.get("settings")
+
+
+def _check_methods(kind: type[Algorithm], plugin: str) -> None:
+    """Check that methods take the arguments of those of ours that they override."""
+    ours: dict[str, object] = {}
+    for base in filter(_is_ours, reversed(kind.__mro__)):
+        ours |= vars(base)
+    for name, method in ours.items():
+        own = getattr(kind, name)
+        if name.startswith("__") or own is method or not (isfunction(own) and isfunction(method)):
+            continue
+        try:
+            signature(own).bind(*signature(method).parameters)
+        except TypeError as error:
+            raise ConfigError(
+                f"{plugin_of(own) or f'plugin {plugin}: '}{kind.__name__}.{name}{signature(own)} is called "
+                f"with other arguments; write def {name}({', '.join(signature(method).parameters)})"
+            ) from error

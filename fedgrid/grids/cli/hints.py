@@ -1,0 +1,79 @@
+"""What to type in place of an option or a command that fedgrid does not have."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+from typer.exceptions import TyperException
+
+from fedgrid.engine.federation.errors import ABBREVIATIONS
+from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys
+
+OPTIONS = (
+    (
+        "gpu gpus device cuda",
+        "a GPU is used where there is one; --gpus-per-actor SHARE, as in 0.25, divides it",
+    ),
+    (
+        "cpus jobs n_jobs num_workers parallel threads workers",
+        "--cpus-per-actor CPUS and --clients-per-actor COUNT divide a run; as many runs go on as fit",
+    ),
+    ("continue restart resume", "the same command continues where it stopped; --fresh starts over"),
+    ("force overwrite", "--fresh deletes what these runs have stored, and starts over"),
+    ("dir log_dir o out out_dir output output_dir save_dir", "--to FOLDER writes it elsewhere"),
+    ("dir log_dir o out out_dir output output_dir save_dir", "--storage FOLDER keeps the runs elsewhere"),
+    ("c conf config f file grid preset yaml", "name it without an option, as in fedgrid run FILE.yaml"),
+    ("debug log v verbose", "log.txt in a run's folder has everything; --json prints every round"),
+    ("dry n", "--dry-run shows what would run"),
+    ("format", "every format is written; --to FOLDER writes them elsewhere"),
+)
+"""Words, and what to type: the first row whose options the command has."""
+COMMANDS = (
+    ("grids list ls", "`fedgrid status` lists grids, `fedgrid runs GRID` the runs of one"),
+    ("continue resume", "the same `fedgrid run` continues; `fedgrid retry GRID` runs failed runs again"),
+    ("execute fit launch start train", "it is `fedgrid run FILE.yaml`"),
+    ("cancel kill", "it is `fedgrid stop GRID`"),
+    ("clean remove rm", "it is `fedgrid delete GRID`"),
+    ("figures plot tables", "it is `fedgrid report GRID`"),
+    ("results scores", "it is `fedgrid show GRID`"),
+    ("optimise optimize tune", "it is `fedgrid search ALGORITHM`"),
+    ("datasets", "it is `fedgrid data`"),
+)
+VALUES = {"clients": "several: --set 'clients=[15, 30]'", "seed": "several: --seeds 0..3"}
+"""Options of one value, and how several are given."""
+SELECTING = ("--filter", "--where")
+"""Options that select runs by an axis."""
+
+
+def hint(error: TyperException) -> str:
+    """Return what to type in place of what was refused; empty if that is not known."""
+    if option := getattr(error, "option_name", ""):
+        command = getattr(getattr(error, "ctx", None), "command", None)
+        known = {name for parameter in getattr(command, "params", ()) for name in parameter.opts}
+        return _instead_of(option.lstrip("-").replace("-", "_"), known)
+    message = error.format_message()
+    if "unexpected extra argument" in message:
+        return "several values have commas between them, as in --seeds 0,1,2; see --help"
+    if command := re.match(r"No such command '([\w-]+)'", message):
+        return next(_rows(command[1], COMMANDS), "")
+    return VALUES.get(getattr(getattr(error, "param", None), "name", ""), "")
+
+
+def _instead_of(word: str, known: Collection[str]) -> str:
+    """Return what to type for an option; `known` are those that its command has."""
+    for text in _rows(word, OPTIONS):
+        if set(re.findall(r"--[a-z-]+", text)).issubset(known):
+            return text
+    key = ABBREVIATIONS.get(word, word)
+    if f"--{key}" in known:
+        return f"did you mean --{key}?"
+    if "--set" in known:
+        keys = sorted((axis for axis in axis_keys() if key == axis.rpartition(".")[2]), key=len)
+        # A setting of an algorithm is meant only if the run itself has none of that name.
+        keys = [axis for axis in keys if not axis.startswith(SETTING)] or keys
+        return f"set it with {' or '.join(f'--set {axis}=VALUE' for axis in keys)}" if keys else ""
+    selecting = [option for option in SELECTING if option in known and word in AXES]
+    return "".join(f"{option} {word}=VALUE selects runs" for option in selecting[:1])
+
+
+def _rows(word: str, table: Iterable[tuple[str, str]]) -> Iterator[str]:
+    return (text for words, text in table if word in words.split())

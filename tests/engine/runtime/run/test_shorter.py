@@ -1,0 +1,114 @@
+"""Runs that start with the rounds of a finished run of the same configuration, but for fewer rounds."""
+
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.rounds import adds_rounds, with_rounds
+from fedgrid.engine.runtime.round_cache.files import CacheOptions
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.run.shorter import shorter_run
+from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.engine.runtime.storage.storage import Storage
+
+NOWHERE = Path("no-data-needed")
+
+
+def config(rounds=5, **given):
+    """Six clients with twenty images each, and one local epoch."""
+    training = {"rounds": rounds, "local_epochs": 1}
+    split = {"draws": 20, "server_images": 20}
+    values = {"clients": 6, "algorithm": "fedavg", "training": training, "split": split}
+    return complete({**values, **given}, NOWHERE)
+
+
+def opened(run, storage, **options):
+    """Return a session that is to run a run, and the number of rounds that it has already."""
+    session = Session(InProcessPool(), NOWHERE, cache=CacheOptions(**options))
+    return session, session.open(run, Storage.of(storage))
+
+
+def finish(run, storage):
+    """Take a run to its end; return the number of rounds that it had from another run."""
+    session, had = opened(run, storage)
+    for _ in range(had, run.training.rounds):
+        session.next_round()
+    return had
+
+
+def numbers(storage, run):
+    """Return the bytes of everything that no clock was read for."""
+    own = ("timings.parquet", "timings.sha256", "log.txt")
+    paths = sorted(folder_of(storage, run).iterdir())
+    return {path.name: path.read_bytes() for path in paths if path.name not in own}
+
+
+@pytest.mark.parametrize(
+    ("every", "common", "given"),
+    [
+        (1, 3, {"algorithm": "ocfl-kmeans"}),
+        (1, 3, {"uplink": [{"clip": 1.0}, {"noise": 1.0}]}),
+        (2, 2, {"algorithm": "scaffold", "participation": 0.5, "dropout": 0.3}),
+        (2, 2, {"algorithm": {"name": "embeddings", "encoder": {"name": "pixels"}}, "joins": {1: 5}}),
+    ],
+    ids=["clusters", "private", "clients remember", "newcomer"],
+)
+def test_longer_run_has_the_bytes_of_an_uninterrupted_one(tmp_path, every, common, given):
+    """With a test in every other round only a run of three rounds tests the third."""
+    run = config(**given, evaluation={"every": every})
+    finish(with_rounds(run, 3), tmp_path / "taken")
+    assert finish(run, tmp_path / "taken") == common
+    finish(run, tmp_path / "whole")
+    assert numbers(tmp_path / "taken", run) == numbers(tmp_path / "whole", run)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A storage with finished runs of two and three rounds."""
+    storage = tmp_path_factory.mktemp("finished")
+    for rounds in (2, 3):
+        finish(config(rounds), storage)
+    return storage
+
+
+def test_the_longest_run_of_the_same_configuration_counts(finished):
+    storage = Storage.of(finished)
+    assert shorter_run(config(), storage) == (config(3), 3)
+    assert shorter_run(config(3), storage) == (config(2), 2)
+    for other in (config(2), config(seed=1), config(weights="images")):
+        assert shorter_run(other, storage) is None
+    assert adds_rounds(config(), config(3))
+    assert not any(adds_rounds(config(3), other) for other in (config(3), config(), config(2, seed=1)))
+
+
+def edit_code(folder):
+    path = folder / "made_with.json"
+    values = unseal(path)
+    values["parts"][0]["code"] = "0" * 64
+    path.write_text(seal(values, indent=2))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        edit_code,
+        lambda folder: (folder / "state-000003.safetensors").write_bytes(b""),
+        lambda folder: (folder / "state-000003.sha256").unlink(),
+        lambda folder: (folder / "clients.parquet").unlink(),
+    ],
+    ids=["other code", "damaged state", "no state", "no records"],
+)
+def test_rounds_that_are_damaged_or_made_otherwise_are_computed(finished, tmp_path, change):
+    storage = copytree(finished, tmp_path / "runs")
+    change(folder_of(storage, config(3)))
+    assert opened(config(), storage)[1] == 0
+
+
+def test_a_run_that_is_to_start_over_takes_no_rounds(finished, tmp_path):
+    storage = copytree(finished, tmp_path / "runs")
+    assert opened(config(), storage, takes_rounds=False)[1] == 0
+    assert opened(config(), storage)[1] == 3
