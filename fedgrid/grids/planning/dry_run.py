@@ -39,6 +39,8 @@ from fedgrid.grids.results.runs import about
 from fedgrid.grids.results.runs import describe as describe_runs
 
 RUNS_LISTED = 20
+TOTALS = ("runs", "shared_prefixes", "finished", "rounds_left", "download_mb", "hours", "encoders")
+"""Numbers of data sets that are added up."""
 BUSY = 0.75
 """Load of a core from which on the output says that the machine has other work."""
 ONE_CORE = (Node(1.0, 0.0),)
@@ -79,11 +81,10 @@ def show_plan(
     ]
     if any(row.download_mb for row in rows) and not data_dir.exists():
         print_marked("note:", "bold", f"--data-dir {data_dir} does not exist yet: the download goes there")
-    names = ("runs", "shared_prefixes", "finished", "rounds_left", "download_mb", "hours", "encoders")
     plan = {
         "grid": grid.name,
         "datasets": [asdict(row) for row in rows],
-        "total": {name: sum(getattr(row, name) for row in rows) for name in names} | {"rounds_taken": taken},
+        "total": {name: sum(getattr(row, name) for row in rows) for name in TOTALS} | {"rounds_taken": taken},
         "resources": [asdict(one) | {"reserves": one.reserves} for one in capacities if nodes],
         "nodes": [asdict(node) for node in nodes],
         "timed_on": device,
