@@ -13,6 +13,7 @@ from fedgrid.grids.display.tables import (
     RESULT_COLUMNS,
     duration,
     failure_table,
+    pace,
     page_table,
     result_row,
     result_table,
@@ -176,6 +177,14 @@ def test_failure_table_shows_whole_causes():
 )
 def test_duration_is_formatted_for_people(seconds, says):
     assert duration(seconds) == says
+
+
+@pytest.mark.parametrize(
+    ("rounds", "says"),
+    [(12.34, "12.3 rounds/s"), (1, "1.0 rounds/s"), (0.004, "4 min 10 s/round"), (0, "0.0 rounds/s")],
+)
+def test_pace_below_one_round_a_second_is_in_seconds_a_round(rounds, says):
+    assert pace(rounds) == says
 
 
 def scored(algorithm, ari, seed, training=None, **scores):

@@ -264,8 +264,11 @@ def test_option_adds_keys_of_training_to_the_space():
     [*runs] = search.runs({"threshold": 0.2, "training.learning_rate": 0.05, "training.momentum": 0.5})
     assert {(run.training.learning_rate, run.training.momentum) for run in runs} == {(0.05, 0.5)}
     assert {run.algorithm["threshold"] for run in runs} == {0.2}
-    search = load_search("fednova", {}, [], NOWHERE, own={}, also=["training.optimizer=sgd,adam"])
-    assert [*search.space] == ["training.optimizer"]
+    alone, search = (
+        load_search(name, {}, [], NOWHERE, own={}, also=["training.optimizer=sgd,adam"])
+        for name in ("fedavg", "fednova")
+    )
+    assert [*alone.space] == ["training.optimizer"]
     for settings in (
         {"training.optimizer": "adam"},
         {"training.optimizer": "adam", "training.momentum": 0.5},

@@ -49,6 +49,7 @@ def deal(config: RunConfig, pair: Pair, num_classes: int) -> tuple[ClientSplit, 
         seed=config.seed,
         shape=pool.images.shape[1:],
         pool_groups=pool.groups,
+        group_names=pool.group_names,
     )
     return _add_official_tests(config, pair, parts_K)
 

@@ -68,6 +68,7 @@ def split_pool(
     seed: int,
     shape: tuple[int, ...] | None = None,
     pool_groups: Groups | None = None,
+    group_names: Sequence[str] = (),
 ) -> tuple[ClientSplit, ...]:
     """Return the images of each of K clients. A pure function.
 
@@ -83,6 +84,7 @@ def split_pool(
         seed: the run's seed.
         shape: channels, height and width of an image; None is not checked.
         pool_groups: the images' own groups, int64, shape (N,), 0..G-1, none empty; None: they have none.
+        group_names: what these are called, for messages.
 
     Raises:
         ConfigError: the settings do not fit the pool or one another.
@@ -91,7 +93,7 @@ def split_pool(
     num_groups = None if pool_groups is None else int(pool_groups.max()) + 1
     kinds.check(scenario, Facts(num_classes, len(pool_labels), shape, num_groups), split, seed)
     kind = kinds.kind_of(split.kind)
-    pool = ImagePool(positions_by_class(pool_labels, num_classes), pool_labels, pool_groups)
+    pool = ImagePool(positions_by_class(pool_labels, num_classes), pool_labels, pool_groups, group_names)
     rngs_K = [
         generator(seed, f"split of {scenario.seed_text}", client=client) for client in range(num_clients)
     ]

@@ -63,7 +63,7 @@ def deal(scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: R
         if num_clients > len(members):
             raise ConfigError(
                 f"clients = {scenario.num_clients}: {num_clients} of them would share the {len(members)} "
-                f"images of group {group}; take fewer",
+                f"images of group {pool.group_names[group] if pool.group_names else group}; take fewer",
                 ("clients",),
             )
         positions_L = [

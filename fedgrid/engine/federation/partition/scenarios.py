@@ -115,6 +115,8 @@ class ImagePool:
     labels_N: ClassLabels
     groups_N: Groups | None = None
     """The group of each image, 0 to G-1, if the images have groups."""
+    group_names: Sequence[str] = ()
+    """Of the groups, by their numbers."""
 
 
 Rngs = Sequence[np.random.Generator]

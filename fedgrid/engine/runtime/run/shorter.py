@@ -36,6 +36,7 @@ def shorter_run(config: RunConfig, storage: Storage) -> tuple[RunConfig, int] | 
 
 
 def _finished(config: RunConfig, storage: Storage) -> Iterator[tuple[RunConfig, int]]:
+    """Yield finished runs of a configuration with fewer rounds, and how many rounds each has in common."""
     for mark in storage.root.glob(f"{escape(config.name)}-*/{DONE}"):
         with suppress(*UNUSABLE):
             rounds = unseal(mark).get("rounds")
