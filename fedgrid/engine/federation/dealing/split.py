@@ -35,7 +35,7 @@ from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.scenarios import (
     Facts,
     GroupTransform,
-    Pool,
+    ImagePool,
     Rngs,
     Scenario,
     scenario_of,
@@ -93,7 +93,7 @@ def split_pool(
     num_groups = None if pool_groups is None else int(pool_groups.max()) + 1
     kinds.check(scenario, Facts(num_classes, len(pool_labels), shape, num_groups), split, seed)
     kind = kinds.kind_of(split.kind)
-    pool = Pool(positions_by_class(pool_labels, num_classes), pool_labels, pool_groups, group_names)
+    pool = ImagePool(positions_by_class(pool_labels, num_classes), pool_labels, pool_groups, group_names)
     rngs_K = [
         generator(seed, f"split of {scenario.seed_text}", client=client) for client in range(num_clients)
     ]
@@ -126,7 +126,7 @@ def mean_share_kept(quantity: float) -> float:
 
 
 def cut(
-    scenario: Scenario, held_K: Sequence[Positions], rngs_K: Rngs, pool: Pool, split: Split, seed: int
+    scenario: Scenario, held_K: Sequence[Positions], rngs_K: Rngs, pool: ImagePool, split: Split, seed: int
 ) -> Cuts:
     """Cut the images that clients hold into training and test images, as the scenario's kind wants it."""
     if split.test_leakage == "none" and kinds.kind_of(scenario.split).IMAGES_ARE_SHARED:
