@@ -1,5 +1,6 @@
 """Reading image folders, and the one-line errors for unsuitable ones."""
 
+import os
 import shutil
 
 import numpy as np
@@ -102,6 +103,12 @@ class TestImageFolder:
         exif[0x0112] = 6
         image.save(folder / "train" / "ape" / "0.png", exif=exif)
         assert image_folders.read_images(folder)[0].images[0, 0].tolist() == upright.tolist()
+
+    @pytest.mark.parametrize("place", ["train/ape", "train"])
+    def test_name_that_is_not_utf_8_is_refused(self, folder, place):
+        (folder / place / os.fsdecode(b"\xe9")).mkdir()
+        with pytest.raises(DataError, match="train.*the name is not UTF-8; rename it"):
+            image_folders.facts(folder)
 
     def test_one_class_is_refused(self, folder):
         for part in ("train", "test"):

@@ -84,6 +84,11 @@ def test_uri_without_one_of_its_signs_is_no_folder(text):
     assert Storage.of(f"./{text}").uri is None
 
 
+def test_path_that_is_not_utf_8_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"^--storage .* is not UTF-8, as names must be; rename it$"):
+        Storage.of(tmp_path / os.fsdecode(b"st\xe9"))
+
+
 def test_file_uri_of_another_host_is_refused():
     message = "--storage file://host/runs: a file is on this host; write file:///PATH, or PATH"
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
