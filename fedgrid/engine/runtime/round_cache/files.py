@@ -2,8 +2,7 @@
 
 A folder `cache/` beside the runs has a folder per `RunConfig.shared_prefix`, with one file an entry,
 named `<round>-<key>-<name>.safetensors`. The key is a digest of the round's inputs, the name says which
-result it is (`runtime.round_cache.cached_round`). Files may go at any time: an entry that is missing, damaged
-or cannot be written costs time and changes no number.
+result it is. Files may go at any time: one that is missing, damaged or not written changes no number.
 """
 
 import re
@@ -78,7 +77,7 @@ class CacheOptions:
     limit: int | None = None
     """Bytes that it may take; beyond that the entries that are cheapest to recompute are evicted."""
     takes_rounds: bool = True
-    """Whether a run starts with the rounds of a finished one that has fewer (`runtime.run.shorter`)."""
+    """Whether a run starts with the rounds of a finished one that has fewer (`run.shorter`)."""
     speed: StorageSpeed = StorageSpeed()
     """Of the storage. What is recomputed faster than it is written and read is no entry: not the 85 MB of a
     ResNet-34 that one client trains in half a second on a GPU, but the mean over thirty such clients."""
@@ -94,9 +93,7 @@ class CacheFiles:
         # A lookup that fails costs one round; waiting for it would cost more.
         self._storage = replace(storage, patience=Patience())
         self._shared_prefix = f"{FOLDER}/{shared_prefix}"
-        self._limit = options.limit
-        self._speed = options.speed
-        self.takes_rounds = options.takes_rounds
+        self.options = options
 
     @property
     def is_far(self) -> bool:
@@ -151,8 +148,8 @@ class CacheFiles:
     def free_disk(self) -> None:
         """Evict entries until the disk has room for the run itself, whose last attempt may have filled it."""
         try:
-            if self._limit is None or not self._has_room(0):
-                make_room(self._storage, self._limit, force=True)
+            if self.options.limit is None or not self._has_room(0):
+                make_room(self._storage, self.options.limit, force=True)
         except (OSError, FedgridError) as error:
             self._complain(f"the round cache cannot be trimmed ({error})")
 
@@ -178,19 +175,19 @@ class CacheFiles:
 
     def _has_room(self, size: int) -> bool:
         """Return whether an entry fits, after making room; lists the cache only if its share is used up."""
-        if self._limit is None:
+        if self.options.limit is None:
             return make_room(self._storage, None, size)[0]
-        at = str(self._storage), self._limit
+        at = str(self._storage), self.options.limit
         if size <= _SHARES.get(at, -1) and _lacking(self._storage, size) <= 0:
             _SHARES[at] -= size
             return True
-        fits, free = make_room(self._storage, self._limit, size)
+        fits, free = make_room(self._storage, self.options.limit, size)
         _SHARES[at] = max(0, free - size) // WRITERS
         return fits
 
     def _is_worthwhile(self, entry: CacheEntry) -> bool:
         size = sum(array.nbytes for array in entry.arrays.values())
-        return entry.cost >= self._speed.seconds(size)
+        return entry.cost >= self.options.speed.seconds(size)
 
     def _complain(self, warning: str) -> None:
         """Warn once a run: such a problem mostly concerns all files."""

@@ -100,7 +100,7 @@ class Session:
         if (
             run_state is None
             and cache is not None
-            and cache.files.takes_rounds
+            and cache.files.options.takes_rounds
             and take_rounds(folder, storage)
         ):
             run_state = folder.open()
