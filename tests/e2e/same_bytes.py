@@ -49,6 +49,8 @@ COLUMNS: dict[str, str] = {
     for score in ("loss", "accuracy", "f1_union", "f1_own", "balanced_accuracy", "recall")
 }
 """Column of earlier commits -> its name in this checkout."""
+NEW_COLUMNS = ("group",)
+"""Columns that earlier commits lack."""
 CENTRALISED = "centralised"
 """In the path of a centralised training's files."""
 EPOCHS = "epochs.parquet", "rounds.parquet"
@@ -141,7 +143,7 @@ def _content(path: Path) -> Content:
     return {
         COLUMNS.get(name, name): _column(str(table[name].type), table[name].to_pylist())
         for name in table.column_names
-        if not name.startswith(CLOCKS)
+        if not name.startswith(CLOCKS) and name not in NEW_COLUMNS
     }
 
 

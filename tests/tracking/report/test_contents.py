@@ -2,14 +2,13 @@
 
 import pickle
 import re
-from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from docs.reference.report import pages
 from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.report.page import Choice, Plate
+from fedgrid.tracking.tables.table import NONE
 from tests.helpers.studies import WHOLE, result_of, run_of, study_of
 
 RIGHT = {"learning_gap": (0.1, 0.2), "learning_gap_loss": (1, 2), "published_learning_gap": (0.3, 0.4)}
@@ -79,6 +78,15 @@ def test_a_gap_that_no_run_recorded_is_left_out():
     assert not any(name.startswith("gap") for name in figures(nothing))
 
 
+def test_runs_without_hidden_groups_have_no_ari():
+    """Neither a number in a table, a figure nor a rank."""
+    without = study_of([result_of(run_of(name), WHOLE, (0,) * 6) for name in ("fedavg", "ocfl-kmeans")])
+    page = report_page(without)
+    assert not {plate.name for plate in page.plates()} & {"ari-mnist-15", "ranks-final-ari", "ranks-mean-ari"}
+    tables = {table.name: table for table in page.tables()}
+    assert {row.cells[2].text for row in tables["overview"].rows} == {NONE}
+
+
 @pytest.mark.parametrize("kind", ["accuracy", "f1", "fairness", "ari", "sizes", "gap", "gap-loss"])
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_figure_by_round_names_a_band_of_several_seeds_and_can_be_drawn_in_another_process(kind, seeds):
@@ -93,12 +101,10 @@ def test_a_figure_by_round_names_a_band_of_several_seeds_and_can_be_drawn_in_ano
 def test_figures_that_are_alternatives_are_a_choice_and_a_single_one_is_none():
     (section,) = [part for part in report_page(study("mnist")).sections if part.name == "mnist"]
     labels = [[label for label, _ in item.options] for item in section.items if isinstance(item, Choice)]
-    assert labels[:2] == [
+    assert labels[:3] == [
         ["accuracy", "F1", "fairness", "learning gap", "gap in loss", "gap as published"],
         ["ARI", "sizes of clusters", "temperature"],
-    ]
-    assert [item.name for item in section.items if isinstance(item, Plate)] == [
-        "clusters-mnist-15-nonoverlapping-balanced"
+        ["clusters", "each client"],
     ]
 
 
@@ -125,16 +131,12 @@ def test_figures_of_the_global_model_and_the_silhouette_need_a_run_that_recorded
     }
 
 
-@pytest.mark.parametrize(("clients", "labels"), [(6, ["clusters", "each client"]), (41, ["clusters"])])
-def test_a_few_clients_have_a_curve_each_beside_the_map_of_clusters(clients, labels):
-    run = replace(result_of(run_of(clients=clients), WHOLE), accuracy_RK=np.zeros((2, clients)))
+def test_many_clients_have_no_curve_each_and_the_map_of_clusters_is_no_choice():
+    run = result_of(run_of(clients=41), WHOLE)
     (section,) = [part for part in report_page(study_of([run])).sections if part.name == "mnist"]
-    [names] = [
-        [label for label, _ in item.options]
-        for item in section.items
-        if isinstance(item, Choice) and item.options[0][0] == "clusters"
-    ] or [["clusters"]]
-    assert names == labels
+    assert [item.name for item in section.items if isinstance(item, Plate)] == [
+        "clusters-mnist-41-nonoverlapping-balanced"
+    ]
 
 
 def test_numbers_of_algorithms_own_are_a_table_and_without_any_there_is_none():

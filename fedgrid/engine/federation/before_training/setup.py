@@ -26,7 +26,7 @@ from fedgrid.engine.federation.dealing.split import (
     split_pool,
 )
 from fedgrid.engine.federation.partition.natural import NATURAL
-from fedgrid.engine.federation.partition.scenarios import Pool
+from fedgrid.engine.federation.partition.scenarios import ImagePool
 from fedgrid.engine.federation.seeds import generator
 
 Sets = tuple[HeldImages, HeldImages]
@@ -49,6 +49,7 @@ def deal(config: RunConfig, pair: Pair, num_classes: int) -> tuple[ClientSplit, 
         seed=config.seed,
         shape=pool.images.shape[1:],
         pool_groups=pool.groups,
+        group_names=pool.group_names,
     )
     return _add_official_tests(config, pair, parts_K)
 
@@ -66,7 +67,7 @@ def deal_again(
     if not config.drift:
         return ()
     (pool, _), scenario, split, seed = pair, config.split_scenario, config.split, config.seed
-    images = Pool(positions_by_class(pool.labels, num_classes), pool.labels)
+    images = ImagePool(positions_by_class(pool.labels, num_classes), pool.labels)
     kind = kind_of(split.kind)
     assert isinstance(kind, Movable), "`RunConfig` has seen that"
     moved = []

@@ -23,7 +23,7 @@ from fedgrid.engine.federation.partition.dirichlet import deal_out
 from fedgrid.engine.federation.partition.scenarios import (
     Dealing,
     Facts,
-    Pool,
+    ImagePool,
     Rngs,
     Scenario,
     Transform,
@@ -49,7 +49,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         )
 
 
-def deal(scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
+def deal(scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
     """Deal each group's images to its clients; see `SplitKind.deal`."""
     assert pool.groups_N is not None, "`check` has seen groups"
     group_K = _groups_of_clients(int(pool.groups_N.max()) + 1, scenario, seed)
@@ -63,7 +63,7 @@ def deal(scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) 
         if num_clients > len(members):
             raise ConfigError(
                 f"clients = {scenario.num_clients}: {num_clients} of them would share the {len(members)} "
-                f"images of group {group}; take fewer",
+                f"images of group {pool.group_names[group] if pool.group_names else group}; take fewer",
                 ("clients",),
             )
         positions_L = [

@@ -107,7 +107,7 @@ class Facts:
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class ImagePool:
     """The images that are split among the clients, as positions."""
 
     positions_L: Sequence[Positions]
@@ -115,6 +115,8 @@ class Pool:
     labels_N: ClassLabels
     groups_N: Groups | None = None
     """The group of each image, 0 to G-1, if the images have groups."""
+    group_names: Sequence[str] = ()
+    """Of the groups, by their numbers."""
 
 
 Rngs = Sequence[np.random.Generator]

@@ -14,7 +14,7 @@ GROUPS = np.repeat([0, 1, 2, 3], [40, 60, 80, 100])
 LABELS = np.tile(np.arange(5), 56)
 
 
-def deal(clients, *, groups=GROUPS, labels=LABELS, seed=0, **options):
+def deal(clients, *, groups=GROUPS, labels=LABELS, seed=0, names=(), **options):
     return split_pool(
         labels,
         dataset="npz:any",
@@ -23,6 +23,7 @@ def deal(clients, *, groups=GROUPS, labels=LABELS, seed=0, **options):
         split=Split(kind="natural", **{"alpha": None, **options}),
         seed=seed,
         pool_groups=groups,
+        group_names=names,
     )
 
 
@@ -96,8 +97,18 @@ def test_a_client_without_official_test_images_is_named():
 
 
 def test_more_clients_than_images_of_a_group_are_refused():
-    with pytest.raises(ConfigError, match="clients = 200: 50 of them would share the 40 images of group 0"):
-        deal(200)
+    message = "clients = 200: 50 of them would share the 40 images of group ada"
+    with pytest.raises(ConfigError, match=message):
+        deal(200, names=("ada", "bea", "cem", "dan"))
+
+
+def test_a_writer_of_one_image_is_refused_with_what_helps():
+    groups = np.repeat([0, 1], [1, 279])
+    with pytest.raises(ConfigError, match=r"client 0 .*; leave its group out .*split\.tested_on=official$"):
+        deal(2, groups=groups)
+    assert [len(part.train) for part in deal(2, groups=groups, tested_on="official")] == [1, 279]
+    with pytest.raises(ConfigError, match="; take fewer clients$"):
+        deal(4, groups=np.repeat([0, 1], [2, 278]))
 
 
 def test_images_without_groups_are_refused_with_what_would_do():
