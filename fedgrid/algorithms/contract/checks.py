@@ -4,12 +4,12 @@ Shapes: K clients of the federation, C cluster models, P entries of a state vect
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, State, Step
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Labels, State, Step
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
 from fedgrid.algorithms.updates.source import Vector, read_only
 
@@ -18,12 +18,12 @@ Broken = Callable[[str], "BrokenContract"]
 
 
 class BrokenContract(ValueError):
-    """An algorithm returned what no algorithm may return."""
+    """An algorithm, or a part of it, returned what none may return."""
 
-    def __init__(self, algorithm: Algorithm, method: str, what: str) -> None:
-        super().__init__(f"{type(algorithm).__name__}.{method} returned {what}")
-        self.of, self.method = type(algorithm), method
-        """The algorithm's class, and the name of its method."""
+    def __init__(self, item: object, method: str, what: str) -> None:
+        super().__init__(f"{type(item).__name__}.{method} returned {what}")
+        self.of, self.method = type(item), method
+        """The class of the algorithm, or of a part of it, and the name of its method."""
 
 
 def freeze(state: State) -> State:
@@ -95,6 +95,26 @@ def check_orders(
                 f"{num_models} models"
             )
     return sorted(orders, key=lambda order: order.client)
+
+
+def payload_problem(payload: object) -> str | None:
+    """Return what a message returned in place of named arrays; None if it returned these."""
+    if isinstance(payload, Mapping) and all(isinstance(array, np.ndarray) for array in payload.values()):
+        return None
+    return f"{_describe(payload)}; expected a dict of names and NumPy arrays"
+
+
+def check_labels(item: object, method: str, labels: object, number: int) -> Labels:
+    """Return the labels that a clusterer returned, one for each of a number of clients.
+
+    Raises:
+        BrokenContract: there are not as many integers.
+    """
+    values = np.array(labels, dtype=object)  # Of lists of different lengths, too.
+    if values.shape != (number,) or not all(isinstance(value, int | np.integer) for value in values):
+        expected = f"expected an integer a client, shape ({number},)"
+        raise BrokenContract(item, method, f"{_describe(labels)}; {expected}")
+    return values.astype(np.int64)
 
 
 def check_served(algorithm: Algorithm, state: State, size: int) -> Served:

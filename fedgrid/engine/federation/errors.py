@@ -96,8 +96,13 @@ def is_final(error: BaseException) -> bool:
         return isinstance(error, FinalError | ConfigError)
     if is_denied(error):
         return True
+    return bool(in_plugin(error)) and is_of_code(error)
+
+
+def is_of_code(error: BaseException) -> bool:
+    """Return whether an error is of code that runs, torch's about shapes too, and not of what it runs on."""
     of_torch = type(error) is RuntimeError and "CUDA" not in str(error)
-    return bool(in_plugin(error)) and (of_torch or isinstance(error, OF_CODE))
+    return of_torch or isinstance(error, OF_CODE)
 
 
 def plugin_of(item: type | Callable[..., object], method: str = "") -> str:

@@ -21,6 +21,7 @@ from fedgrid.algorithms.clustering.measures import temperature
 from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
 from fedgrid.algorithms.clustering.splits import split_positions
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, Step
+from fedgrid.algorithms.contract.checks import check_labels
 from fedgrid.algorithms.contract.section import FirstRound
 from fedgrid.algorithms.updates.source import Layout, Rng
 from fedgrid.algorithms.updates.updates import Updates
@@ -136,6 +137,7 @@ class Ocfl(FedOpt):
         distances_KK = clustering_distances(state, updates, self.settings)
         with threadpool_limits(limits=1):
             labels = self.settings.clusterer.fit(distances_KK, rng)
+        labels = check_labels(self.settings.clusterer, "fit", labels, len(distances_KK))
         if (labels == NOISE).all() and not self.settings.unclustered_consumes_shot:
             warning = f"{self.settings.clusterer.name} found no clusters: the next rise is tried"
             return state, Diagnostics(warnings=(warning,))

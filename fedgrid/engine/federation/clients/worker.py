@@ -14,6 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
+from fedgrid.algorithms.contract.checks import payload_problem
 from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message
 from fedgrid.algorithms.updates.source import UPDATE, Vector
 from fedgrid.engine.federation.clients.messages import (
@@ -38,9 +39,10 @@ from fedgrid.engine.federation.clients.workspace import (
     tasks_by_stack,
 )
 from fedgrid.engine.federation.encoders.encoder import Codec, Encoder
-from fedgrid.engine.federation.errors import of_client
+from fedgrid.engine.federation.errors import FinalError, of_client, plugin_of
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, squared_norm
-from fedgrid.engine.federation.seeds import generator, own_draws
+from fedgrid.engine.federation.own_code import own_code
+from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training import evaluation, local
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.results import LocalResult
@@ -136,10 +138,12 @@ class ClientWorker:
                 self._fix_numerics(),
                 of_client(client, None),
                 held.only_read(by),
-                own_draws(message, "describe"),
+                own_code(message, "describe"),
             ):
                 images = codec.encode_classes(held.images, held.labels) if codec else held.images
                 payload = message.describe(images, held.labels, self._setup.num_classes, rng)
+                if problem := payload_problem(payload):
+                    raise FinalError(f"{plugin_of(type(message), 'describe')}{by} returned {problem}")
             described.append(Described(payload, perf_counter() - started))
         return described
 

@@ -15,10 +15,11 @@ from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FinalError, plugin_of
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
+from fedgrid.engine.federation.own_code import own_code
 from fedgrid.engine.federation.record_names import GROUP
 from fedgrid.engine.federation.round.participation import Participation, updates_sent
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.federation.seeds import generator, own_draws
+from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training.settings import Evaluation
 from fedgrid.engine.federation.uplink.ledger import Accountant
 
@@ -156,7 +157,7 @@ class Federation:
         """Return the run's state before the first round; `fresh` draws initial models."""
         with in_round(0):
             rng = generator(self.seed, "init")
-            with own_draws(self.algorithm, "init"):
+            with own_code(self.algorithm, "init"):
                 state = self.algorithm.init(self.layout, len(self.truth_K), fresh, rng)
             state = self.checked("init", state)
             return RunState(0, self.checked("reveal", self.algorithm.reveal(state, self.truth_K)))

@@ -22,6 +22,7 @@ from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBit
 from fedgrid.engine.federation.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.errors import FinalError
+from fedgrid.engine.federation.own_code import own_code
 from fedgrid.engine.federation.record_names import GLOBAL_TESTS, SERVED_TESTS
 from fedgrid.engine.federation.round.federation import Federation, in_round
 from fedgrid.engine.federation.round.plan import Plan, plan_round
@@ -33,8 +34,7 @@ from fedgrid.engine.federation.round.record import (
     timing_row,
     warnings_of,
 )
-from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.federation.seeds import generator, own_draws
+from fedgrid.engine.federation.seeds import generator
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import State
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.clients.pool import Pool
     from fedgrid.engine.federation.round.federation import Federation
     from fedgrid.engine.federation.round.plan import Plan
+    from fedgrid.engine.federation.round.run_state import RunState
     from fedgrid.engine.federation.training.confusion import Counts
 
 
@@ -152,7 +153,7 @@ def _step(federation: Federation, plan: Plan, updates: Updates) -> tuple[State, 
     if not updates.clients:
         return plan.state, Diagnostics(warnings=("every sampled client dropped out: nothing has changed",))
     rng = generator(federation.seed, "algorithm", round_index=plan.round_index)
-    with own_draws(federation.algorithm, "step"):
+    with own_code(federation.algorithm, "step"):
         stepped = federation.algorithm.step(plan.state, plan.round_index, updates, rng)
     state, diagnostics = check_step(federation.algorithm, "step", stepped, len(plan.state.labels_K))
     state = federation.checked("step", state)

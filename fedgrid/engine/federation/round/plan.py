@@ -11,7 +11,8 @@ from fedgrid.algorithms.contract.checks import check_orders, freeze
 from fedgrid.algorithms.contract.orders import Payload
 from fedgrid.algorithms.updates.source import read_only
 from fedgrid.engine.federation.clients.messages import Described, TrainReport
-from fedgrid.engine.federation.seeds import generator, own_draws
+from fedgrid.engine.federation.own_code import own_code
+from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.uplink.ledger import Ledger, ledger_of
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
     ledger.charge(meeting.messages, meeting.again)
     algorithm, presence = federation.algorithm, attendance.presence
     rng = generator(federation.seed, "orders", round_index=round_index)
-    with own_draws(algorithm, "orders"):
+    with own_code(algorithm, "orders"):
         orders = algorithm.orders(state, round_index, presence, rng)
     ordered = check_orders(algorithm, orders, len(state.models), presence)
     return Plan(round_index, attendance, state, meeting, ordered, ledger.affordable(ordered), ledger)
@@ -145,6 +146,6 @@ def _meet(
     meeting = Meeting.of(speakers, described, attendance.newcomers, federation.encoder, round_index)
     rng = generator(federation.seed, "messages", round_index=round_index)
     hear = algorithm.meet_again if again else algorithm.meet
-    with own_draws(algorithm, hear.__name__):
+    with own_code(algorithm, hear.__name__):
         state = hear(state, meeting.messages, federation.layout, rng)
     return federation.checked(hear.__name__, state), meeting

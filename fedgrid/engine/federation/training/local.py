@@ -15,16 +15,13 @@ from torch.nn import functional
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.seeds import own_draws
+from fedgrid.engine.federation.own_code import BY_TORCH, own_code
 from fedgrid.engine.federation.training.batches import batches, draw_moves
 from fedgrid.engine.federation.training.evaluation import predict, set_mode, to_inputs
 from fedgrid.engine.federation.training.layers import seeded, smallest_batch
 from fedgrid.engine.federation.training.optimizers import OPTIMIZERS
 from fedgrid.engine.federation.training.results import NOTHING, OPTIMIZER, PERSONAL, LocalResult, Memory
 from fedgrid.engine.federation.training.settings import LocalTraining
-
-BY_TORCH = "draw with torch, which is seeded for each client and round"
-"""What a rule does in place of drawing from a generator of the whole process."""
 
 
 @torch.enable_grad()
@@ -65,7 +62,7 @@ def train(
     """
     smallest = smallest_batch(flat.module, training.batch_size)
     moves, own = rng.spawn(2)
-    with own_draws(rule, "start", BY_TORCH), seeded(flat.weights.device, own):
+    with own_code(rule, "start", BY_TORCH), seeded(flat.weights.device, own):
         flat.write(_restore_own_entries(start, rule, memory))
         local = Local(flat, training, memory, payload, reference)
         begins = range(0, len(labels) - smallest + 1, training.batch_size)
@@ -88,6 +85,7 @@ def train(
                 targets.append(epoch_labels[begin : begin + size])
                 logits.append(steps.step(local, inputs, targets[-1]))
         finished = steps.finish(local, len(logits))
+        outputs, own_memory = finished.outputs, finished.memory
         local.check_start(rule)
     model = flat.read()
     losses, accuracies = _running_means(logits, targets, training.local_epochs if max_steps is None else 1)
@@ -96,8 +94,8 @@ def train(
         losses=losses,
         accuracies=accuracies,
         steps=len(logits),
-        outputs=finished.outputs,
-        memory={**local.optimizer_memory(), **_own_entries(model, rule), **finished.memory},
+        outputs=outputs,
+        memory={**local.optimizer_memory(), **_own_entries(model, rule), **own_memory},
     )
 
 

@@ -5,7 +5,9 @@ import re
 import numpy as np
 import pytest
 
+from fedgrid.algorithms.clustering.clusterers import KMeans
 from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.checks import BrokenContract, check_labels
 from fedgrid.algorithms.contract.split import split
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
@@ -171,6 +173,16 @@ RETURNS = {
         "return iter(orders)",
         r"Own.orders returned a list_iterator; expected a list of Order",
     ),
+    "a list as a message": (
+        "describe",
+        "return [1]",
+        r"its message: plugin .*Say.describe returned a list;",
+    ),
+    "nothing at a client": (
+        "steps",
+        "return None",
+        r"client 0, round 1: plugin .*line \d+: Rule.start: ",
+    ),
     "labels in place of groups": (
         "recluster",
         "state = split_positions(state, 0, updates, np.array([0, 1, 0]))",
@@ -265,6 +277,13 @@ def test_what_a_repeated_run_would_have_otherwise_is_refused(method, body, expec
     assert message is not None, "it was not noticed"
     assert re.search(expected, message), message
     assert "mine.py" in message
+
+
+@pytest.mark.parametrize("labels", [None, [0, 1], [0.0, 1.0, 1.0], [[0], [1, 2]]], ids=str)
+def test_a_clusterer_returns_an_integer_a_client(labels):
+    assert check_labels(KMeans(), "fit", [0, 1, 1], 3).tolist() == [0, 1, 1]
+    with pytest.raises(BrokenContract, match=r"KMeans.fit returned .* shape \(3,\)"):
+        check_labels(KMeans(), "fit", labels, 3)
 
 
 @pytest.mark.parametrize("groups", [[[0, 1], [1]], [[0, 3]], [[0], [0]]], ids=["twice", "other", "again"])

@@ -12,8 +12,9 @@ import pytest
 from fedgrid.algorithms.clustering.clusterers import CLUSTERERS
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError, FinalError
 from fedgrid.engine.federation.models.registry import MODELS
+from fedgrid.engine.federation.own_code import own_code
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
@@ -183,6 +184,14 @@ class TestLoading:
         active.use()
         with pytest.raises(ConfigError, match="unknown aggregator 'krum'"):
             config(algorithm={"name": "fedavg", "aggregate": "krum"})
+
+    def test_draws_of_a_plugins_clusterer_in_an_algorithm_of_the_package_are_its_own_too(self, write):
+        active.use([write(f"{CLUSTERER}# Loaded under this name only.")])
+        drew = pytest.raises(FinalError, match=r"mine.py: Ocfl.step drew from np.random")
+        with drew, own_code(create("ocfl-halves"), "step"):
+            np.random.rand()  # noqa: NPY002
+        with own_code(create("ocfl-kmeans"), "step"):
+            np.random.rand()  # noqa: NPY002
 
     def test_missing_file_is_named(self):
         with pytest.raises(ConfigError, match=r"nowhere\.py"):
