@@ -10,7 +10,7 @@ from fedgrid import figures
 from fedgrid.grids.arena import kept
 from fedgrid.grids.arena.definition import BUDGET
 from fedgrid.grids.arena.kept import KeptResults
-from fedgrid.tracking.report.page import Section
+from fedgrid.tracking.report.page import PageSection
 from fedgrid.tracking.verdicts.field import families_of
 from fedgrid.tracking.verdicts.outcomes import Outcome
 from fedgrid.tracking.verdicts.page import plates_of, results, section_text
@@ -34,7 +34,7 @@ def main() -> None:
     PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), found, sections), encoding="utf-8")
 
 
-def with_results(page: str, found: KeptResults, sections: Sequence[Section]) -> str:
+def with_results(page: str, found: KeptResults, sections: Sequence[PageSection]) -> str:
     """Return the page with these results between its marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)

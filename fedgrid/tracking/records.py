@@ -65,18 +65,18 @@ def nearest_score(name: str, names: Collection[str]) -> str:
 class Columns(dict[str, Array]):
     """Arrays of one shape by name; a name that the records lack gives an array of NaN.
 
-    With `known`, the names that records may have, any other name is a `KeyError`.
+    With `allowed`, the names that records may have, any other name is a `KeyError`.
     """
 
     def __init__(
-        self, shape: tuple[int, ...], columns: Mapping[str, Array], known: Collection[str] | None = None
+        self, shape: tuple[int, ...], columns: Mapping[str, Array], allowed: Collection[str] | None = None
     ) -> None:
         super().__init__(columns)
-        self._shape, self._known = shape, known
+        self._shape, self._allowed = shape, allowed
 
     def __missing__(self, name: str) -> Array:
-        if self._known is not None and name not in self._known:
-            hint = nearest_score(name, {*self, *self._known})
+        if self._allowed is not None and name not in self._allowed:
+            hint = nearest_score(name, {*self, *self._allowed})
             raise KeyError(f"no score '{name}'; {hint}there are {', '.join(sorted(self))}")
         return np.full(self._shape, np.nan)
 

@@ -4,7 +4,7 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from fedgrid.tracking.report.page import Choice, Page, Plate, Section
+from fedgrid.tracking.report.page import Choice, Page, PageSection, Plate
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table
 
 ALGORITHMS = ("fedavg", "sattler", "briggs", "ocfl-kmeans", "ocfl-affinity", "ocfl-meanshift", "ocfl-hdbscan")
@@ -92,9 +92,9 @@ def small_table(name: str) -> Table:
     )
 
 
-def dataset(name: str) -> Section:
+def dataset(name: str) -> PageSection:
     """Return a section of a data set."""
-    return Section(
+    return PageSection(
         name,
         name.upper(),
         "Fifteen and thirty clients hold images of three hidden groups.\n\nA second paragraph says < & >.",
@@ -107,7 +107,7 @@ def dataset(name: str) -> Section:
             ),
         ),
         (
-            Section(
+            PageSection(
                 f"{name}-figures",
                 "Figures",
                 items=(
@@ -118,7 +118,9 @@ def dataset(name: str) -> Section:
                     ),
                 ),
             ),
-            Section(f"{name}-personalisation", "Personalisation", items=(small_table(f"personal-{name}"),)),
+            PageSection(
+                f"{name}-personalisation", "Personalisation", items=(small_table(f"personal-{name}"),)
+            ),
         ),
     )
 
@@ -126,5 +128,5 @@ def dataset(name: str) -> Section:
 def demo_page(*datasets: str) -> Page:
     """Return the page, with a section a data set."""
     facts = (("grid", "paper"), ("runs", "278 of 280"), ("rounds", "18,480"), ("commit", "19c274f"))
-    summary = Section("summary", "Summary", "What came out.", (small_table("summary"), plate("ranks")))
+    summary = PageSection("summary", "Summary", "What came out.", (small_table("summary"), plate("ranks")))
     return Page("Clustering <federated> clients: 'paper'", facts, (summary, *map(dataset, datasets)))

@@ -31,7 +31,7 @@ PREFIX = "split_"
 
 
 @dataclass(frozen=True)
-class Split:
+class PastSplit:
     """A split at which clients were absent."""
 
     number: int
@@ -102,14 +102,14 @@ def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, 
     return replace(state, labels_K=labels_K), rest, reasons
 
 
-def splits(state: State) -> Iterator[Split]:
+def splits(state: State) -> Iterator[PastSplit]:
     """Yield the splits at which clients were absent, in their order."""
     for name in sorted(state.arrays):
         if name.startswith(PREFIX) and name.endswith("_clusters"):
             number = int(name.removeprefix(PREFIX).removesuffix("_clusters"))
             parent, waiting, *parts = state.arrays[name].tolist()
             directions_DP = list(state.arrays[f"{PREFIX}{number:04d}_directions"])
-            yield Split(number, parent, waiting, np.array(parts), directions_DP)
+            yield PastSplit(number, parent, waiting, np.array(parts), directions_DP)
 
 
 def regroup(

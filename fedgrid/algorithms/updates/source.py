@@ -66,11 +66,11 @@ class Source(Protocol):
         May train the clients first.
         """
 
-    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute, fits: Fits) -> list[Arrays]:
-        """Return the statistics under the names of `wanted`; `compute` is called once, for the missing ones.
+    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute, fits: Fits) -> list[Arrays]:
+        """Return the named statistics; `compute` is called once, for the missing ones.
 
-        `wanted` maps each name to the clients whose outputs it takes to compute it; a cached statistic that
-        does not fit is missing.
+        `clients_of` maps each name to the clients whose outputs it takes to compute it; a cached statistic
+        that does not fit is missing.
         """
 
 
@@ -97,9 +97,9 @@ class InMemory:
         """Return the updates of clients, or another of their outputs."""
         return [self._outputs[output][client] for client in clients]
 
-    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute, fits: Fits) -> list[Arrays]:
+    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute, fits: Fits) -> list[Arrays]:
         """Compute everything."""
-        return compute(list(wanted))
+        return compute(list(clients_of))
 
 
 def of_form(form: Form) -> Fits:

@@ -26,7 +26,7 @@ from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.default_table import table_of
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.tracking.report.page import Section
+from fedgrid.tracking.report.page import PageSection
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.tables.table import Table
 
@@ -42,7 +42,7 @@ __all__ = [
     "Run",
     "RunConfig",
     "RunState",
-    "Section",
+    "PageSection",
     "Settings",
     "Summary",
     "Table",
@@ -214,13 +214,13 @@ class Analysis(ABC):
 
     def sections(
         self, results: Sequence[JobResult], missing: Sequence[Job], *, published: bool
-    ) -> Iterable[Section]:
+    ) -> Iterable[PageSection]:
         """Return sections for the grid's report; `missing` are the jobs that have no results yet.
 
         `published`: whether the report has the papers' numbers beside ours.
         """
         text = f"{len(missing)} runs are not {self.participle} yet." if missing else ""
-        yield Section(f"analysis-{self.name}", self.name.capitalize(), text, (self._table(results),))
+        yield PageSection(f"analysis-{self.name}", self.name.capitalize(), text, (self._table(results),))
 
     def summary(
         self, results: Sequence[JobResult], missing: Sequence[Job], asked: Any, grid: GridFolder

@@ -21,7 +21,7 @@ from fedgrid.grids.analyses.files import PLAIN_NAME, JobFiles
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.runs import describe
-from fedgrid.tracking.report.page import Section
+from fedgrid.tracking.report.page import PageSection
 from fedgrid.tracking.scoring.run import Run
 
 FILE = "analyses.json"
@@ -135,7 +135,7 @@ def sections(
     *,
     published: bool,
     among: Collection[str] | None = None,
-) -> Iterator[Section]:
+) -> Iterator[PageSection]:
     """Yield what the report shows of the analyses that a grid was asked for last.
 
     `among` are the ids of the runs to show, None for all.

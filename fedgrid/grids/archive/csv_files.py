@@ -68,7 +68,7 @@ def whole(path: Path, line: int, name: str, text: str) -> int:
     return int(text)
 
 
-class Table:
+class CsvTable:
     """A csv file with titles in its first line, N rows."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.integrity.files import parquet_bytes, read_table
 from fedgrid.engine.runtime.storage.format import DamagedFile
-from fedgrid.grids.archive.csv_files import Table, whole
+from fedgrid.grids.archive.csv_files import CsvTable, whole
 from fedgrid.grids.archive.layout import FoundExplanations
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.record_columns import RecordColumn, schema_of
@@ -101,7 +101,7 @@ def read_explanations(file: FoundExplanations) -> list[dict[str, Any]]:
     sources = {
         f"{score}_{name}": f"{PREFIXES[score]}_{THEIRS[name]}" for score in PREFIXES for name in STATISTICS
     }
-    table = Table(file.path, (key, *sources.values()))
+    table = CsvTable(file.path, (key, *sources.values()))
     numbers = {
         name: table.numbers(source, least=0, most=1, may_lack=False).tolist()
         for name, source in sources.items()

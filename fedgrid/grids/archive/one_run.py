@@ -20,7 +20,7 @@ from fedgrid.engine.federation.partition.scenarios import (
     cluster_sizes,
     sizes_of,
 )
-from fedgrid.grids.archive.csv_files import Table, lines_of, malformed, number, whole
+from fedgrid.grids.archive.csv_files import CsvTable, lines_of, malformed, number, whole
 from fedgrid.grids.archive.layout import MAPPING, TEMPERATURE, FoundRun
 from fedgrid.grids.display import blueprint
 from fedgrid.record_columns import schemas
@@ -170,7 +170,7 @@ def _images(run: FoundRun, num_rounds: int) -> Columns:
 def _training(path: Path, shape: tuple[int, int]) -> Columns:
     if not path.exists():
         return {}
-    table = Table(path, ("iteration", "node_id", "loss", "accuracy"))
+    table = CsvTable(path, ("iteration", "node_id", "loss", "accuracy"))
     rows_N = table.rows_RK("iteration", "node_id", *shape).ravel()
     accuracy_N = table.numbers("accuracy", least=0, most=1, may_lack=False)
     return {"train_loss": table.numbers("loss")[rows_N], "train_accuracy": accuracy_N[rows_N]}
@@ -180,7 +180,7 @@ def _test(path: Path, test: str, shape: tuple[int, int], num_classes: int) -> Co
     if not path.exists():
         return {}
     classes = [f"accuracy_per_{label}" for label in range(num_classes)]
-    table = Table(path, ("epoch", "node_id", "test_loss", "accuracy", "f1score", *classes))
+    table = CsvTable(path, ("epoch", "node_id", "test_loss", "accuracy", "f1score", *classes))
     rows_N = table.rows_RK("epoch", "node_id", *shape).ravel()
     scores = {
         "loss": table.numbers("test_loss"),

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.errors import DataError, RunError
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
-from fedgrid.grids.archive.csv_files import Table, malformed
+from fedgrid.grids.archive.csv_files import CsvTable, malformed
 from fedgrid.grids.archive.layout import FINAL, LOSS, SETUP, VALIDATION, FoundTraining
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.regular_files import read_file
@@ -142,23 +142,25 @@ def _setup(path: Path) -> dict[str, Any]:
     return {"model": name, "learning_rate": rate}
 
 
-def _table(path: Path, columns: Sequence[str], *, counts: bool = True) -> Table | None:
+def _table(path: Path, columns: Sequence[str], *, counts: bool = True) -> CsvTable | None:
     """Return a file with a row an epoch, if it `counts` them from 0 on; None if it is absent."""
     if not path.exists():
         return None
-    table = Table(path, ("iteration", *columns))
+    table = CsvTable(path, ("iteration", *columns))
     if counts:
         table.check_counts("iteration")
     return table
 
 
-def _column(table: Table | None, name: str, *, least: float = -inf, most: float = inf) -> tuple[float, ...]:
+def _column(
+    table: CsvTable | None, name: str, *, least: float = -inf, most: float = inf
+) -> tuple[float, ...]:
     if table is None:
         return ()
     return tuple(table.numbers(name, least=least, most=most, may_lack=False).tolist())
 
 
-def _scores(table: Table | None) -> tuple[SetScores, ...]:
+def _scores(table: CsvTable | None) -> tuple[SetScores, ...]:
     loss, accuracy, f1 = TESTED
     columns = (
         _column(table, loss),

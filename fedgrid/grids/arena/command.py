@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from fedgrid.grids.arena import files
 from fedgrid.grids.arena.definition import Arena
-from fedgrid.grids.arena.kept import KeptResults, Tuned
+from fedgrid.grids.arena.kept import KeptResults, TunedMethod
 from fedgrid.grids.arena.methods import plays
 from fedgrid.grids.arena.results import read_outcomes
 from fedgrid.grids.arena.tuning import Advance, tune
@@ -71,7 +71,7 @@ def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict
     return verdicts, [*reasons]
 
 
-def _show_tuned(tuned: Tuned, launcher: Launcher) -> None:
+def _show_tuned(tuned: TunedMethod, launcher: Launcher) -> None:
     launcher.event("tuned", **asdict(tuned))
     if tuned.trial:
         settings = ", ".join(f"{key} {value}" for key, value in tuned.params.items())

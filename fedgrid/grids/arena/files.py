@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.grids.arena import kept
-from fedgrid.grids.arena.kept import Tuned
+from fedgrid.grids.arena.kept import TunedMethod
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.regular_files import LARGEST_LIST, read_file
 from fedgrid.tracking.verdicts.outcomes import Outcome
@@ -24,7 +24,7 @@ FORMATS = ("svg", "png")
 def write(
     folder: GridFolder,
     outcomes: Sequence[Outcome],
-    tuned: Sequence[Tuned],
+    tuned: Sequence[TunedMethod],
     verdicts: Sequence[Verdict],
     notes: Sequence[str],
     budget: int,

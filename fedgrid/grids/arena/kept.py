@@ -17,14 +17,14 @@ from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.verdicts import outcomes as outcome_files
 from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena
 
-__all__ = ["KeptResults", "Tuned", "in_files", "read", "texts_of"]
+__all__ = ["KeptResults", "TunedMethod", "in_files", "read", "texts_of"]
 
 FOLDER = Path(__file__).with_name("kept")
 OUTCOMES, SETTINGS = "outcomes.csv", "tuning.csv"
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedMethod:
     """The settings that a search has found for a method; those of a method without a space are empty."""
 
     dataset: str
@@ -58,10 +58,10 @@ class KeptResults:
 
     outcomes: Mapping[tuple[str, str, str, str, str, int], Outcome] = field(default_factory=dict)
     """By `Outcome.key`."""
-    tuned: Mapping[tuple[str, str, int], Tuned] = field(default_factory=dict)
+    tuned: Mapping[tuple[str, str, int], TunedMethod] = field(default_factory=dict)
     """By data set, method and number of trials."""
 
-    def settings(self, dataset: str, method: str, trials: int, search: str) -> Tuned | None:
+    def settings(self, dataset: str, method: str, trials: int, search: str) -> TunedMethod | None:
         """Return the settings that this very search has found, None if it is not kept."""
         tuned = self.tuned.get((dataset, method, trials))
         return tuned if tuned is not None and tuned.search == search else None
@@ -105,12 +105,12 @@ def in_files(dataset: str) -> str:
     return plain(short_name(dataset))
 
 
-def texts_of(outcomes: Iterable[Outcome], tuned: Sequence[Tuned]) -> dict[str, str]:
+def texts_of(outcomes: Iterable[Outcome], tuned: Sequence[TunedMethod]) -> dict[str, str]:
     """Return file -> text of results, as `read` takes them."""
     return {OUTCOMES: outcome_files.to_csv(outcomes), SETTINGS: _tuned_text(tuned)}
 
 
-def _tuned_text(tuned: Iterable[Tuned]) -> str:
+def _tuned_text(tuned: Iterable[TunedMethod]) -> str:
     """Return the file of settings: a line a method."""
     lines = [
         (
@@ -122,7 +122,7 @@ def _tuned_text(tuned: Iterable[Tuned]) -> str:
     return csv_text([COLUMNS, *lines])
 
 
-def _read_tuned(text: str) -> tuple[Tuned, ...]:
+def _read_tuned(text: str) -> tuple[TunedMethod, ...]:
     """Return what the text of a file of settings says.
 
     Raises:
@@ -131,4 +131,4 @@ def _read_tuned(text: str) -> tuple[Tuned, ...]:
     lines = csv.DictReader(io.StringIO(text))
     if lines.fieldnames != [*COLUMNS]:
         raise ValueError(f"columns {lines.fieldnames}: expected {', '.join(COLUMNS)}")
-    return tuple(Tuned(*(read(line[name]) for name, read in COLUMNS.items())) for line in lines)
+    return tuple(TunedMethod(*(read(line[name]) for name, read in COLUMNS.items())) for line in lines)

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias
 
 from fedgrid.grids.arena.definition import TUNING, Arena
-from fedgrid.grids.arena.kept import KeptResults, Tuned
+from fedgrid.grids.arena.kept import KeptResults, TunedMethod
 from fedgrid.grids.arena.methods import adapt_settings, space_of
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.search.definition import Search, load_search
@@ -23,13 +23,13 @@ Advance: TypeAlias = "Callable[[Search], Advanced]"
 __all__ = ["Advance", "Search", "digest_of", "search_of", "tune"]
 
 
-def tune(arena: Arena, stored: KeptResults, advance: Advance) -> Iterator[Tuned | None]:
+def tune(arena: Arena, stored: KeptResults, advance: Advance) -> Iterator[TunedMethod | None]:
     """Yield the settings of each competitor, searched where none are kept; then None if it is to stop."""
     dataset = arena.dataset_in_files
     for method in arena.competitors:
         search = search_of(arena, method)
         digest = digest_of(search)
-        nothing = Tuned(dataset, method, arena.trials, 0, 0.0, {}, digest)
+        nothing = TunedMethod(dataset, method, arena.trials, 0, 0.0, {}, digest)
         if search is None:
             warn(f"{method} has nothing to tune: give its AlgorithmEntry search={{...}}; its defaults run")
             yield nothing
@@ -42,7 +42,7 @@ def tune(arena: Arena, stored: KeptResults, advance: Advance) -> Iterator[Tuned 
                 return
             if trial := best(advanced.progress.trials, search.objective).get(LABEL_FREE):
                 score = trial.value(search.objective) or 0.0
-                yield Tuned(dataset, method, search.trials, trial.number, score, trial.params, digest)
+                yield TunedMethod(dataset, method, search.trials, trial.number, score, trial.params, digest)
             else:
                 warn(f"{method}: no trial has a score; its defaults stand for tuned settings")
                 yield nothing

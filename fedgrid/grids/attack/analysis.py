@@ -12,8 +12,8 @@ from fedgrid.grids.analyses.analysis import (
     GridFolder,
     Job,
     JobResult,
+    PageSection,
     RunConfig,
-    Section,
     Summary,
     Table,
 )
@@ -98,7 +98,7 @@ class Attack(Analysis):
 
     def sections(
         self, results: Sequence[JobResult], missing: Sequence[Job], *, published: bool
-    ) -> Iterator[Section]:
+    ) -> Iterator[PageSection]:
         """Yield a section with a table of each kind; with `published` a paper's beside that of these runs."""
         tables = []
         for kind in ATTACK_KINDS:
@@ -107,7 +107,7 @@ class Attack(Analysis):
                 tables.append(table_of(kind, summary))
                 if published and kind == "reconstruction" and (beside := _beside(summary)) is not None:
                     tables.append(beside)
-        yield Section("attacks", "Attacks", TEXT, items=tuple(tables))
+        yield PageSection("attacks", "Attacks", TEXT, items=tuple(tables))
 
     def summary(
         self, results: Sequence[JobResult], missing: Sequence[Job], asked: Attacking, grid: GridFolder

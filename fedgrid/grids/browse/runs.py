@@ -127,11 +127,13 @@ def _plain(value: Any) -> Any:
 
 
 def _print(rows: Sequence[Run], columns: Sequence[str], console: Console) -> None:
-    values = {column: [row.value(column) for row in rows] for column in columns}
-    shown = {name: found for name, found in values.items() if any(value is not None for value in found)}
+    every = {column: [row.value(column) for row in rows] for column in columns}
+    shown = {name: values for name, values in every.items() if any(value is not None for value in values)}
     headings = [RESULT_COLUMNS.get(name, name) if console.is_terminal else name for name in shown]
-    are_numbers = [all(isinstance(value, int | float | None) for value in found) for found in shown.values()]
-    cells = [list(map(cell, found)) for found in shown.values()]
+    are_numbers = [
+        all(isinstance(value, int | float | None) for value in column) for column in shown.values()
+    ]
+    cells = [list(map(cell, values)) for values in shown.values()]
     if not console.is_terminal:
         print(*_lines(headings, are_numbers, cells), sep="\n")
         return

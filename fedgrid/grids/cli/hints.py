@@ -48,8 +48,8 @@ def hint(error: TyperException) -> str:
     """Return what to type in place of what was refused; empty if that is not known."""
     if option := getattr(error, "option_name", ""):
         command = getattr(getattr(error, "ctx", None), "command", None)
-        known = {name for parameter in getattr(command, "params", ()) for name in parameter.opts}
-        return _instead_of(option.lstrip("-").replace("-", "_"), known)
+        has = {name for parameter in getattr(command, "params", ()) for name in parameter.opts}
+        return _instead_of(option.lstrip("-").replace("-", "_"), has)
     message = error.format_message()
     if "unexpected extra argument" in message:
         return "several values have commas between them, as in --seeds 0,1,2; see --help"
@@ -58,20 +58,20 @@ def hint(error: TyperException) -> str:
     return VALUES.get(getattr(getattr(error, "param", None), "name", ""), "")
 
 
-def _instead_of(word: str, known: Collection[str]) -> str:
-    """Return what to type for an option; `known` are those that its command has."""
+def _instead_of(word: str, has: Collection[str]) -> str:
+    """Return what to type for an option; `has` are those that its command has."""
     for text in _rows(word, OPTIONS):
-        if set(re.findall(r"--[a-z-]+", text)).issubset(known):
+        if set(re.findall(r"--[a-z-]+", text)).issubset(has):
             return text
     key = ABBREVIATIONS.get(word, word)
-    if f"--{key}" in known:
+    if f"--{key}" in has:
         return f"did you mean --{key}?"
-    if "--set" in known:
+    if "--set" in has:
         keys = sorted((axis for axis in axis_keys() if key == axis.rpartition(".")[2]), key=len)
         # A setting of an algorithm is meant only if the run itself has none of that name.
         keys = [axis for axis in keys if not axis.startswith(SETTING)] or keys
         return f"set it with {' or '.join(f'--set {axis}=VALUE' for axis in keys)}" if keys else ""
-    selecting = [option for option in SELECTING if option in known and word in AXES]
+    selecting = [option for option in SELECTING if option in has and word in AXES]
     return "".join(f"{option} {word}=VALUE selects runs" for option in selecting[:1])
 
 

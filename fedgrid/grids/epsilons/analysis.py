@@ -23,7 +23,7 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking import figures
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.records import read_records
-from fedgrid.tracking.report.page import Plate, Section
+from fedgrid.tracking.report.page import PageSection, Plate
 from fedgrid.tracking.tables.epochs import epochs_table
 from fedgrid.tracking.tables.table import Table
 
@@ -83,7 +83,7 @@ class Epsilons(Analysis):
 
     def sections(
         self, results: Sequence[JobResult], missing: Sequence[Job], *, published: bool
-    ) -> Iterator[Section]:
+    ) -> Iterator[PageSection]:
         """Yield a section for each training."""
         for result in results:
             epochs, proposal = epochs_of(result.run.folder), _proposal(result)
@@ -93,7 +93,7 @@ class Epsilons(Analysis):
                 "The dashed lines are what is proposed for `sattler`.",
                 partial(figures.update_norms, epochs, **proposal.settings),
             )
-            yield Section(
+            yield PageSection(
                 f"epsilons-{result.run.run_id}",
                 f"Epsilons from {result.run.name}",
                 "\n\n".join(words(proposal)),

@@ -16,8 +16,8 @@ from fedgrid.grids.analyses.analysis import (
     GridFolder,
     Job,
     JobResult,
+    PageSection,
     RunConfig,
-    Section,
     Summary,
 )
 from fedgrid.grids.explain import estimate
@@ -69,7 +69,7 @@ class Explain(Analysis):
 
     def sections(
         self, results: Sequence[JobResult], missing: Sequence[Job], *, published: bool
-    ) -> Iterator[Section]:
+    ) -> Iterator[PageSection]:
         """Yield a section for each style and number of clients."""
         return own_sections(styles(results, missing), published=published)
 

@@ -40,6 +40,8 @@ class Pauses:
     """Between attempts after a tracker has failed."""
     flush: float = 30.0
     """How long the end waits for a tracker that takes nothing."""
+    start: float = 300.0
+    """How much longer for one whose process still imports its modules, as on a busy machine."""
 
 
 class Follower:
@@ -103,17 +105,26 @@ class Follower:
         with self._changed:
             self._end = end
             self._changed.notify()
+        self._wait_for_start()
         answers = -1
         while self._thread.is_alive() and answers != self._answers:
             answers = self._answers
             self._thread.join(self._pauses.flush)
         lacking = len(self._waiting.keys() | self._taken.keys())
-        if lacking:
+        if lacking or self._thread.is_alive():
             self._is_warned = True  # Its process ends now, which is no news.
+            what = f"{lacking} {'run is' if lacking == 1 else 'runs are'}" if lacking else "the grid's end is"
+            where = f"{what} not, or not completely, in {self.tracker.title()}"
+            self._warn(f"{where}; `{self._sync}` logs what is missing")
+
+    def _wait_for_start(self) -> None:
+        process, pauses = self._process, self._pauses
+        if process is not None and not process.ready.wait(pauses.flush):
             self._warn(
-                f"{lacking} {'run is' if lacking == 1 else 'runs are'} not, or not completely, in "
-                f"{self.tracker.title()}; `{self._sync}` logs what is missing"
+                f"{self.tracker.title()} is still starting, as on a busy machine; waiting for it, at most "
+                f"{pauses.start:g} s more (Ctrl-C ends that)"
             )
+            process.ready.wait(pauses.start)
 
     def _ask(self, question: Callable[[], T], otherwise: T) -> T:
         """Return the answer of a plugin's class, which may raise anything."""

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from threading import Event
 from typing import Any
 
-from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import PluginSource
@@ -33,6 +34,8 @@ class OwnProcess:
         self._teller = teller
         self._title = title
         self._stopped = False
+        self.ready = Event()
+        """Set once it has imported what its tracker needs, or has ended without."""
         self._process: subprocess.Popen[bytes] | None = self._start()
 
     def call(self, method: str, *given: Any, plugins: Sequence[PluginSource] = ()) -> Any:
@@ -43,11 +46,16 @@ class OwnProcess:
         """
         try:
             if self._process is None and not self._stopped:
+                self.ready.clear()
                 self._process = self._start()
+            if not self.ready.is_set():
+                self._pipe.recv()
+                self.ready.set()
             self._pipe.send((method, given, plugins))
             answer, problem = self._pipe.recv()
         except (EOFError, OSError) as error:
             self._end()
+            self.ready.set()
             raise TrackerFailed(f"{self._title}: its process died in '{method}'") from error
         if problem is not None:
             raise TrackerFailed(problem)
@@ -84,10 +92,11 @@ class OwnProcess:
 
 
 def serve(pipe: Connection) -> None:
-    """Receive a teller, then calls of its methods; answer each with its result and, if it failed, why."""
+    """Receive a teller, say when it is ready, then answer calls: with its result and, if it failed, why."""
     with suppress(EOFError, OSError):  # The driver has ended.
         teller = pipe.recv()
         teller.prepare()
+        pipe.send(None)
         while True:
             method, given, plugins = pipe.recv()
             answer, problem = None, None
@@ -95,8 +104,11 @@ def serve(pipe: Connection) -> None:
                 active.know(plugins)
                 active.activate([plugin.digest for plugin in plugins])
                 answer = getattr(teller, method)(*given)
-            except (TrackerFailed, ConfigError) as error:
+            except FedgridError as error:
                 problem = str(error)
+            except Exception as error:
+                # Also a bug: the driver says it, and training goes on.
+                problem = repr(error)
             pipe.send((answer, problem))
 
 

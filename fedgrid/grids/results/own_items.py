@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins.plugin import Plugin, PluginSource, load, read_source
-from fedgrid.tracking.report.page import Page, Plate, Section
+from fedgrid.tracking.report.page import Page, PageSection, Plate
 from fedgrid.tracking.scoring.study import Study, slug
 from fedgrid.tracking.tables.table import Table
 
@@ -36,7 +36,7 @@ class Draw:
         return figure
 
 
-def own_items(files: Iterable[Path], study: Study) -> tuple[Section, ...]:
+def own_items(files: Iterable[Path], study: Study) -> tuple[PageSection, ...]:
     """Return a section with what each file lists as `TABLES` and `FIGURES`; none without files.
 
     A function gets the study and returns a `Table` or a matplotlib figure. The first line of its docstring is
@@ -49,7 +49,7 @@ def own_items(files: Iterable[Path], study: Study) -> tuple[Section, ...]:
     return tuple(section for section in sections if section.items)
 
 
-def add_own_items(page: Page, sections: Sequence[Section]) -> Page:
+def add_own_items(page: Page, sections: Sequence[PageSection]) -> Page:
     """Return a page with further sections after its first one.
 
     Raises:
@@ -64,7 +64,7 @@ def add_own_items(page: Page, sections: Sequence[Section]) -> Page:
     return whole
 
 
-def _section(plugin: Plugin, study: Study) -> Section:
+def _section(plugin: Plugin, study: Study) -> PageSection:
     if not any(plugin.lists[key] for key in ("FIGURES", "TABLES", "ANALYSES")):
         raise ConfigError(
             f"plugin {plugin.source.name} lists no FIGURES, TABLES or ANALYSES, which a report could show"
@@ -72,7 +72,7 @@ def _section(plugin: Plugin, study: Study) -> Section:
     tables = [_call(plugin, function, study, Table) for function in plugin.lists["TABLES"]]
     plates = [_plate(plugin, function, study) for function in plugin.lists["FIGURES"]]
     stem = Path(plugin.source.name).stem
-    return Section(f"own-{slug(stem)}", f"From {Path(plugin.source.name).name}", items=(*tables, *plates))
+    return PageSection(f"own-{slug(stem)}", f"From {Path(plugin.source.name).name}", items=(*tables, *plates))
 
 
 def _plate(plugin: Plugin, function: Callable[..., Any], study: Study) -> Plate:

@@ -30,7 +30,7 @@ from fedgrid.tracking.scoring.study import Study, by_round, require_one
 
 
 @dataclass(frozen=True)
-class Score:
+class PanelRow:
     """A row of panels: a curve of `tracking.scoring.scores.curves`, and the label of its y axis."""
 
     curve: str
@@ -39,32 +39,32 @@ class Score:
     """Whether the y axis ends at 1, at the number of clients, or above the largest value."""
 
 
-KINDS: Mapping[str, Sequence[Score]] = {
-    "ari": [Score("ari", "adjusted Rand index")],
+KINDS: Mapping[str, Sequence[PanelRow]] = {
+    "ari": [PanelRow("ari", "adjusted Rand index")],
     "accuracy": [
-        Score("personalised_accuracy", "personalised accuracy"),
-        Score("generalised_accuracy", "generalised accuracy"),
+        PanelRow("personalised_accuracy", "personalised accuracy"),
+        PanelRow("generalised_accuracy", "generalised accuracy"),
     ],
-    "f1": [Score("personalised_f1", "personalised F1"), Score("generalised_f1", "generalised F1")],
+    "f1": [PanelRow("personalised_f1", "personalised F1"), PanelRow("generalised_f1", "generalised F1")],
     "f1-published": [
-        Score("published_pf1", "PF1, as published"),
-        Score("published_gf1", "GF1, as published"),
+        PanelRow("published_pf1", "PF1, as published"),
+        PanelRow("published_gf1", "GF1, as published"),
     ],
     "fairness": [
-        Score("worst_client_accuracy", "worst client's accuracy"),
-        Score("jain_index", "Jain's index"),
+        PanelRow("worst_client_accuracy", "worst client's accuracy"),
+        PanelRow("jain_index", "Jain's index"),
     ],
-    "gap": [Score("learning_gap", "learning gap (accuracy)")],
-    "gap-loss": [Score("learning_gap_loss", "learning gap (loss, nats)", "amount")],
-    "gap-published": [Score("published_learning_gap", "learning gap (DIST)")],
+    "gap": [PanelRow("learning_gap", "learning gap (accuracy)")],
+    "gap-loss": [PanelRow("learning_gap_loss", "learning gap (loss, nats)", "amount")],
+    "gap-published": [PanelRow("published_learning_gap", "learning gap (DIST)")],
     "global": [
-        Score("global_accuracy", "accuracy, server's images"),
-        Score("global_own_accuracy", "accuracy, own images"),
+        PanelRow("global_accuracy", "accuracy, server's images"),
+        PanelRow("global_own_accuracy", "accuracy, own images"),
     ],
-    "silhouette": [Score("silhouette", "silhouette")],
+    "silhouette": [PanelRow("silhouette", "silhouette")],
     "sizes": [
-        Score("smallest_cluster", "smallest cluster, clients", "clients"),
-        Score("clients_alone", "clients alone", "clients"),
+        PanelRow("smallest_cluster", "smallest cluster, clients", "clients"),
+        PanelRow("clients_alone", "clients alone", "clients"),
     ],
 }
 
@@ -88,7 +88,7 @@ def per_round(study: Study, kind: str) -> Figure:
     """
     require_one(study, "dataset", "clients")
 
-    def recorded(of: str) -> list[Score]:
+    def recorded(of: str) -> list[PanelRow]:
         return [score for score in KINDS[of] if is_recorded(study, score.curve)]
 
     rows = recorded(kind) or (recorded("f1-published") if kind == "f1" else []) or KINDS[kind][:1]
@@ -126,7 +126,7 @@ def deviation(values_SR: Array) -> Array:
     return np.asarray(np.sqrt(squares_R / np.maximum(count_R - 1, 1)))
 
 
-def _draw(axes: Axes, study: Study, score: Score, style: Mapping[str, Style]) -> None:
+def _draw(axes: Axes, study: Study, score: PanelRow, style: Mapping[str, Style]) -> None:
     for position, (algorithm, own_style) in enumerate(style.items()):
         results = study.of(algorithm=algorithm).finished
         if not results:
@@ -150,7 +150,7 @@ def _draw(axes: Axes, study: Study, score: Score, style: Mapping[str, Style]) ->
         say(axes, f"no {score.label} was recorded" if study.finished else NO_RUN)
 
 
-def _scale(row: Sequence[Axes], score: Score, clients: int) -> None:
+def _scale(row: Sequence[Axes], score: PanelRow, clients: int) -> None:
     """Give a row a common y axis. A band ends where the scores end: at 0, at 1, at the number of clients."""
     drawn = [axes for axes in row if axes.lines]
     ticks: Sequence[float] = FIFTHS

@@ -8,7 +8,7 @@ from fedgrid.tracking.papers.ocfl.tables import PAPER as OCFL
 from fedgrid.tracking.papers.prigent.tables import PAPER as PRIGENT
 from fedgrid.tracking.papers.shared.claim import Check, Claim, verdict
 from fedgrid.tracking.papers.shared.paper import Paper, Study
-from fedgrid.tracking.report.page import Section, add_words
+from fedgrid.tracking.report.page import PageSection, add_words
 from fedgrid.tracking.scoring.axes import runs_of_setting, setting_words
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table, fixed
 
@@ -29,7 +29,7 @@ CAPTION = (
 )
 
 
-def paper_sections(study: Study) -> list[Section]:
+def paper_sections(study: Study) -> list[PageSection]:
     """Return the claims that a study has the runs for, and our numbers beside the printed ones, by paper.
 
     Without any such numbers a section says so.
@@ -37,16 +37,18 @@ def paper_sections(study: Study) -> list[Section]:
     table = claims(study)
     beside = [section for paper in PAPERS for section in _paper_sections(paper, study)]
     return [
-        *([Section("claims", table.title, items=(table,))] if table else []),
-        *(beside or [Section("published", "Beside the published numbers", NOTHING_PUBLISHED)]),
+        *([PageSection("claims", table.title, items=(table,))] if table else []),
+        *(beside or [PageSection("published", "Beside the published numbers", NOTHING_PUBLISHED)]),
     ]
 
 
-def _paper_sections(paper: Paper, study: Study) -> Iterator[Section]:
+def _paper_sections(paper: Paper, study: Study) -> Iterator[PageSection]:
     for setting in study.settings if paper.by_setting else [()]:
         if tables := paper.beside(runs_of_setting(study, setting) if setting else study):
             title = f"Beside the published numbers: {paper.title}"
-            yield add_words(Section(f"published-{paper.name}", title, items=tables), setting_words(setting))
+            yield add_words(
+                PageSection(f"published-{paper.name}", title, items=tables), setting_words(setting)
+            )
 
 
 def claims(study: Study) -> Table | None:

@@ -7,7 +7,7 @@ from functools import partial
 from fedgrid.tracking import figures
 from fedgrid.tracking.figures.curves import is_recorded
 from fedgrid.tracking.names import AS_PUBLISHED
-from fedgrid.tracking.report.page import Choice, Plate, Section
+from fedgrid.tracking.report.page import Choice, PageSection, Plate
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
 from fedgrid.tracking.scoring.study import Study, split_name
 from fedgrid.tracking.tables import clustering, personalisation
@@ -98,7 +98,7 @@ BY_ROUND = (
         ),
     ),
     (
-        FigureKind("ARI", "ari", "ARI", "Adjusted Rand index of each round's partition."),
+        FigureKind("ARI", "ari", "ARI", "Adjusted Rand index of each round's partition.", "ari"),
         FigureKind(
             "sizes of clusters",
             "sizes",
@@ -126,7 +126,7 @@ BY_ROUND = (
 """The figures of a number of clients; those of one tuple are alternatives."""
 
 
-def dataset_section(study: Study, terms: Terms = AS_USUAL, *, published: bool = False) -> Section:
+def dataset_section(study: Study, terms: Terms = AS_USUAL, *, published: bool = False) -> PageSection:
     """Return the section of a study of one data set; `terms` are those of the cost of a target score.
 
     With `published` the published conventions come first where there are others too.
@@ -135,9 +135,9 @@ def dataset_section(study: Study, terms: Terms = AS_USUAL, *, published: bool = 
     whole = tuple(_over_clients(study, dataset, published))
     blocks = [_block(study.of(clients=clients), terms, published) for _, clients in study.blocks]
     if len(blocks) == 1:
-        return Section(dataset, blocks[0].title, items=(*blocks[0].items, *whole))
-    last = Section(f"{dataset}-all", f"{dataset}: all numbers of clients", items=whole)
-    return Section(dataset, dataset, sections=(*blocks, last))
+        return PageSection(dataset, blocks[0].title, items=(*blocks[0].items, *whole))
+    last = PageSection(f"{dataset}-all", f"{dataset}: all numbers of clients", items=whole)
+    return PageSection(dataset, dataset, sections=(*blocks, last))
 
 
 def _over_clients(study: Study, dataset: str, published: bool) -> Iterator[Table | Plate | Choice]:
@@ -185,7 +185,7 @@ def _communities(study: Study, dataset: str) -> Iterator[Choice]:
         yield Choice(tuple(plates.items()))
 
 
-def _block(study: Study, terms: Terms, published: bool) -> Section:
+def _block(study: Study, terms: Terms, published: bool) -> PageSection:
     ((dataset, clients),) = study.blocks
     name, title = f"{dataset}-{clients}", f"{dataset}, {clients} clients"
     tables = {
@@ -208,7 +208,7 @@ def _block(study: Study, terms: Terms, published: bool) -> Section:
         *([before_training(study)] if has_messages(study) else []),
         _order_options(tables, published),
     )
-    return Section(name, title, items=items)
+    return PageSection(name, title, items=items)
 
 
 def _order_options(options: Mapping[str, Table], published: bool) -> Choice:

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from fedgrid.tracking import figures
 from fedgrid.tracking.report.blocks import dataset_section
-from fedgrid.tracking.report.page import Choice, Page, Plate, Section, add_words
+from fedgrid.tracking.report.page import Choice, Page, PageSection, Plate, add_words
 from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.scoring import measures, statistics
 from fedgrid.tracking.scoring.axes import axes_of, runs_along, runs_of_setting, setting_words, values_of
@@ -39,8 +39,8 @@ def report_page(
     other: Study | None = None,
     published: bool = False,
     terms: Terms = AS_USUAL,
-    papers: Sequence[Section] = (),
-    analyses: Sequence[Section] = (),
+    papers: Sequence[PageSection] = (),
+    analyses: Sequence[PageSection] = (),
 ) -> Page:
     """Return the report of a grid.
 
@@ -68,8 +68,8 @@ def report_page(
         ),
         *analyses,
         *([_temperature(study)] if len(study.scenarios) > 1 else []),
-        Section("scenarios", "Every scenario", items=(scenarios.per_scenario(study),)),
-        Section("conventions", "Conventions", CONVENTIONS),
+        PageSection("scenarios", "Every scenario", items=(scenarios.per_scenario(study),)),
+        PageSection("conventions", "Conventions", CONVENTIONS),
     ]
     return Page(f"Report of {study.name}", _facts(study), tuple(sections))
 
@@ -102,12 +102,14 @@ def _facts(study: Study) -> tuple[tuple[str, str], ...]:
         ("algorithms", ", ".join(study.algorithms)),
         ("seeds", ", ".join(map(str, seeds))),
         ("rounds", ", ".join(map(str, rounds))),
+        ("training", study.trained_line),
+        *([("names", study.names_line)] if study.names_line else []),
         *((axis, ", ".join(values_of(study, axis))) for axis in axes_of(study)),
         *(("note", note) for note in study.notes),
     )
 
 
-def _overview(study: Study) -> Section:
+def _overview(study: Study) -> PageSection:
     personalised, generalised = measures.last_f1(study)
     scores = (personalised, measures.FINAL_ARI, measures.MEAN_ARI, generalised)
     compared = [(measure.name, statistics.compare(study, measure)) for measure in scores]
@@ -117,8 +119,8 @@ def _overview(study: Study) -> Section:
         tables.append(clustering.exactly_right(study))
     if not tested:
         # Ranks over a few scenarios are no more than the table's own.
-        return Section("overview", "Overview", " ".join(compared[0][1].remarks), tuple(tables))
-    return Section(
+        return PageSection("overview", "Overview", " ".join(compared[0][1].remarks), tuple(tables))
+    return PageSection(
         "overview",
         "Overview",
         items=(
@@ -130,7 +132,7 @@ def _overview(study: Study) -> Section:
     )
 
 
-def _axes(study: Study) -> Iterator[Section]:
+def _axes(study: Study) -> Iterator[PageSection]:
     """Yield a section with a table and a figure for each further axis of the grid, none without one."""
     items: list[Table | Plate] = []
     several = len({run.seed for run in study.finished}) > 1
@@ -144,10 +146,10 @@ def _axes(study: Study) -> Iterator[Section]:
         )
         items += [over_axis(study, axis), plate]
     if items:
-        yield Section("axes", "Axes", items=(*items, *_sweeps(study)))
+        yield PageSection("axes", "Axes", items=(*items, *_sweeps(study)))
 
 
-def _privacy(study: Study) -> Iterator[Section]:
+def _privacy(study: Study) -> Iterator[PageSection]:
     """Yield a section on what privacy costs, if any run has noise."""
     if measures.choose_recorded(study, (measures.EPSILON,)):
         plate = Plate(
@@ -157,13 +159,15 @@ def _privacy(study: Study) -> Iterator[Section]:
             "algorithm whose clients send nothing.",
             partial(figures.over_epsilon, study),
         )
-        yield Section("privacy", "Privacy", items=(over_epsilon(study), plate))
+        yield PageSection("privacy", "Privacy", items=(over_epsilon(study), plate))
 
 
-def _own_numbers(study: Study) -> Iterator[Section]:
+def _own_numbers(study: Study) -> Iterator[PageSection]:
     """Yield a table of the numbers that algorithms declare of their own, if any run has one."""
     if own := measures.own_numbers(study):
-        yield Section("own-numbers", "Numbers of algorithms' own", items=(scenarios.own_numbers(study, own),))
+        yield PageSection(
+            "own-numbers", "Numbers of algorithms' own", items=(scenarios.own_numbers(study, own),)
+        )
 
 
 def _sweeps(study: Study) -> Iterator[Choice]:
@@ -191,7 +195,7 @@ def _sweeps(study: Study) -> Iterator[Choice]:
             yield Choice(tuple(zip(labels, tables, strict=True)))
 
 
-def _lacking(study: Study) -> Section:
+def _lacking(study: Study) -> PageSection:
     rows = tuple(
         Row(run.name, tuple(map(Cell, (run.algorithm, str(run.seed), run.lacking))))
         for run in study.unfinished
@@ -204,14 +208,16 @@ def _lacking(study: Study) -> Section:
         rows,
         corner="run",
     )
-    return Section(f"lacking-{plain(study.name)}", f"Not finished: {study.name}", items=(table,))
+    return PageSection(f"lacking-{plain(study.name)}", f"Not finished: {study.name}", items=(table,))
 
 
-def _comparison(one: Study, other: Study, chosen: Sequence[measures.Measure]) -> Section:
-    return Section("beside", f"{one.name} beside {other.name}", items=comparison.compare(one, other, chosen))
+def _comparison(one: Study, other: Study, chosen: Sequence[measures.Measure]) -> PageSection:
+    return PageSection(
+        "beside", f"{one.name} beside {other.name}", items=comparison.compare(one, other, chosen)
+    )
 
 
-def _temperature(study: Study) -> Section:
+def _temperature(study: Study) -> PageSection:
     kinds = [("raw", "as recorded", False, False), ("normalised", "each run scaled to 0..1", True, False)]
     if len(study.datasets) > 1:
         kinds.append(("all", "all data sets, each run scaled to 0..1", True, True))
@@ -225,4 +231,4 @@ def _temperature(study: Study) -> Section:
         )
         for name, label, normalised, together in kinds
     }
-    return Section("temperature", "Temperature", items=(Choice(tuple(plates.items())),))
+    return PageSection("temperature", "Temperature", items=(Choice(tuple(plates.items())),))

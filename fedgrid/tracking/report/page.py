@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.tables.table import Table
 
-__all__ = ["FORMATS", "Choice", "Page", "Plate", "Section", "Table"]
+__all__ = ["FORMATS", "Choice", "Page", "Plate", "PageSection", "Table"]
 
 FORMATS = ("svg", "png")
 """Suffixes of a figure's files."""
@@ -35,7 +35,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """A part of a page."""
 
     name: str
@@ -44,7 +44,7 @@ class Section:
     text: str = ""
     """Plain text; a blank line separates paragraphs."""
     items: tuple[Table | Plate | Choice, ...] = ()
-    sections: tuple["Section", ...] = ()
+    sections: tuple["PageSection", ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Page:
     title: str
     facts: tuple[tuple[str, str], ...]
     """Label and value for the head of the page: `runs`, `280 of 280`."""
-    sections: tuple[Section, ...]
+    sections: tuple[PageSection, ...]
 
     def tables(self) -> Iterator[Table]:
         """Yield all tables in the order of the page."""
@@ -65,14 +65,14 @@ class Page:
         return (item for item in _items(self.sections) if isinstance(item, Plate))
 
 
-def _items(sections: tuple[Section, ...]) -> Iterator[Table | Plate]:
+def _items(sections: tuple[PageSection, ...]) -> Iterator[Table | Plate]:
     for section in sections:
         for item in section.items:
             yield from (option for _, option in item.options) if isinstance(item, Choice) else (item,)
         yield from _items(section.sections)
 
 
-def add_words(section: Section, words: Sequence[str]) -> Section:
+def add_words(section: PageSection, words: Sequence[str]) -> PageSection:
     """Return a section with words, as of a setting, in all names and titles: each is in a report once."""
     if not words:
         return section

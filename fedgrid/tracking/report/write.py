@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from fedgrid.regular_files import LARGEST_LIST, read_file
 from fedgrid.tracking.figures.style import OwnStyle
 from fedgrid.tracking.report import draw, html
-from fedgrid.tracking.report.page import FORMATS, Page, Section
+from fedgrid.tracking.report.page import FORMATS, Page, PageSection
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 
 INDEX = "index.html"
@@ -96,7 +96,7 @@ def _check_names(page: Page) -> None:
                 )
 
 
-def _all(sections: tuple[Section, ...]) -> Iterator[Section]:
+def _all(sections: tuple[PageSection, ...]) -> Iterator[PageSection]:
     for section in sections:
         yield section
         yield from _all(section.sections)

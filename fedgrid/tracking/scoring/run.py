@@ -271,11 +271,11 @@ def select(runs: Sequence[Run], conditions: Iterable[Condition]) -> list[Run]:
     others = tuple(dict.fromkeys((*SYNONYMS, *(name for run in runs for name in run.scores))))
     for condition in conditions if runs else ():
         column = find_axis(runs, condition.column, others=others)
-        there = {run.run_id: values_on(run, column) for run in runs}
+        present = {run.run_id: values_on(run, column) for run in runs}
         for value in condition.values if condition.operator == "=" else ():
-            if not any(replace(condition, values=(value,)).holds(values) for values in there.values()):
-                raise ValueError(_no_run_has(condition.column, value, [*there.values()]))
-        chosen = [run for run in chosen if condition.holds(there[run.run_id])]
+            if not any(replace(condition, values=(value,)).holds(values) for values in present.values()):
+                raise ValueError(_no_run_has(condition.column, value, [*present.values()]))
+        chosen = [run for run in chosen if condition.holds(present[run.run_id])]
     return chosen
 
 
@@ -286,9 +286,9 @@ def values_on(run: Run, column: str) -> list[Any]:
     return [*of_key, *(getattr(run, name) for name in SYNONYMS.get(column, ()))]
 
 
-def _no_run_has(column: str, value: object, there: Sequence[Sequence[Any]]) -> str:
-    ids = list(dict.fromkeys(str(one) for values in there for one in values[:1] if one is not None))
-    every = [*ids, *(str(one) for values in there for one in values if one is not None)]
+def _no_run_has(column: str, value: object, present: Sequence[Sequence[Any]]) -> str:
+    ids = list(dict.fromkeys(str(one) for values in present for one in values[:1] if one is not None))
+    every = [*ids, *(str(one) for values in present for one in values if one is not None)]
     near = get_close_matches(str(value), list(dict.fromkeys(every)), 1)
     shown = ", ".join(ids[:20]) + (", ..." if len(ids) > 20 else "")
     return f"no run has {column}={value!r}; {f'did you mean {near[0]!r}? ' if near else ''}there are {shown}"

@@ -18,6 +18,7 @@ from fedgrid.tracking.names import names_line
 from fedgrid.tracking.scoring.partitions import Clustering
 from fedgrid.tracking.scoring.run import AxisValue, Run, Scenario, select
 from fedgrid.tracking.scoring.selection import Condition
+from fedgrid.tracking.trained import trained_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -119,7 +120,7 @@ class Study:
         columns = dict.fromkeys(["algorithm", *varied, *SHOWN])
         return frame[[key for key in columns if key in frame and key not in ("run_id", "name")]]
 
-    def where(self, **wanted: Any) -> "Study":
+    def where(self, **values: Any) -> "Study":
         """Return the study of the runs that have all of these values: `where(dataset="mnist", seed=[0, 1])`.
 
         A keyword is a field of `Run` or any key of a run's configuration: `split`, `rounds`,
@@ -134,13 +135,13 @@ class Study:
             Condition(
                 name, "=", tuple(value) if isinstance(value, list | set | frozenset | range) else (value,)
             )
-            for name, value in wanted.items()
+            for name, value in values.items()
         )
         return self.only(select(self.runs, conditions))
 
-    def of(self, **wanted: Any) -> "Study":
+    def of(self, **values: Any) -> "Study":
         """Return the study of the runs whose fields have just these values; it may have no runs."""
-        return self.only(run for run in self.runs if all(getattr(run, key) == wanted[key] for key in wanted))
+        return self.only(run for run in self.runs if all(getattr(run, key) == values[key] for key in values))
 
     def only(self, runs: Iterable[Run]) -> "Study":
         """Return the study of these of its runs."""
@@ -182,6 +183,11 @@ class Study:
     def names_line(self) -> str:
         """A sentence on what papers call the algorithms, empty if they have no other names."""
         return names_line({run.algorithm: run.published for run in self.runs})
+
+    @property
+    def trained_line(self) -> str:
+        """What the runs train, in one line."""
+        return trained_line([run.keys for run in self.runs])
 
     @property
     def references(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ Place = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableAxes:
     """Which axes are rows and which are columns; runs that differ in others are averaged."""
 
     rows: tuple[str, ...]
@@ -102,7 +102,7 @@ def by_axes(
     return explain_cells(table, part)
 
 
-def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> Layout:
+def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> TableAxes:
     """Return the layout, with algorithms or scenarios on a side for which nothing is named."""
     left = tuple(dict.fromkeys(find_axis(study.runs, name) for name in rows))
     above = tuple(dict.fromkeys(find_axis(study.runs, name) for name in columns))
@@ -119,7 +119,7 @@ def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> Layout
             f"{len(study.algorithms)} algorithms would be averaged: name algorithm in rows or columns, or "
             f"filter by algorithm={study.algorithms[0]}"
         )
-    return Layout(left, above)
+    return TableAxes(left, above)
 
 
 def _scenario_axes(study: Study) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ def _scenario_axes(study: Study) -> tuple[str, ...]:
     return tuple(axis for axis in dict.fromkeys(axes) if len(values_of(study, axis)) > 1)
 
 
-def _order_places(study: Study, axes: Sequence[str], side: int, layout: Layout) -> list[Place]:
+def _order_places(study: Study, axes: Sequence[str], side: int, layout: TableAxes) -> list[Place]:
     """Return the rows or columns that have a run, in the order of the axes' values."""
     present = {layout.places(run)[side] for run in study.runs}
     every = product(*((IDLE, *values_of(study, axis)) for axis in axes))
@@ -136,7 +136,7 @@ def _order_places(study: Study, axes: Sequence[str], side: int, layout: Layout) 
 
 
 def _cells(
-    study: Study, layout: Layout, measures: Sequence[Measure], rival: str | None
+    study: Study, layout: TableAxes, measures: Sequence[Measure], rival: str | None
 ) -> Mapping[tuple[Place, Place, str], Cell]:
     """Return row, column and measure -> cell, the best among those compared in bold."""
     runs: dict[tuple[Place, Place], list[Run]] = {}
@@ -182,14 +182,14 @@ def _tests(
     return {at: (float(differences[at].mean()), p) for at, p in corrected}
 
 
-def _column(layout: Layout, place: Place, measure: Measure, measures: Sequence[Measure]) -> Column:
+def _column(layout: TableAxes, place: Place, measure: Measure, measures: Sequence[Measure]) -> Column:
     """Return a column's heading: the values of its axes, and the score if there are several or no axis."""
     scores = [measure.name] if len(measures) > 1 or not place else []
     *group, name = [*_labels(layout.columns, place), *scores] or [NONE]
     return Column(name, ", ".join(group))
 
 
-def _row(layout: Layout, study: Study, place: Place, cells: Iterable[Cell]) -> Row:
+def _row(layout: TableAxes, study: Study, place: Place, cells: Iterable[Cell]) -> Row:
     *section, name = _labels(layout.rows, place) or [NONE]
     is_reference = ALGORITHM in layout.rows and place[layout.rows.index(ALGORITHM)] in study.references
     return Row(name, tuple(cells), ", ".join(section), is_reference=is_reference)
@@ -209,7 +209,7 @@ def _label(axis: str, value: str) -> str:
 
 
 def _sentences(
-    study: Study, part: Study, layout: Layout, scores: Sequence[str], rival: str | None
+    study: Study, part: Study, layout: TableAxes, scores: Sequence[str], rival: str | None
 ) -> Iterator[str]:
     """Yield what the scores are, what is left out and averaged, and how it is tested."""
     for score in scores:

@@ -38,7 +38,7 @@ NAMED = 6
 
 
 @dataclass(frozen=True)
-class Pair:
+class GridPair:
     """The finished runs of one scenario and algorithm in both grids, of the seeds that both have."""
 
     scenario: Scenario
@@ -50,7 +50,7 @@ class Pair:
     """The seeds of which only one grid has a finished run, as in `seed 3 of mine`."""
 
     @classmethod
-    def of(cls, scenario: Scenario, algorithm: str, one: Study, other: Study) -> "Pair":
+    def of(cls, scenario: Scenario, algorithm: str, one: Study, other: Study) -> "GridPair":
         """Return the pair of two studies; a published run, which has no seed, is paired with all seeds."""
         seeds_of = [{run.seed for run in study.finished} for study in (one, other)]
         if one.is_archived != other.is_archived:
@@ -114,7 +114,7 @@ def pairing(one: Study, other: Study) -> str:
     return _remarks(one, other, pairs, unpaired)
 
 
-def _pairs(one: Study, other: Study) -> tuple[list[Pair], list[str]]:
+def _pairs(one: Study, other: Study) -> tuple[list[GridPair], list[str]]:
     """Return the pairs in the order of the first grid, and the names of the cells without a partner."""
     names = paired_algorithms(one, other)
     cells, others = ({key: c for key, c in study.cells().items() if c.finished} for study in (one, other))
@@ -125,7 +125,7 @@ def _pairs(one: Study, other: Study) -> tuple[list[Pair], list[str]]:
             partner = names.get(algorithm, "")
             theirs = others.get((scenario, partner))
             title = algorithm if algorithm == partner else f"{algorithm} / {partner}"
-            if mine and theirs and (pair := Pair.of(scenario, title, mine, theirs)).one.runs:
+            if mine and theirs and (pair := GridPair.of(scenario, title, mine, theirs)).one.runs:
                 pairs.append(pair)
                 del others[scenario, partner]
             elif mine:
@@ -134,7 +134,7 @@ def _pairs(one: Study, other: Study) -> tuple[list[Pair], list[str]]:
     return pairs, unpaired
 
 
-def _remarks(one: Study, other: Study, pairs: Sequence[Pair], unpaired: Sequence[str]) -> str:
+def _remarks(one: Study, other: Study, pairs: Sequence[GridPair], unpaired: Sequence[str]) -> str:
     """Return the sentences of all captions: pairs, seeds, what has no partner, unfinished runs."""
     words = [f"{len(pairs)} {'pair' if len(pairs) == 1 else 'pairs'} of scenario and algorithm"]
     if one.is_archived != other.is_archived:
@@ -159,7 +159,7 @@ def _remarks(one: Study, other: Study, pairs: Sequence[Pair], unpaired: Sequence
     return " ".join(words)
 
 
-def _differing(pairs: Sequence[Pair]) -> list[str]:
+def _differing(pairs: Sequence[GridPair]) -> list[str]:
     """Return the keys of a run in which pairs differ, with both values: `training.rounds (5, 10)`.
 
     Settings of the algorithm are left out where the pair is of two algorithms.
@@ -176,8 +176,10 @@ def _differing(pairs: Sequence[Pair]) -> list[str]:
     return [f"{key} ({', '.join(list(differences[key])[:NAMED])})" for key in sorted(differences)]
 
 
-def _measure_table(measure: Measure, pairs: Sequence[Pair], names: tuple[str, str], remarks: str) -> Table:
-    groups: dict[str, dict[str, list[Pair]]] = {}
+def _measure_table(
+    measure: Measure, pairs: Sequence[GridPair], names: tuple[str, str], remarks: str
+) -> Table:
+    groups: dict[str, dict[str, list[GridPair]]] = {}
     for pair in pairs:
         groups.setdefault(pair.scenario[0], {}).setdefault(pair.algorithm, []).append(pair)
     rows = (
@@ -199,7 +201,7 @@ def _measure_table(measure: Measure, pairs: Sequence[Pair], names: tuple[str, st
     )
 
 
-def _cells(pairs: Sequence[Pair], measure: Measure) -> tuple[Cell, ...]:
+def _cells(pairs: Sequence[GridPair], measure: Measure) -> tuple[Cell, ...]:
     """Return pairs, both means, difference, effect and p over the scenarios of a data set and algorithm."""
     both = [pair for pair in pairs if all(cell.value is not None for cell in pair.cells(measure))]
     count = Cell(str(len(both)), float(len(both)))
@@ -222,7 +224,7 @@ def _cells(pairs: Sequence[Pair], measure: Measure) -> tuple[Cell, ...]:
 
 
 def _pairs_table(
-    pairs: Sequence[Pair], measures: Sequence[Measure], names: tuple[str, str], remarks: str
+    pairs: Sequence[GridPair], measures: Sequence[Measure], names: tuple[str, str], remarks: str
 ) -> Table:
     return Table(
         "compare-scenarios",

@@ -6,8 +6,9 @@ Nothing is compared across protocols.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import isnan
 
-from fedgrid.tracking.report.page import Plate, Section
+from fedgrid.tracking.report.page import PageSection, Plate
 from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.tables.formats import to_markdown
 from fedgrid.tracking.tables.table import Table, fixed
@@ -25,7 +26,11 @@ COLOURS = {
 
 
 def verdict_page(
-    verdicts: Sequence[Verdict], budget: int, notes: Sequence[str], sections: Sequence[Section], pictures: str
+    verdicts: Sequence[Verdict],
+    budget: int,
+    notes: Sequence[str],
+    sections: Sequence[PageSection],
+    pictures: str,
 ) -> str:
     """Return all verdicts in Markdown, sentences then tables, and below them the results of all methods.
 
@@ -38,7 +43,7 @@ def verdict_page(
     return f"# Verdict\n\n{sentences}\n\n{remarks}\n{shown}" + (f"\n{below}" if below else "")
 
 
-def section_text(section: Section, pictures: str) -> str:
+def section_text(section: PageSection, pictures: str) -> str:
     """Return a section in Markdown: its tables and figures."""
     items = "\n".join(
         to_markdown(item)
@@ -50,12 +55,12 @@ def section_text(section: Section, pictures: str) -> str:
     return f"## {section.title}\n\n{items}"
 
 
-def plates_of(sections: Sequence[Section]) -> Iterator[Plate]:
+def plates_of(sections: Sequence[PageSection]) -> Iterator[Plate]:
     """Yield the figures of sections, in their order."""
     return (item for section in sections for item in section.items if isinstance(item, Plate))
 
 
-def results(outcomes: Iterable[Outcome], budget: int) -> tuple[Section, ...]:
+def results(outcomes: Iterable[Outcome], budget: int) -> tuple[PageSection, ...]:
     """Return the sections of one data set's outcomes; a question that two methods do not share has none.
 
     `budget` is the number of fine-tuning steps of the protocol `fine-tuned`.
@@ -81,17 +86,17 @@ def results(outcomes: Iterable[Outcome], budget: int) -> tuple[Section, ...]:
     return tuple(sections)
 
 
-def _question(field: Field, name: str, title: str, title_of_table: str, *more: Table) -> Section:
+def _question(field: Field, name: str, title: str, title_of_table: str, *more: Table) -> PageSection:
     plate = diagram(name, field.comparison)
     ranks = replace(
         plate,
         title=f"Mean ranks by {'ARI' if field.question is CLUSTERING else 'accuracy'}",
         caption=f"{plate.caption} A scenario is here a family and a seed.",
     )
-    return Section(name, title, items=(tables.overall(field, name, title_of_table), ranks, *more))
+    return PageSection(name, title, items=(tables.overall(field, name, title_of_table), ranks, *more))
 
 
-def _cost(serving: Mapping[str, Field]) -> Section:
+def _cost(serving: Mapping[str, Field]) -> PageSection:
     points = {words: dict(sorted(field.standings.items())) for words, field in serving.items()}
     plate = Plate(
         "pareto",
@@ -100,10 +105,10 @@ def _cost(serving: Mapping[str, Field]) -> Section:
         "accuracy for as few bytes. A dotted line is a reference that sends nothing.",
         partial(pareto, points),
     )
-    return Section("cost", "Accuracy against bytes", items=(plate,))
+    return PageSection("cost", "Accuracy against bytes", items=(plate,))
 
 
-def _families(serving: Mapping[str, Field], clustering: Field | None) -> Section:
+def _families(serving: Mapping[str, Field], clustering: Field | None) -> PageSection:
     order = next(iter(serving.values()))
     fields = {**({"groups found (ARI)": clustering} if clustering else {}), **serving}
     maps = {title: _map(field, order) for title, field in fields.items()}
@@ -118,7 +123,7 @@ def _families(serving: Mapping[str, Field], clustering: Field | None) -> Section
         tables.regret(field, f"regret-{field.protocol}", f"Regret against oracle, {words}")
         for words, field in serving.items()
     ]
-    return Section("families", "Family by family", items=(failures, *regrets))
+    return PageSection("families", "Family by family", items=(failures, *regrets))
 
 
 def _map(field: Field, order: Field) -> Map:
@@ -127,7 +132,7 @@ def _map(field: Field, order: Field) -> Map:
     def cell(place: InFamily) -> tuple[str, str]:
         if field.question is CLUSTERING:
             colour = WELL if place.right == place.seeds else MIDDLE if place.right else ILL
-            return colour, fixed(place.ari, 2)
+            return colour, "" if isnan(place.ari) else fixed(place.ari, 2)
         colour = ILL if place.gain < 0 else MIDDLE if place.regret > 0 else WELL
         return colour, str(place.below_bnc or "")
 
@@ -142,7 +147,9 @@ def _map(field: Field, order: Field) -> Map:
     }
 
 
-def _defaults(outcomes: Sequence[Outcome], clustering: Field | None, serving: Mapping[str, Field]) -> Section:
+def _defaults(
+    outcomes: Sequence[Outcome], clustering: Field | None, serving: Mapping[str, Field]
+) -> PageSection:
     fields = {"ARI": clustering} if clustering else {}
     fields |= {f"accuracy, {words}": field for words, field in serving.items()}
     columns = [
@@ -151,4 +158,4 @@ def _defaults(outcomes: Sequence[Outcome], clustering: Field | None, serving: Ma
     ]
     first = next(iter(serving.values()))
     table = tables.compare_settings(columns, list(first.ranks))
-    return Section("defaults", "What tuning changes", items=(table,))
+    return PageSection("defaults", "What tuning changes", items=(table,))

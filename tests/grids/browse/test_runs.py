@@ -69,6 +69,11 @@ def test_conditions_select_by_settings_scores_and_state(runs, options, expected)
     assert ids(runs(*options, "--json")) == [run.run_id for run in expected]
 
 
+def test_condition_that_no_run_meets_names_the_values_of_its_column(runs):
+    result = runs("--where", "algorithm.round=high")
+    assert (result.code, "no run has algorithm.round=high; its values here: 3, 2" in result.err) == (0, True)
+
+
 def test_numbers_are_sorted_largest_first_and_runs_without_one_last(runs):
     """Settings that a run lacks count as none, whichever way round."""
     options = ("--sort", "algorithm.round", "--json")

@@ -18,6 +18,13 @@ def test_command_line_starts_without_heavy_imports():
     assert HEAVY.isdisjoint(ended.stdout.split())
 
 
+def test_module_is_the_command_and_h_is_its_help():
+    ended = subprocess.run(
+        [sys.executable, "-m", "fedgrid", "run", "-h"], stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert "Usage: fedgrid run" in ended.stdout
+
+
 def test_driver_checks_images_and_launches_without_the_import_of_torch():
     """Bad images are refused at once, and a driver of actors does without: torch takes seconds."""
     program = (

@@ -13,9 +13,11 @@ from fedgrid.grids.display.tables import (
     RESULT_COLUMNS,
     duration,
     failure_table,
+    pace,
     page_table,
     result_row,
     result_table,
+    seeds_table,
     summary_rows,
     summary_table,
 )
@@ -178,6 +180,14 @@ def test_duration_is_formatted_for_people(seconds, says):
     assert duration(seconds) == says
 
 
+@pytest.mark.parametrize(
+    ("rounds", "says"),
+    [(12.34, "12.3 rounds/s"), (1, "1.0 rounds/s"), (0.004, "4 min 10 s/round"), (0, "0.0 rounds/s")],
+)
+def test_pace_below_one_round_a_second_is_in_seconds_a_round(rounds, says):
+    assert pace(rounds) == says
+
+
 def scored(algorithm, ari, seed, training=None, **scores):
     config, result = outcome(algorithm, seed=seed, training=training or {})
     own = {"ari": ari, "exactly_right": ari == 1, **scores}
@@ -222,6 +232,12 @@ def test_summary_of_several_seeds_has_their_number_and_the_deviation_of_each_mea
     assert "2 seeds" in text
     assert "±.354" in text
     assert "±" not in printed(summary_table(summary_rows(rows(scored("fedavg", 0.0, 0))), 80), 80)
+
+
+def test_title_says_how_many_seeds_a_row_has_where_they_differ():
+    runs = rows(*(scored("fedavg", 0.0, seed) for seed in range(3)), scored("ocfl-kmeans", 1.0, 0))
+    for table in (seeds_table(runs, 120), summary_table(summary_rows(runs), 120)):
+        assert "3 seeds (ocfl-kmeans 1)" in " ".join(printed(table, 120).split())
 
 
 def test_the_table_of_a_report_says_of_how_many_seeds_its_means_are():

@@ -4,7 +4,8 @@ import os
 import signal
 import sys
 from multiprocessing import Pipe
-from threading import Thread
+from threading import Event, Thread
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,6 +27,8 @@ class Canned:
         """Nothing is to be imported."""
 
     def tell(self, news):
+        if news.status == "FAILED":
+            raise OSError(28, "No space left on device")
         return news.started_ms
 
     def make(self):
@@ -63,6 +66,8 @@ def test_call_is_answered_and_a_failure_has_the_same_words(served):
     assert served.call("tell", News(CONFIG, None, 3)) == 3
     with pytest.raises(TrackerFailed, match=r"^no server answers at http://\S*@host$"):
         served.call("make")
+    with pytest.raises(TrackerFailed, match="No space left on device"):
+        served.call("tell", News(CONFIG, "FAILED"))
     assert served.call("tell", News(CONFIG, "FINISHED", 0)) == 0
 
 
@@ -128,13 +133,29 @@ def test_thread_that_the_store_keeps_waiting_never_writes_in_this_process(monkey
         return Silent(theirs)
 
     monkeypatch.setattr(OwnProcess, "_start", start)
-    pauses = Pauses(gather=0, retry=0, flush=0)
+    pauses = Pauses(gather=0, retry=0, flush=0, start=0)
     trackers = Trackers("mine", Storage(tmp_path), warnings.append, pauses=pauses)
     with trackers.own_processes(), trackers:
         trackers.tell(CONFIG)
     trackers._followers[0]._thread.join()
     assert connected == []
     assert any("fedgrid sync mine" in warning for warning in warnings)
+
+
+def test_slow_start_is_waited_for_and_named(tmp_path):
+    starting, warnings = SimpleNamespace(ready=Event()), []
+
+    def warn(line):
+        warnings.append(line)
+        starting.ready.set()
+
+    [follower] = Trackers("mine", Storage(tmp_path), warn, pauses=Pauses(flush=0))._followers
+    follower._process = starting
+    follower._wait_for_start()
+    follower._wait_for_start()
+    [line] = warnings
+    assert line.startswith("MLflow is still starting")
+    assert "300 s" in line
 
 
 def test_call_and_stop_may_end_the_same_process(monkeypatch):

@@ -200,6 +200,15 @@ def test_killed_search_with_early_stopping_ends_the_same(storage, tmp_path, monk
     assert fedgrid(*command, other).code == 0
     assert contents(other, "early") == contents(storage, "early")
 
+    damaged = next(
+        path for path in other.glob("*/rounds.parquet") if not (path.parent / "done.json").exists()
+    )
+    damaged.write_bytes(b"no table")
+    refused = fedgrid(*command, other)
+    assert refused.code == 1
+    assert f"{damaged}: " in refused.err
+    assert f"move {damaged.parent} away" in refused.err
+
 
 def test_more_trials_continue_the_search(undisturbed, storage):
     fewer = [2 if part == 4 else part for part in SEARCH]
@@ -264,8 +273,11 @@ def test_option_adds_keys_of_training_to_the_space():
     [*runs] = search.runs({"threshold": 0.2, "training.learning_rate": 0.05, "training.momentum": 0.5})
     assert {(run.training.learning_rate, run.training.momentum) for run in runs} == {(0.05, 0.5)}
     assert {run.algorithm["threshold"] for run in runs} == {0.2}
-    search = load_search("fednova", {}, [], NOWHERE, own={}, also=["training.optimizer=sgd,adam"])
-    assert [*search.space] == ["training.optimizer"]
+    alone, search = (
+        load_search(name, {}, [], NOWHERE, own={}, also=["training.optimizer=sgd,adam"])
+        for name in ("fedavg", "fednova")
+    )
+    assert [*alone.space] == ["training.optimizer"]
     for settings in (
         {"training.optimizer": "adam"},
         {"training.optimizer": "adam", "training.momentum": 0.5},

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fedgrid.tracking.report.page import Page, Section
+from fedgrid.tracking.report.page import Page, PageSection
 from fedgrid.tracking.report.write import write
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table
 from tests.helpers.demo_page import ALGORITHMS, SPLITS, WORST_NAME, demo_page, plate
@@ -38,7 +38,7 @@ def document(demo: Path) -> Element:
 
 def table_of(tmp_path: Path, *rows: Row, columns: tuple[Column, ...], **notes: str) -> Element:
     table = Table("t", "Title", "Caption.", columns, rows, "name", notes)
-    write(Page("Report", (), (Section("s", "Section", items=(table,)),)), tmp_path)
+    write(Page("Report", (), (PageSection("s", "PageSection", items=(table,)),)), tmp_path)
     found = parsed(tmp_path).find(".//figure")
     assert found is not None
     return found

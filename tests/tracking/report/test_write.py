@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from fedgrid.tracking.report import draw
-from fedgrid.tracking.report.page import Page, Plate, Section
+from fedgrid.tracking.report.page import Page, PageSection, Plate
 from fedgrid.tracking.report.write import write
 from tests.helpers.demo_page import demo_page, plate, small_table
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 def page_of(*names: str) -> Page:
     """Return a page with a table and a figure of each name."""
     items = tuple(item for name in names for item in (small_table(name), plate(name)))
-    return Page("Report", (), (Section("only", "Only", items=items),))
+    return Page("Report", (), (PageSection("only", "Only", items=items),))
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -98,7 +98,7 @@ def test_a_figure_that_fails_is_named_and_the_earlier_report_stays(tmp_path, mon
     bad = Plate("bad", "Bad", "Bad.", partial(no_figure, "no data"))
     page = page_of("one", "two")
     with pytest.raises(ArithmeticError, match="no data") as caught:
-        write(replace(page, sections=(*page.sections, Section("bad", "Bad", items=(bad,)))), tmp_path)
+        write(replace(page, sections=(*page.sections, PageSection("bad", "Bad", items=(bad,)))), tmp_path)
     assert caught.value.__notes__ == ["while drawing bad"]
     assert files_in(tmp_path) == before
     assert not list(tmp_path.glob(".*"))

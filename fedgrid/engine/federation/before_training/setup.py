@@ -26,7 +26,7 @@ from fedgrid.engine.federation.dealing.split import (
     split_pool,
 )
 from fedgrid.engine.federation.partition.natural import NATURAL
-from fedgrid.engine.federation.partition.scenarios import Pool
+from fedgrid.engine.federation.partition.scenarios import ImagePool
 from fedgrid.engine.federation.seeds import generator
 
 Sets = tuple[HeldImages, HeldImages]
@@ -67,7 +67,7 @@ def deal_again(
     if not config.drift:
         return ()
     (pool, _), scenario, split, seed = pair, config.split_scenario, config.split, config.seed
-    images = Pool(positions_by_class(pool.labels, num_classes), pool.labels)
+    images = ImagePool(positions_by_class(pool.labels, num_classes), pool.labels)
     kind = kind_of(split.kind)
     assert isinstance(kind, Movable), "`RunConfig` has seen that"
     moved = []

@@ -18,7 +18,7 @@ from fedgrid.engine.federation.partition.scenarios import (
     Dealing,
     Facts,
     GroupTransform,
-    Pool,
+    ImagePool,
     Rngs,
     Scenario,
     Transform,
@@ -46,7 +46,7 @@ class SplitKind(Protocol):
             ConfigError: otherwise, with its key.
         """
 
-    def deal(self, scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
+    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
         """Return each client's hidden group and images, by settings that `check` accepts.
 
         The cut of a client's images into training and test images continues with its generator.
@@ -71,7 +71,13 @@ class Movable(Protocol):
         """Return each client's hidden group at the start, known without any image."""
 
     def draw_again(
-        self, scenario: Scenario, pool: Pool, split: Split, seed: int, rng: np.random.Generator, group: int
+        self,
+        scenario: Scenario,
+        pool: ImagePool,
+        split: Split,
+        seed: int,
+        rng: np.random.Generator,
+        group: int,
     ) -> Positions | None:
         """Return the positions of images for a client that moves to a group, ascending.
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from fedgrid.engine.federation.data.images import Positions
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, Pool, Rngs, Scenario, Transform
+from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, ImagePool, Rngs, Scenario, Transform
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
@@ -38,7 +38,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
     labels_per_client(facts.num_classes, split.labels_share)
 
 
-def deal(scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
+def deal(scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
     """Cut each class among the clients that own it; see `SplitKind.deal`."""
     num_classes = len(pool.positions_L)
     owned_K = owned_labels(num_classes, labels_per_client(num_classes, split.labels_share), rngs_K)

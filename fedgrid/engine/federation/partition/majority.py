@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.errors import ConfigError, hint
-from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, Pool, Rngs, Scenario, Transform
+from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, ImagePool, Rngs, Scenario, Transform
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
@@ -61,7 +61,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         )
 
 
-def deal(scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
+def deal(scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
     """Cut each class, in a seeded order, among the clients; see `SplitKind.deal`."""
     positions_L = pool.positions_L
     num_clients, num_classes = scenario.num_clients, len(positions_L)

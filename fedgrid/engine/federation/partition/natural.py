@@ -23,7 +23,7 @@ from fedgrid.engine.federation.partition.dirichlet import deal_out
 from fedgrid.engine.federation.partition.scenarios import (
     Dealing,
     Facts,
-    Pool,
+    ImagePool,
     Rngs,
     Scenario,
     Transform,
@@ -49,7 +49,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         )
 
 
-def deal(scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
+def deal(scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
     """Deal each group's images to its clients; see `SplitKind.deal`."""
     assert pool.groups_N is not None, "`check` has seen groups"
     group_K = _groups_of_clients(int(pool.groups_N.max()) + 1, scenario, seed)

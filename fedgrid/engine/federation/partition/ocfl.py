@@ -24,7 +24,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import (
     Dealing,
     Facts,
-    Pool,
+    ImagePool,
     Rngs,
     Scenario,
     Transform,
@@ -61,7 +61,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
             class_shares(scenario, [1] * facts.num_classes, split, seed)
 
 
-def deal(scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
+def deal(scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
     """Return hidden group and images of each client; see `SplitKind.deal`."""
     cluster_K = groups(scenario, split)
     return cluster_K, _draw_each(scenario, pool, split, seed, rngs_K, cluster_K)
@@ -73,7 +73,7 @@ def groups(scenario: Scenario, split: Split) -> list[int]:
 
 
 def draw_again(
-    scenario: Scenario, pool: Pool, split: Split, seed: int, rng: np.random.Generator, group: int
+    scenario: Scenario, pool: ImagePool, split: Split, seed: int, rng: np.random.Generator, group: int
 ) -> Positions:
     """Draw images of a group's classes; see `Movable.draw_again`."""
     [held] = _draw_each(scenario, pool, split, seed, [rng], [group])
@@ -81,7 +81,7 @@ def draw_again(
 
 
 def _draw_each(
-    scenario: Scenario, pool: Pool, split: Split, seed: int, rngs: Rngs, clusters: Sequence[int]
+    scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs: Rngs, clusters: Sequence[int]
 ) -> list[Positions]:
     """Return the images that each generator draws for a client of the cluster beside it."""
     positions_L = pool.positions_L

@@ -107,7 +107,7 @@ class Facts:
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class ImagePool:
     """The images that are split among the clients, as positions."""
 
     positions_L: Sequence[Positions]

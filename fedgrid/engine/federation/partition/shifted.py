@@ -28,7 +28,7 @@ from fedgrid.engine.federation.partition.dirichlet import check_enough, deal_out
 from fedgrid.engine.federation.partition.scenarios import (
     Dealing,
     Facts,
-    Pool,
+    ImagePool,
     Rngs,
     Scenario,
     Transform,
@@ -72,7 +72,7 @@ class Dealt:
         if split.alpha is not None:
             check_enough(scenario, facts.pool_size)
 
-    def deal(self, scenario: Scenario, pool: Pool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
+    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
         """Deal the images out without regard to the groups; see `SplitKind.deal`."""
         rng = generator(seed, f"deal of {scenario.seed_text}")
         held_K = deal_out(pool.positions_L, scenario.num_clients, split.alpha, rng)
@@ -113,7 +113,13 @@ class Shifted(Dealt):
     """Groups that differ by a transform alone. A client can move to another one."""
 
     def draw_again(
-        self, scenario: Scenario, pool: Pool, split: Split, seed: int, rng: np.random.Generator, group: int
+        self,
+        scenario: Scenario,
+        pool: ImagePool,
+        split: Split,
+        seed: int,
+        rng: np.random.Generator,
+        group: int,
     ) -> None:
         """Return None: the images stay, and are changed as in the new group; see `Movable.draw_again`."""
 

@@ -54,6 +54,14 @@ def decode(data: bytes, name: str) -> CacheEntry:
     return CacheEntry(arrays, **about)
 
 
+def cost_of(storage: Storage, file: str) -> float:
+    """Return the seconds that recomputing the entry in a file takes, 0 if that cannot be read."""
+    try:
+        return float(sealed_arrays.about_arrays(storage.read(file, 1 << 16) or b"")["cost"])
+    except (OSError, FedgridError, sealed_arrays.Damaged, ValueError, KeyError, TypeError):
+        return 0.0
+
+
 PROBE = 8 << 20
 """Bytes that are written and read to measure a storage."""
 

@@ -15,11 +15,11 @@ from shutil import disk_usage
 
 from fedgrid.algorithms.updates.source import Fits
 from fedgrid.engine.federation.errors import FedgridError
-from fedgrid.engine.runtime.round_cache.entry import CacheEntry, StorageSpeed, decode, encode
+from fedgrid.engine.runtime.round_cache.entry import CacheEntry, StorageSpeed, cost_of, decode, encode
 from fedgrid.engine.runtime.round_cache.lock import RoundLock
 from fedgrid.engine.runtime.storage.atomic import PARTIAL, disk_errors, is_full
 from fedgrid.engine.runtime.storage.clock import Patience
-from fedgrid.engine.runtime.storage.sealed_arrays import Damaged, about_arrays
+from fedgrid.engine.runtime.storage.sealed_arrays import Damaged
 from fedgrid.engine.runtime.storage.storage import Storage
 
 FOLDER = "cache"
@@ -268,7 +268,7 @@ def evict(storage: Storage, size: int, share: float = 0.0) -> bool:
 def _drop_cheapest(storage: Storage, entries: list[StoredFile], excess: int) -> int:
     """Delete as many bytes, or all entries; return their size."""
     going: list[StoredFile] = []
-    for entry in sorted(entries, key=lambda entry: _cost(storage, entry) / max(1, entry.size)):
+    for entry in sorted(entries, key=lambda entry: cost_of(storage, entry.file) / max(1, entry.size)):
         if excess <= 0:
             break
         going.append(entry)
@@ -293,11 +293,3 @@ def _lacking(storage: Storage, size: int) -> int:
 
 def _headroom(storage: Storage) -> int:
     return min(HEADROOM, int(HEADROOM_SHARE * disk_usage(storage.root).total))
-
-
-def _cost(storage: Storage, entry: StoredFile) -> float:
-    """Return the seconds that recomputing an entry takes, 0 if that cannot be read."""
-    try:
-        return float(about_arrays(storage.read(entry.file, 1 << 16) or b"")["cost"])
-    except (OSError, FedgridError, Damaged, ValueError, KeyError, TypeError):
-        return 0.0

@@ -36,6 +36,7 @@ def shorter_run(config: RunConfig, storage: Storage) -> tuple[RunConfig, int] | 
 
 
 def _finished(config: RunConfig, storage: Storage) -> Iterator[tuple[RunConfig, int]]:
+    """Yield finished runs of a configuration with fewer rounds, and how many rounds each has in common."""
     for mark in storage.root.glob(f"{escape(config.name)}-*/{DONE}"):
         with suppress(*UNUSABLE):
             rounds = unseal(mark).get("rounds")
@@ -57,9 +58,9 @@ def take_rounds(folder: RunFolder, storage: Storage) -> bool:
     if storage.uri:  # A listing of all runs would take longer.
         every = (with_rounds(folder.config, rounds) for rounds in range(1, folder.config.training.rounds))
         storage.refresh(*(f"{folder_of(storage.root, run).name}/{DONE}" for run in every))
-    if (found := shorter_run(folder.config, storage)) is None:
+    if (match := shorter_run(folder.config, storage)) is None:
         return False
-    config, common = found
+    config, common = match
     shorter = RunFolder(storage, config)
     storage.pull(shorter.path.name)
     taken = None

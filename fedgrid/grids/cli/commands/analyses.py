@@ -33,7 +33,7 @@ app = typer.Typer()
 
 
 @dataclass(frozen=True)
-class Work:
+class AnalysisOptions:
     """Where an analysis finds what it needs, and how it is done and shown."""
 
     plugins: Plugins = None
@@ -100,7 +100,7 @@ def explain(
             "--as-published", help="As the OCFL journal paper did, with its mistakes: docs/explanations.md."
         ),
     ] = False,
-    work: Work,
+    work: AnalysisOptions,
 ) -> None:
     """Explain the images of finished runs: saliency maps, and insertion and deletion curves that test them.
 
@@ -145,7 +145,7 @@ def attack(
             show_default="last",
         ),
     ] = None,
-    work: Work,
+    work: AnalysisOptions,
 ) -> None:
     """Attack the privacy of clients in finished runs: from their models, updates, messages and clusters.
 
@@ -169,7 +169,7 @@ def analyse(
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Set one of the analysis's settings: KEY=VALUE.")
     ] = None,
-    work: Work,
+    work: AnalysisOptions,
 ) -> None:
     """Compute something of each finished run: epsilons of a centralised training, or an analysis of your own.
 

@@ -8,7 +8,7 @@ import typer
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.cli.actions import completion
 from fedgrid.grids.cli.commands.app import FAILED, console, data_folder, use_plugins, with_groups
-from fedgrid.grids.cli.commands.options import AsJson, Changes, DataDir, Plugins, Scenario, StorageAt
+from fedgrid.grids.cli.commands.options import AsJson, Changes, DataDir, Plugins, ScenarioOptions, StorageAt
 
 app = typer.Typer()
 
@@ -20,7 +20,7 @@ def data(
     dataset: Annotated[
         str | None, typer.Argument(help="A data set, or a scenario: show its split.", show_default=False)
     ] = None,
-    scenario: Scenario,
+    scenario: ScenarioOptions,
     changes: Changes = None,
     csv: Annotated[
         Path | None, typer.Option(help="Write the class counts per client here, as a blueprint csv.")

@@ -137,7 +137,7 @@ ReportTo = Annotated[
 
 
 @dataclass(frozen=True)
-class Scenario:
+class ScenarioOptions:
     """Which split of a data set, instead of the file's."""
 
     split: Annotated[

@@ -17,7 +17,7 @@ from fedgrid.grids.cli.commands.options import (
     Filters,
     InProcess,
     Launch,
-    Scenario,
+    ScenarioOptions,
     Seeds,
     Yes,
 )
@@ -44,7 +44,7 @@ def run(
         ),
     ] = None,
     dataset: Dataset = None,
-    scenario: Scenario,
+    scenario: ScenarioOptions,
     algorithm: Annotated[
         list[str] | None,
         typer.Option(

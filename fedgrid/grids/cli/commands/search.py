@@ -12,7 +12,7 @@ from fedgrid.grids.cli.commands.options import (
     Dataset,
     InProcess,
     Launch,
-    Scenario,
+    ScenarioOptions,
     Seeds,
 )
 
@@ -58,7 +58,7 @@ def search(
         ),
     ],
     dataset: Dataset = None,
-    scenario: Scenario,
+    scenario: ScenarioOptions,
     seeds: Seeds = None,
     base: Annotated[
         str | None,

@@ -24,7 +24,7 @@ from fedgrid.grids.explain.compute.layers import named_layer
 from fedgrid.grids.explain.compute.measures import score_image
 from fedgrid.grids.explain.compute.records import SCHEMA, Row, score_columns
 from fedgrid.grids.explain.compute.saliency import Saliency, grad_cam, input_gradients
-from fedgrid.grids.explain.compute.samples import SERVER, Sample, Source, position_of, samples
+from fedgrid.grids.explain.compute.samples import SERVER, Sample, SampleSource, position_of, samples
 from fedgrid.grids.explain.compute.settings import Baseline, Explaining
 
 KERNEL, DEVIATION = 11, 5.0
@@ -59,7 +59,9 @@ def explain_run(
     layer = named_layer(config.model, served.shape)
     layer = layer and served.worker.layer_prefix + layer
     pixels = settings.pixels(int(np.prod(served.shape[1:])))
-    source = Source(served.splits, served.labels_K, served.num_server_images, config.root_seed, config.run_id)
+    source = SampleSource(
+        served.splits, served.labels_K, served.num_server_images, config.root_seed, config.run_id
+    )
     rows: list[Row] = []
     for sample in samples(settings, source):
         module = _module(settings, sample, served)

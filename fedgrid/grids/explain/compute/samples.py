@@ -42,7 +42,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Source:
+class SampleSource:
     """What samples are drawn from."""
 
     splits_K: Sequence[ClientSplit]
@@ -56,7 +56,7 @@ class Source:
     """Makes the draws of a run its own, as published."""
 
 
-def samples(settings: Explaining, source: Source) -> list[Sample]:
+def samples(settings: Explaining, source: SampleSource) -> list[Sample]:
     """Return the samples of a run: of each client, or as published of each cluster, which may have fewer
     images than `settings` want.
 
@@ -73,7 +73,7 @@ def samples(settings: Explaining, source: Source) -> list[Sample]:
     return [sample for sample in drawn if sample is not None]
 
 
-def _of_client(settings: Explaining, source: Source, client: int) -> Sample | None:
+def _of_client(settings: Explaining, source: SampleSource, client: int) -> Sample | None:
     parts = source.splits_K
     if settings.on == "server":
         rng = generator(source.seed, "explained server images", client=client)
@@ -98,7 +98,7 @@ def _of_client(settings: Explaining, source: Source, client: int) -> Sample | No
     return _sample(source, client, candidates[:, :count])
 
 
-def _of_cluster(settings: Explaining, source: Source, client: int) -> Sample | None:
+def _of_cluster(settings: Explaining, source: SampleSource, client: int) -> Sample | None:
     cluster = int(source.labels_K[client])
     inside_K = source.labels_K == cluster
     if settings.on == "server":
@@ -115,7 +115,7 @@ def _of_cluster(settings: Explaining, source: Source, client: int) -> Sample | N
     return _sample(source, client, candidates[:, : settings.images])
 
 
-def _sample(source: Source, client: int, chosen: NDArray[np.int64]) -> Sample:
+def _sample(source: SampleSource, client: int, chosen: NDArray[np.int64]) -> Sample:
     """Return the sample of a client's model; `chosen` are holders and places, shape (2, N)."""
     holder_N, place_N = chosen
     cluster = int(source.labels_K[client])

@@ -21,7 +21,7 @@ from fedgrid.tracking.explained.scores import (
     verdict,
 )
 from fedgrid.tracking.papers.ocfl.explanations import ranks, scores
-from fedgrid.tracking.report.page import Choice, Plate, Section, Table, add_words
+from fedgrid.tracking.report.page import Choice, PageSection, Plate, Table, add_words
 from fedgrid.tracking.report.ranks import Comparison, diagram, significance
 from fedgrid.tracking.scoring.study import plain, split_name
 
@@ -32,13 +32,13 @@ INTRODUCTION = (
 WRONG_WAY = "As published: rank 1 is the highest deletion, which is the worst."
 
 
-def explanation_sections(explained: Sequence[Explained]) -> Iterator[Section]:
+def explanation_sections(explained: Sequence[Explained]) -> Iterator[PageSection]:
     """Yield the sections of published scores, none without scores."""
     for clients in sorted({model.scenario[1] for model in explained}):
         yield scores_section(choose_clients(explained, clients), clients)
 
 
-def scores_section(explained: Sequence[Explained], clients: int) -> Section:
+def scores_section(explained: Sequence[Explained], clients: int) -> PageSection:
     """Return the section on scores of runs with one number of clients."""
     distributions = [on for on in DISTRIBUTIONS if any(one.on == on for one in explained)]
     right = [compare_explanations(explained, on, score) for on in distributions for score in SCORES]
@@ -55,7 +55,7 @@ def scores_section(explained: Sequence[Explained], clients: int) -> Section:
         for on in distributions
         for score in SCORES
     )
-    return Section(
+    return PageSection(
         f"explanations-{clients}",
         f"Explanations, {clients} clients",
         " ".join(filter(None, words)),
@@ -105,7 +105,7 @@ def _boxes(explained: Sequence[Explained], on: str, score: ExplanationScore, cli
     )
 
 
-def own_sections(own: Mapping[str, ExplainedGrid], *, published: bool) -> Iterator[Section]:
+def own_sections(own: Mapping[str, ExplainedGrid], *, published: bool) -> Iterator[PageSection]:
     """Yield the sections of a grid's own explanations; `own` are those by style, empty for the default.
 
     With `published` they are beside the published scores.
@@ -115,7 +115,7 @@ def own_sections(own: Mapping[str, ExplainedGrid], *, published: bool) -> Iterat
             part = grid.of_clients(clients)
             beside = scores_section(part.explained, clients)
             compared = beside.items if published else beside.items[1:]
-            section = Section(
+            section = PageSection(
                 beside.name,
                 beside.title,
                 " ".join(filter(None, (part.about, beside.text, *_sentences(part), *part.lacking))),

@@ -152,8 +152,9 @@ class MlflowTracker(Tracker):
 
     @classmethod
     def prepare(cls) -> None:
-        """Import MLflow."""
+        """Import MLflow, and what it would import for its store."""
         with one_line(""):
+            import mlflow.store.tracking.sqlalchemy_store
             import mlflow.tracking  # noqa: F401
 
     @classmethod

@@ -33,6 +33,10 @@ SELECT type || ' ' || name FROM sqlite_master
 WHERE type = 'view' OR (type = 'trigger' AND tbl_name <> 'secrets')
 """
 """MLflow makes a trigger of that table, to which this package does not write, and no other."""
+PRESENT = """
+SELECT lower(t.name), lower(c.name) FROM sqlite_master t, pragma_table_xinfo(t.name) c WHERE t.type = 'table'
+"""
+"""Tables and their columns, generated ones too; in capitals SQLite's names are the same."""
 MAGIC = bytes.fromhex("d9d505f920a163d7")
 """The last bytes of a journal that names a super-journal, as they are its first ones."""
 KEY = re.compile(r"[\w-]{1,64}")
@@ -68,7 +72,7 @@ COLUMNS = (
     Addresses("workspaces", "name", "default_artifact_root", ""),
     Addresses("workspaces", "name", "trace_archival_location", ""),
 )
-"""Where MLflow 3.17 has addresses; earlier versions lack some of the tables."""
+"""Where MLflow 3.17 has addresses; earlier versions lack some of them."""
 
 
 def make_ready(uri: str, artifacts: Path) -> None:
@@ -95,8 +99,8 @@ def keep_artifacts(uri: str, artifact_root: Path) -> int:
         return 0
     root = artifact_root.resolve()
     with one_line(uri), closing(sqlite3.connect(file)) as database, database:
-        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        columns = [column for column in COLUMNS if column.table in tables]
+        present = set(database.execute(PRESENT))
+        columns = [column for column in COLUMNS if (column.table, column.column) in present]
         moved = {column.table: _set_anew(database, column, root.as_uri()) for column in columns}.get(
             "runs", 0
         )

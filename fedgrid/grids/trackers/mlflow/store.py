@@ -3,14 +3,16 @@ seconds."""
 
 import logging
 import os
+import shlex
 import sqlite3
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from fedgrid.engine.runtime.storage.atomic import write_text
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
@@ -35,7 +37,10 @@ SETTINGS = {
 def default_uri(storage: Path) -> str:
     """Return the address of the SQLite store in `storage`, absolute because Ray changes the working
     directory."""
-    return f"sqlite:///{storage.absolute() / 'mlflow.db'}"
+    path = str(storage.absolute() / "mlflow.db")
+    quoted = _quoted(path)
+    # MLflow makes the folders of an address as it stands, quoted or not, unless that names a driver.
+    return f"sqlite:///{path}" if quoted == path else f"sqlite+pysqlite:///{quoted}"
 
 
 def artifact_root(storage: Path) -> Path:
@@ -57,8 +62,13 @@ def tracking_uri(storage: Path) -> str:
             "sqlite:////absolute/path/mlflow.db, a postgresql:// or mysql:// address, or http(s)://host:port"
         )
     if scheme == "sqlite" and not rest.startswith("//"):
-        return f"sqlite:///{Path(rest.removeprefix('/')).absolute()}"
+        return f"sqlite:///{_quoted(str(Path.cwd()))}{rest}"
     return uri
+
+
+def _quoted(path: str) -> str:
+    """Return a path as SQLAlchemy reads it in an address, where `%41` is A and `?` ends the path."""
+    return path.replace("%", "%25").replace("?", "%3F")
 
 
 class _OneLine:
@@ -97,7 +107,8 @@ def connect(uri: str) -> Any:
 
 def database_file(uri: str) -> Path | None:
     """Return the file of a SQLite store, None for other stores."""
-    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+    scheme, _, path = uri.partition(":///")
+    return Path(unquote(path.partition("?")[0])) if scheme.split("+")[0] == "sqlite" else None
 
 
 def is_missing(uri: str) -> bool:
@@ -141,7 +152,15 @@ def one_line(uri: str) -> Iterator[None]:
         cause = str(error).strip().splitlines() or [type(error).__name__]
         # Errors of other kinds, such as a full disk, have classes of their own.
         step = DAMAGED if type(error) is sqlite3.DatabaseError else ""
-        raise TrackerFailed(f"MLflow at {uri}: {cause[0]}{step}") from error
+        raise TrackerFailed(f"MLflow at {uri}: {with_upgrade(cause[0], uri)}{step}") from error
+
+
+def with_upgrade(cause: str, uri: str) -> str:
+    """Return MLflow's reason for an error; for tables of another version with the command for this store."""
+    if "out-of-date database schema" not in cause:
+        return cause
+    command = shlex.join(["mlflow", "db", "upgrade", uri])
+    return f"the store's tables are not those of MLflow {version('mlflow')}; `{command}` upgrades older ones"
 
 
 def _splits(uri: str) -> bool:

@@ -18,7 +18,7 @@ from typing import IO
 
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow import own_user
-from fedgrid.grids.trackers.mlflow.store import connect, one_line
+from fedgrid.grids.trackers.mlflow.store import connect, one_line, with_upgrade
 from fedgrid.grids.trackers.mlflow.view import VIEW_KEY
 
 HOST = "127.0.0.1"
@@ -141,7 +141,8 @@ def serve(
             if server.poll() is None:
                 announce(text)
             code = server.wait()
-            raise ServerEnded(f"MLflow's server for {uri} has ended: {_cause(output, code)}")
+            cause = with_upgrade(_cause(output, code), uri)
+            raise ServerEnded(f"MLflow's server for {uri} has ended: {cause}")
     except KeyboardInterrupt:
         return
     finally:

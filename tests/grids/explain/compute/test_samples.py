@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.dealing.split import ClientSplit
-from fedgrid.grids.explain.compute.samples import Source, samples
+from fedgrid.grids.explain.compute.samples import SampleSource, samples
 from fedgrid.grids.explain.compute.settings import Explaining
 
 
@@ -17,7 +17,7 @@ LEAKY = [split(0, [1, 2, 3], [10, 11]), split(1, [10, 4, 5], [1, 12]), split(2, 
 
 
 def drawn(splits, labels, on="members", images=2, seed=7, run_id="", **settings):
-    source = Source(splits, np.array(labels), 5, seed, run_id)
+    source = SampleSource(splits, np.array(labels), 5, seed, run_id)
     return samples(Explaining(on=on, round=1, images=images, **settings), source)
 
 

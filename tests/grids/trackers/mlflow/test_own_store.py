@@ -65,6 +65,16 @@ def test_address_of_a_stranger_is_replaced(address, tmp_path):
     assert addresses(foreign) == inside(foreign)
 
 
+def test_columns_of_another_version_are_those_that_are_there_whatever_their_case(tmp_path):
+    """MLflow 2.4 has versions of models, and not yet where they are stored."""
+    foreign = storage(tmp_path / "runs", "file:///etc")
+    with closing(sqlite3.connect(foreign / "mlflow.db")) as database, database:
+        database.execute("CREATE TABLE model_versions (version INTEGER, source TEXT)")
+        database.execute("ALTER TABLE runs RENAME COLUMN artifact_uri TO ARTIFACT_URI")
+    assert keep(foreign) == 1
+    assert addresses(foreign) == inside(foreign)
+
+
 def test_run_whose_id_is_a_path_is_refused(tmp_path):
     with pytest.raises(TrackerFailed, match=r"has run_uuid '\.\./\.\./outside': no id of MLflow's$"):
         keep(storage(tmp_path / "runs", run="../../outside"))

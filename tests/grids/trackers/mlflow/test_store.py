@@ -2,9 +2,13 @@
 
 import os
 import socket
+import sqlite3
+from contextlib import closing
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow import store
@@ -57,6 +61,24 @@ def test_a_file_that_is_no_database_is_one_line(tmp_path):
     (tmp_path / "mlflow.db").write_text("not a database, but long enough to be read as one" * 50)
     with pytest.raises(TrackerFailed, match="mlflow.db: file is not a database; move .*fedgrid sync"):
         store.connect(store.default_uri(tmp_path))
+
+
+@pytest.mark.parametrize("folder", ["runs", "a%41b", "a?b", "a#b", "a b+c", "ñ鳥", "100%"])
+def test_address_names_the_file_whatever_its_path(tmp_path, folder):
+    new_storage(tmp_path / folder)
+    uri = store.default_uri(tmp_path / folder)
+    assert store.database_file(uri) == tmp_path / folder / "mlflow.db"
+    assert make_url(uri).database == str(tmp_path / folder / "mlflow.db")
+    store.connect(uri)
+    assert [path.name for path in tmp_path.iterdir()] == [folder]
+
+
+def test_store_of_another_version_names_the_command_that_upgrades_it(tmp_path):
+    with closing(sqlite3.connect(new_storage(tmp_path) / "mlflow.db")) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = 'c1d2e3f4a5b6'")
+    uri = store.default_uri(tmp_path)
+    with pytest.raises(TrackerFailed, match=f"MLflow {version('mlflow')}; `mlflow db upgrade {uri}`"):
+        store.connect(uri)
 
 
 def test_truncated_store_is_one_line_before_mlflow_asks_it_for_a_minute(tmp_path):
