@@ -83,8 +83,8 @@ def looking(root: Path) -> list[tuple[object, ...]]:
         ("runs", "mine", "--columns", "all", "--json"),
         ("show", run_id, "--json"),
         ("analyse", "mine", "epsilons", "--dry-run"),
-        ("explain", "mine", "--dry-run"),
-        ("attack", "mine", "--kind", "membership", "--dry-run"),
+        (*EXPLAIN, "--dry-run"),
+        (*ATTACK, "--dry-run"),
         (
             "run",
             grid,

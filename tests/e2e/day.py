@@ -69,8 +69,9 @@ STEPS = (
         f"{RUN} --filter seed=0",
         "The clients hold different digits, in three hidden groups. ARI 1 says that the groups were found. "
         "Each cluster's model is then better on its own clients' images (`pers.`), and worse on all "
-        "(`gen.`), than one model for all (fedavg). one-cut is the algorithm of the study's plugin. What did "
-        "it do, round by round?",
+        "(`gen.`), than one model for all (fedavg). one-cut is the algorithm of the study's plugin. A line "
+        "below the table says what was trained, and that all clients count alike in a mean: `weights: "
+        "images` counts their images. What did one-cut do, round by round?",
         most=7,
     ),
     Step(

@@ -35,6 +35,8 @@ def draw_pictures(pictures: Sequence[Picture], title: str, classes: Sequence[str
     """
     from matplotlib.figure import Figure
 
+    from fedgrid.tracking.figures.style import boxes_for_missing_glyphs
+
     kinds = [
         (of, part)
         for of in ("message", "update")
@@ -67,7 +69,8 @@ def draw_pictures(pictures: Sequence[Picture], title: str, classes: Sequence[str
                     )
     figure.suptitle(title, fontsize=8, parse_math=False)
     data = BytesIO()
-    figure.savefig(data, format="png", dpi=120, metadata={"Software": None})
+    with boxes_for_missing_glyphs():
+        figure.savefig(data, format="png", dpi=120, metadata={"Software": None})
     return data.getvalue()
 
 

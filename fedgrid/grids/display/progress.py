@@ -248,7 +248,8 @@ def _make_namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[R
 def _scores(numbers: Mapping[str, Any]) -> str:
     temperature, accuracy = numbers.get("temperature"), numbers["personalised_accuracy"]
     parts = [f"temp. {temperature:.3f}"] if temperature is not None else []
-    parts += [f"clusters {numbers['clusters']}", f"ARI {numbers['ari']:.2f}"]
+    parts.append(f"clusters {numbers['clusters']}")
+    parts += [f"ARI {numbers['ari']:.2f}"] if numbers["ari"] is not None else []
     return "  ".join(parts + ([f"acc. {accuracy:.3f}"] if accuracy is not None else []))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from math import isinf
 from pathlib import Path
+from textwrap import fill
 
 from rich.console import Console
 
@@ -30,13 +31,18 @@ from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.runs import read_runs
+from fedgrid.grids.results.runs import about, read_runs
 from fedgrid.redaction import in_csv
 from fedgrid.tracking.scoring.run import FINISHED, TIMES, Run
 
 ROWS_SHOWN = 40
 """Up to this many runs each has its own row."""
 
+GROUPS = (
+    "ARI, AMI: agreement of clusters and hidden groups, 1 if equal, about 0 by chance.\n"
+    "homogen.: 1 if no cluster mixes groups; complete: 1 if no group is split."
+)
+NO_GROUPS = "ARI, AMI, homogen., complete: –, because these splits have no hidden groups."
 LEGEND = (
     "pers.: each cluster's model on its clients' own test images; gen.: on the\n"
     "server's; F1 over a test set's own classes; gap: |pers. acc. - gen. acc.|; all\n"
@@ -66,7 +72,10 @@ def show(
     say()
     if done:
         _show_scores(done, console, per_run)
+        say(NO_GROUPS if all(run.scores.get("ari") is None for run in done) else GROUPS)
         say(LEGEND)
+        for line in about(done):
+            say(fill(line, 79))
         if any(run.has_hits for run in done):
             say(_times_line(done))
         private = {run.run_id for run in grid.runs if EPSILON in own_columns(run)}

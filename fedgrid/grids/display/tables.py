@@ -15,7 +15,7 @@ from fedgrid.tracking.scoring.disturbances import DRIFT, FAULTS
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.scores import OF_ROUNDS
 from fedgrid.tracking.scoring.selection import text_of
-from fedgrid.tracking.tables.cells import spread_over_seeds
+from fedgrid.tracking.tables.cells import seed_words, spread_over_seeds
 from fedgrid.tracking.tables.table import NONE
 from fedgrid.tracking.tables.table import Table as PageTable
 
@@ -180,15 +180,15 @@ def seeds_table(runs: Sequence[Run], width: int) -> Group:
 
 
 def _of_scenario(name: str, rows: Sequence[Mapping[str, Any]], width: int) -> Table:
-    seeds = max(row["seeds"] for row in rows)
-    spread = f", mean ± standard deviation over {seeds} seeds" if seeds > 1 else ""
+    seeds = {row["algorithm"]: row["seeds"] for row in rows}
+    spread = f", mean ± standard deviation over {seed_words(seeds)}" if max(seeds.values()) > 1 else ""
     return _rows_table(f"Final round, {name}{spread}", rows, width, datasets=False)
 
 
 def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Group:
     """Return the rows of `summary_rows` for the terminal: a table for each setting, whose axes it shows."""
-    seeds = max(row["seeds"] for row in rows)
-    spread = f"{seeds} seeds, ± standard deviation over seeds" if seeds > 1 else "seeds"
+    seeds = {row["algorithm"]: row["seeds"] for row in rows}
+    spread = f"{seed_words(seeds)}, ± standard deviation over seeds" if max(seeds.values()) > 1 else "seeds"
     tables: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         where = f"Final round{', ' if row['setting'] else ''}{row['setting']}"
@@ -232,9 +232,9 @@ def failure_table(runs: Sequence[Run]) -> Table:
 def page_table(table: PageTable, width: int) -> Table:
     """Return a table of a report for the terminal."""
     shown = titled_table(table.title, width)
-    seeds = max((cell.seeds for row in table.rows for cell in row.cells), default=0)
     if any(cell.spread is not None for row in table.rows for cell in row.cells):
-        shown.caption = Text(f"{seeds} seeds: mean ± standard deviation (n - 1)")
+        seeds = {row.name: max(cell.seeds for cell in row.cells) for row in table.rows}
+        shown.caption = Text(f"{seed_words(seeds)}: mean ± standard deviation (n - 1)")
     shown.add_column(table.corner, overflow="fold")
     for column in table.columns:
         shown.add_column(f"{column.group} {column.name}".strip(), justify="right")

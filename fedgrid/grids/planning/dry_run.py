@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
+from textwrap import fill
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -34,8 +35,12 @@ from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
 from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.runs import about
+from fedgrid.grids.results.runs import describe as describe_runs
 
 RUNS_LISTED = 20
+TOTALS = ("runs", "shared_prefixes", "finished", "rounds_left", "download_mb", "hours", "encoders")
+"""Numbers of data sets that are added up."""
 BUSY = 0.75
 """Load of a core from which on the output says that the machine has other work."""
 ONE_CORE = (Node(1.0, 0.0),)
@@ -76,15 +81,15 @@ def show_plan(
     ]
     if any(row.download_mb for row in rows) and not data_dir.exists():
         print_marked("note:", "bold", f"--data-dir {data_dir} does not exist yet: the download goes there")
-    names = ("runs", "shared_prefixes", "finished", "rounds_left", "download_mb", "hours", "encoders")
     plan = {
         "grid": grid.name,
         "datasets": [asdict(row) for row in rows],
-        "total": {name: sum(getattr(row, name) for row in rows) for name in names} | {"rounds_taken": taken},
+        "total": {name: sum(getattr(row, name) for row in rows) for name in TOTALS} | {"rounds_taken": taken},
         "resources": [asdict(one) | {"reserves": one.reserves} for one in capacities if nodes],
         "nodes": [asdict(node) for node in nodes],
         "timed_on": device,
         "processor": processor_name(device),
+        "about": about(describe_runs(grid.runs, storage)),
         "runs": runs_of(left),
         "estimate": asdict(learnt),
         **({"stacking": stacking} if stacking else {}),
@@ -159,6 +164,9 @@ def _show(plan: Mapping[str, Any], nodes: Sequence[Node], with_cache: bool, cons
             prefixes = total["shared_prefixes"]
             shared = f"{total['runs']} runs, {prefixes} shared prefix{'es' * (prefixes != 1)}"
             say(f"At most: shared rounds are computed once ({shared}).")
+    say("")
+    for line in plan["about"]:
+        say(fill(line, 79))
     if "stacking" in plan:
         say(plan["stacking"])
     _list_runs(plan["runs"], console)

@@ -57,8 +57,9 @@ class StoredGrid:
 
 
 def list_grids(storage: Storage) -> list[str]:
-    """Return the names of the grids of a storage, in alphabetical order."""
-    return sorted(path.parent.name for path in (storage.root / GRIDS).glob(f"*/{RUNS}"))
+    """Return the names of the grids of a storage, in alphabetical order; a folder `mine (copy)` is none."""
+    names = (path.parent.name for path in (storage.root / GRIDS).glob(f"*/{RUNS}"))
+    return sorted(name for name in names if PLAIN_NAME.fullmatch(name))
 
 
 class GridFolder:

@@ -23,8 +23,10 @@ from fedgrid.grids.results.asked import SUPERSEDED
 from fedgrid.grids.results.axes import algorithm_names, further_axes, name_of
 from fedgrid.grids.results.outcome import read_scores, state
 from fedgrid.grids.results.times import Times, times_of
+from fedgrid.tracking.names import names_line
 from fedgrid.tracking.scoring.run import FAILED, FINISHED, Run
 from fedgrid.tracking.scoring.study import plain
+from fedgrid.tracking.trained import trained_line
 
 
 def describe(
@@ -88,6 +90,13 @@ def read_runs(
     """
     described = describe(configs, storage, old)
     return tuple(read_run(run, config, storage) for run, config in zip(described, configs, strict=True))
+
+
+def about(runs: Sequence[Run]) -> list[str]:
+    """Return the lines on runs of a grid: what they train, and what papers call their algorithms."""
+    names = {run.algorithm: run.published for run in runs}
+    lines = trained_line([run.keys for run in runs]), names_line(names)
+    return [line for line in lines if line]
 
 
 def finished_run(config: RunConfig, storage: Storage, scores: Mapping[str, Any]) -> Run:

@@ -104,10 +104,10 @@ def best(trials: Iterable[Trial], objective: str) -> dict[str, Trial]:
     Ties go to the first trial; the oracle's ties are first broken by the label-free objective.
     """
     free = label_free(objective)
-    scored = [trial for trial in trials if trial.scores is not None]
+    trials = list(trials)
     bests = {
-        LABEL_FREE: _first_best([trial for trial in scored if trial.score(free) is not None], free),
-        ORACLE: _first_best(scored, ARI, free),
+        LABEL_FREE: _first_best([trial for trial in trials if trial.score(free) is not None], free),
+        ORACLE: _first_best([trial for trial in trials if trial.score(ARI) is not None], ARI, free),
     }
     return {kind: trial for kind, trial in bests.items() if trial is not None}
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
@@ -17,6 +17,7 @@ from fedgrid.grids.search.early_stop import END, Rung, round_at, share_at
 from fedgrid.grids.search.objectives import Trial, score, value
 from fedgrid.grids.search.space import Params
 from fedgrid.grids.search.suggest import BATCH, StoppedEarly, TrialResult, suggestions
+from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.scores import score_rounds
 
 
@@ -138,12 +139,19 @@ class SearchProgress:
         return f"{len(failed)} of {len(runs)} runs failed; {failed[0].scenario}: {cause}"
 
     def _scores_at(self, runs: Sequence[RunConfig], rung: Rung) -> dict[str, float | None]:
-        """Return the scores of a trial at a rung, even if more rounds of its runs are done."""
+        """Return the scores of a trial at a rung, even if more rounds of its runs are done.
+
+        Raises:
+            RunError: the records of a run are damaged.
+        """
         scores_of_runs = []
         for run in runs:
             folder = folder_of(self._storage.root, run)
             self._storage.pull(folder.name, skip=("state-",))
             last = round_at(run, rung)
-            tested = {number: scores for number, scores in score_rounds(folder) if number <= last}
-            scores_of_runs.append(tested[last])
+            try:
+                scores_of_runs.append(dict(score_rounds(folder))[last])
+            except (RecordsError, KeyError) as error:
+                why = error if isinstance(error, RecordsError) else f"{folder} has no records of round {last}"
+                raise RunError(f"{why}; move {folder} away, and the same command runs it again") from error
         return score(scores_of_runs)

@@ -40,7 +40,8 @@ SHORT = 9
 
 
 def cluster_maps(study: Study) -> Figure:
-    """Draw the maps of a scenario's first seed, one panel per algorithm, with the ARI of the last partition.
+    """Draw the maps of a scenario's first seed, one panel per algorithm, with the ARI of the last partition,
+    or its clusters if there are no hidden groups.
 
     Colours are those of `draw_map`, so that equal partitions have equal colours.
 
@@ -53,7 +54,11 @@ def cluster_maps(study: Study) -> Figure:
         if is_first:
             name_groups(axes, run.truth_K, run.group_names)
 
-    return _by_algorithm(study, lambda run: f"ARI {run.last('ari'):.2f}", draw, "most of it from ")
+    def score(run: Run) -> str:
+        ari = run.last("ari")
+        return f"{run.last('clusters'):.0f} clusters" if np.isnan(ari) else f"ARI {ari:.2f}"
+
+    return _by_algorithm(study, score, draw, "most of it from ")
 
 
 def client_curves(study: Study) -> Figure:

@@ -1,5 +1,6 @@
 """Colours, markers and settings of all figures, and how they are saved; equal figures give equal bytes."""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -197,10 +198,19 @@ def paper_style(figure: Figure | None = None) -> Iterator[None]:
     before = _in_use.set(own)
     salt = {"svg.hashsalt": matplotlib.rcParams["svg.hashsalt"]}
     try:
-        with matplotlib.rc_context(), style.context(["default", SETTINGS, *own, ALWAYS, salt]):
+        settings = ["default", SETTINGS, *own, ALWAYS, salt]
+        with matplotlib.rc_context(), style.context(settings), boxes_for_missing_glyphs():
             yield
     finally:
         _in_use.reset(before)
+
+
+@contextmanager
+def boxes_for_missing_glyphs() -> Iterator[None]:
+    """Draw letters that the font lacks as boxes, without a warning for each; an SVG has the text."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+        yield
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -98,7 +98,7 @@ BY_ROUND = (
         ),
     ),
     (
-        FigureKind("ARI", "ari", "ARI", "Adjusted Rand index of each round's partition."),
+        FigureKind("ARI", "ari", "ARI", "Adjusted Rand index of each round's partition.", "ari"),
         FigureKind(
             "sizes of clusters",
             "sizes",

@@ -121,6 +121,8 @@ def choose_recorded(study: Study, chosen: Iterable[Measure]) -> tuple[Measure, .
 AGAINST_TRUTH = ("ari", "ami", "homogeneity", "completeness")
 MEANS = [mean_over_rounds(f"mean {words_of(curve)}", curve) for curve in AGAINST_TRUTH]
 FINALS = [last_round(f"final {words_of(curve)}", curve) for curve in AGAINST_TRUTH]
+AGAINST_GROUPS = (*MEANS, *FINALS)
+"""Of these, algorithms that never cluster have no rank."""
 MEAN_ARI, FINAL_ARI = MEANS[0], FINALS[0]
 CLUSTERING_ROUND = final("clustering round", "clustering_round", digits=1)
 LAST_CHANGE = final("round of the last change", "last_change_round", digits=1)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import nan
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,9 +25,14 @@ Labels = tuple[int, ...]
 
 
 def _against_truth(name: str) -> Callable[[Labels, Labels], float]:
-    """Return a function of scikit-learn's, which takes (hidden groups, clusters) and returns a score."""
+    """Return a function of scikit-learn's, which takes (hidden groups, clusters) and returns a score.
+
+    It is NaN if all clients are in one group: then there is nothing to find.
+    """
 
     def compute(truth_K: Labels, groups_K: Labels) -> float:
+        if len(set(truth_K)) == 1:
+            return nan
         # Importing scikit-learn takes a second; commands that only show stored scores do without it.
         from sklearn import metrics
 
@@ -87,7 +93,8 @@ PARTITION = (
         heading="com-\nplete",
     ),
 )
-"""One partition against the hidden groups; 1 is perfect. Computed from (truth_K, groups_K)."""
+"""One partition against the hidden groups; 1 is perfect, NaN if the split has no groups, as dirichlet.
+Computed from (truth_K, groups_K)."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.scoring.measures import Measure
+from fedgrid.tracking.scoring.measures import AGAINST_GROUPS, Measure
 from fedgrid.tracking.scoring.paired_tests import (
     ALPHA,
     DIGITS,
@@ -72,7 +72,11 @@ class Comparison:
 def compare(study: Study, measure: Measure) -> Comparison:
     """Compare the algorithms of a study, but for references; rank 1 is the highest score if
     `measure.highest`, else the lowest."""
-    note, study = study.reference_note, study.competitors
+    notes, study = [study.reference_note], study.competitors
+    if measure in AGAINST_GROUPS and (unclustered := _never_clustering(study)):
+        study = study.only(run for run in study.runs if run.algorithm not in unclustered)
+        verb = "has" if len(unclustered) == 1 else "have"
+        notes.append(f"{' and '.join(unclustered)} {verb} one cluster in every run, and no rank here.")
     scores: dict[str, dict[Any, dict[int, float]]] = {algorithm: {} for algorithm in study.algorithms}
     for result in study.finished:
         value = measure.of(result)
@@ -85,7 +89,15 @@ def compare(study: Study, measure: Measure) -> Comparison:
         num_scenarios=len(study.scenarios),
         dataset_of=lambda scenario: str(scenario[0]),
     )
-    return replace(compared, remarks=(*compared.remarks, note)) if note else compared
+    return replace(compared, remarks=(*compared.remarks, *filter(None, notes)))
+
+
+def _never_clustering(study: Study) -> list[str]:
+    """Return the algorithms whose finished runs have one cluster in every round."""
+    most: dict[str, float] = {}
+    for run in study.finished:
+        most[run.algorithm] = max(most.get(run.algorithm, 1.0), float(run.curves["clusters"].max()))
+    return [algorithm for algorithm, clusters in most.items() if clusters == 1]
 
 
 def compare_scores(

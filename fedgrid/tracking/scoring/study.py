@@ -18,6 +18,7 @@ from fedgrid.tracking.names import names_line
 from fedgrid.tracking.scoring.partitions import Clustering
 from fedgrid.tracking.scoring.run import AxisValue, Run, Scenario, select
 from fedgrid.tracking.scoring.selection import Condition
+from fedgrid.tracking.trained import trained_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -182,6 +183,11 @@ class Study:
     def names_line(self) -> str:
         """A sentence on what papers call the algorithms, empty if they have no other names."""
         return names_line({run.algorithm: run.published for run in self.runs})
+
+    @property
+    def trained_line(self) -> str:
+        """What the runs train, in one line."""
+        return trained_line([run.keys for run in self.runs])
 
     @property
     def references(self) -> tuple[str, ...]:

@@ -133,10 +133,13 @@ def spread_over_seeds(scores: Mapping[tuple[Any, int], float], expected: int) ->
 def explain_cells(table: Table, study: Study) -> Table:
     """Return the table with seeds, means of some of the runs, and missing runs explained in its caption."""
     cells = [cell for row in table.rows for cell in row.cells]
-    seeds = len({run.seed for run in study.runs})
-    count = "One seed" if seeds == 1 else f"{seeds} seeds"
+    seeds = {name: {run.seed for run in study.runs if run.algorithm == name} for name in study.algorithms}
+    count = seed_words({name: len(of_algorithm) for name, of_algorithm in seeds.items()})
     is_mean = any(cell.spread is not None for cell in cells)
-    words = [table.caption, f"{count}{': mean ± standard deviation (n - 1)' if is_mean else ''}."]
+    words = [
+        table.caption,
+        f"{count[0].upper()}{count[1:]}{': mean ± standard deviation (n - 1)' if is_mean else ''}.",
+    ]
     if any(cell.tone == "partial" and "(" in cell.text for cell in cells):
         words.append("In brackets: number of runs, if a mean is not over all of them.")
     if any(cell.text == ABSENT for cell in cells):
@@ -145,6 +148,14 @@ def explain_cells(table: Table, study: Study) -> Table:
         words.append(study.reference_note)
     words.append(lacking(study))
     return replace(table, caption=" ".join(word for word in words if word))
+
+
+def seed_words(counts: Mapping[str, int]) -> str:
+    """Return how many seeds rows have, by their names: `one seed`, `3 seeds`, `3 seeds (briggs 2)`."""
+    most = max(counts.values(), default=0)
+    words = "one seed" if most == 1 else f"{most} seeds"
+    fewer = ", ".join(f"{name} {count}" for name, count in counts.items() if count < most)
+    return f"{words} ({fewer})" if fewer else words
 
 
 def lacking(study: Study) -> str:

@@ -135,7 +135,7 @@ def field_of(
         for outcome in outcomes
         if outcome.protocol == protocol
         and (outcome.settings == settings or (outcome.is_reference and outcome.settings == "default"))
-        and not isnan(getattr(outcome, question.score))
+        and _is_asked(outcome, question)
         and (question is SERVING or outcome.method in clustering)
     ]
     chosen = [outcome for outcome in wide if question is SERVING or outcome.has_groups]
@@ -168,6 +168,12 @@ def field_of(
         by_family(group_by_method(wide)),
         families_of(wide, of_groups=question is CLUSTERING),
     )
+
+
+def _is_asked(outcome: Outcome, question: Question) -> bool:
+    """Return whether an outcome has the score; without groups it has no ARI, and one cluster can be right."""
+    no_groups = question is CLUSTERING and not outcome.has_groups
+    return no_groups or not isnan(getattr(outcome, question.score))
 
 
 def group_by_method(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:

@@ -6,6 +6,7 @@ Nothing is compared across protocols.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import isnan
 
 from fedgrid.tracking.report.page import PageSection, Plate
 from fedgrid.tracking.report.ranks import diagram
@@ -131,7 +132,7 @@ def _map(field: Field, order: Field) -> Map:
     def cell(place: InFamily) -> tuple[str, str]:
         if field.question is CLUSTERING:
             colour = WELL if place.right == place.seeds else MIDDLE if place.right else ILL
-            return colour, fixed(place.ari, 2)
+            return colour, "" if isnan(place.ari) else fixed(place.ari, 2)
         colour = ILL if place.gain < 0 else MIDDLE if place.regret > 0 else WELL
         return colour, str(place.below_bnc or "")
 

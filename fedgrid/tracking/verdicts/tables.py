@@ -139,7 +139,8 @@ def groups_by_family(field: Field) -> Table:
     )
 
     def cell(place: InFamily) -> Cell:
-        return Cell(f"{fixed(place.ari, 2)} ({place.right}/{place.seeds})", place.ari)
+        right = f"{place.right}/{place.seeds}"
+        return Cell(right) if isnan(place.ari) else Cell(f"{fixed(place.ari, 2)} ({right})", place.ari)
 
     return _by_family(field, "groups-by-family", "Groups found, by family", caption, cell)
 

@@ -1,6 +1,7 @@
 """`fedgrid show` of a grid and of a run."""
 
 import json
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -99,3 +100,28 @@ def test_short_table_of_rounds_keeps_the_first_the_last_and_eventful_ones():
     chosen = choose_rounds(np.arange(1, 201), {77: "1 -> 3 clusters"})
     assert {1, 77, 200} <= set(chosen)
     assert len(chosen) <= 12
+
+
+@pytest.mark.parametrize("unfinished", [False, True])
+def test_damaged_records_are_named(browsed, tmp_path, unfinished):
+    copytree(browsed.root, tmp_path / "runs")
+    folder = folder_of(tmp_path / "runs", PLAIN)
+    for name in ("done.json", "scores.json", "timings.sha256") if unfinished else ():
+        (folder / name).unlink()
+    for name in ("rounds.parquet", "timings.parquet"):
+        (folder / name).write_bytes(b"no table")
+    facts = strict_json(fedgrid("show", PLAIN.run_id, "--json", "--storage", tmp_path / "runs").out)
+    assert f"{folder}/" in facts["cause"]
+    assert (
+        f"{folder}/timings.parquet is damaged" in fedgrid("cache", "mine", "--storage", tmp_path / "runs").err
+    )
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "[" * 100_000])
+def test_run_whose_configuration_is_damaged_is_named_where_a_run_is_not_found(browsed, tmp_path, text):
+    copytree(browsed.root, tmp_path / "runs")
+    path = folder_of(tmp_path / "runs", PLAIN) / "config.json"
+    path.write_text(text)
+    refused = fedgrid("show", "nothing", "--storage", tmp_path / "runs")
+    assert (refused.code, refused.out) == (2, "")
+    assert f"{path} is not read" in refused.err

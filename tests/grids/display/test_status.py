@@ -53,6 +53,15 @@ def test_status_ignores_the_progress_of_a_dead_driver(storage):
     assert (found["running"], found["waiting"]) == (0, 2)
 
 
+@pytest.mark.parametrize("odd", [{"running": [{"run": 1}]}, {"running": [], "seconds_left": float("inf")}])
+def test_progress_with_odd_values_is_named_and_left_out(storage, capsys, odd):
+    GridFolder(storage, "mine").write_progress(odd)
+    with Lease(storage, "mine"):
+        found = status("mine", storage)
+    assert (found["runs"], found["seconds_left"]) == ([], None)
+    assert "grids/mine/progress.json is damaged" in capsys.readouterr().err.replace("\n", "")
+
+
 def test_watch_shows_a_grid_until_its_driver_has_ended(storage, monkeypatch):
     """The driver ends between two looks; the last page stays on the terminal."""
     console = PlainConsole(file=StringIO(), force_terminal=True, force_interactive=True, width=120)

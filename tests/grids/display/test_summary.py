@@ -50,6 +50,13 @@ def test_summary_names_the_time_without_the_cache_on_any_terminal(shared, width)
     assert "without the round cache (uncached) to " in shown(shared, width)
 
 
+def test_summary_explains_scores_and_says_what_was_trained_and_what_papers_call_it(shared):
+    text = " ".join(shown(shared).split())
+    trained = ("Trained: digitnet, sgd, learning rate 0.1", "weights none: all clients count alike")
+    for part in ("about 0 by chance", "no group is split", "fedavg BNC, sattler SCL", *trained):
+        assert part in text
+
+
 def test_summary_without_cache_hits_names_no_other_time(tmp_path):
     assert "uncached" not in shown(run_all(tmp_path, None))
 

@@ -17,6 +17,7 @@ from fedgrid.grids.display.tables import (
     page_table,
     result_row,
     result_table,
+    seeds_table,
     summary_rows,
     summary_table,
 )
@@ -231,6 +232,12 @@ def test_summary_of_several_seeds_has_their_number_and_the_deviation_of_each_mea
     assert "2 seeds" in text
     assert "±.354" in text
     assert "±" not in printed(summary_table(summary_rows(rows(scored("fedavg", 0.0, 0))), 80), 80)
+
+
+def test_title_says_how_many_seeds_a_row_has_where_they_differ():
+    runs = rows(*(scored("fedavg", 0.0, seed) for seed in range(3)), scored("ocfl-kmeans", 1.0, 0))
+    for table in (seeds_table(runs, 120), summary_table(summary_rows(runs), 120)):
+        assert "3 seeds (ocfl-kmeans 1)" in " ".join(printed(table, 120).split())
 
 
 def test_the_table_of_a_report_says_of_how_many_seeds_its_means_are():

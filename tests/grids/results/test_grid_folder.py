@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -12,7 +13,7 @@ from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run.run_folder import RunFolder
-from fedgrid.engine.runtime.storage.format import DamagedFile
+from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.load import load_grid
@@ -240,6 +241,24 @@ def test_stop_request_lasts_until_it_is_withdrawn(storage):
     assert not GridFolder(storage, "other").stop_asked()
     folder.withdraw_stop()
     assert not folder.stop_asked()
+
+
+def test_list_of_runs_that_asks_for_none_of_them_is_damaged(launch, storage):
+    launch("o1")
+    path = GridFolder(storage, "exp").path / "runs.jsonl"
+    head, _, lines = path.read_text().partition("\n")
+    values = unseal(path, head)
+    asked = {source: {**of, "run_ids": ["0" * 12]} for source, of in values["asked"].items()}
+    path.write_text(seal({**values, "asked": asked}) + lines)
+    with pytest.raises(ConfigError, match="runs.jsonl is damaged .*it asks for none of its runs"):
+        GridFolder(storage, "exp").read()
+
+
+def test_copy_of_a_grid_s_folder_under_an_odd_name_is_no_grid(launch, storage):
+    launch("o1")
+    folder = GridFolder(storage, "exp").path
+    copytree(folder, folder.with_name("exp (copy)"))
+    assert list_grids(storage) == ["exp"]
 
 
 def test_progress_is_written_and_read(storage):

@@ -159,7 +159,7 @@ def test_study_notes_what_algorithms_of_a_scenario_train_with_otherwise(storage)
     runs = [config(algorithm="fedavg", training=slow), config(algorithm="ifca", training=fast)]
     GridFolder(storage, "mine").keep(runs, "")
     assert load("mine", storage).notes == (
-        "algorithms differ in training.learning_rate: 0.01 (BNC); 0.1 (IFCA)",
+        "algorithms differ in training.learning_rate: 0.01 (fedavg); 0.1 (ifca)",
     )
     GridFolder(storage, "axis").keep([config(algorithm="fedavg", training=one) for one in (slow, fast)], "")
     assert load("axis", storage).notes == ()

@@ -195,6 +195,15 @@ def test_killed_search_with_early_stopping_ends_the_same(storage, tmp_path, monk
     assert fedgrid(*command, other).code == 0
     assert contents(other, "early") == contents(storage, "early")
 
+    damaged = next(
+        path for path in other.glob("*/rounds.parquet") if not (path.parent / "done.json").exists()
+    )
+    damaged.write_bytes(b"no table")
+    refused = fedgrid(*command, other)
+    assert refused.code == 1
+    assert f"{damaged}: " in refused.err
+    assert f"move {damaged.parent} away" in refused.err
+
 
 def test_more_trials_continue_the_search(undisturbed, storage):
     fewer = [2 if part == 4 else part for part in SEARCH]

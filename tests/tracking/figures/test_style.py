@@ -48,3 +48,11 @@ def test_style_that_does_not_exist_is_an_error_and_leaves_none_behind():
     with pytest.raises(OSError, match="nonesuch"), figures.style_context("nonesuch"):
         pass
     assert face(drawn()) == "#ffffff"
+
+
+@pytest.mark.filterwarnings("error")
+def test_letters_that_the_font_lacks_are_boxes_without_a_warning(tmp_path):
+    figure = figures.per_round(study_of([result_of(run_of("a_狗"), ONE)]), kind="ari")
+    figures.save(figure, tmp_path / "figure.png")
+    figures.save(figure, tmp_path / "figure.svg")
+    assert "a_狗" in (tmp_path / "figure.svg").read_text()

@@ -8,6 +8,7 @@ import pytest
 from docs.reference.report import pages
 from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.report.page import Choice, Plate
+from fedgrid.tracking.tables.table import NONE
 from tests.helpers.studies import WHOLE, result_of, run_of, study_of
 
 RIGHT = {"learning_gap": (0.1, 0.2), "learning_gap_loss": (1, 2), "published_learning_gap": (0.3, 0.4)}
@@ -75,6 +76,15 @@ def test_a_gap_that_no_run_recorded_is_left_out():
     assert {name for name in figures(archived) if name.startswith("gap")} == {"gap-published-DATASET-CLIENTS"}
     nothing = study("mnist", curves={"ari": (0, 1)})
     assert not any(name.startswith("gap") for name in figures(nothing))
+
+
+def test_runs_without_hidden_groups_have_no_ari():
+    """Neither a number in a table, a figure nor a rank."""
+    without = study_of([result_of(run_of(name), WHOLE, (0,) * 6) for name in ("fedavg", "ocfl-kmeans")])
+    page = report_page(without)
+    assert not {plate.name for plate in page.plates()} & {"ari-mnist-15", "ranks-final-ari", "ranks-mean-ari"}
+    tables = {table.name: table for table in page.tables()}
+    assert {row.cells[2].text for row in tables["overview"].rows} == {NONE}
 
 
 @pytest.mark.parametrize("kind", ["accuracy", "f1", "fairness", "ari", "sizes", "gap", "gap-loss"])

@@ -53,6 +53,14 @@ def test_one_cluster_is_complete_and_singletons_are_homogeneous():
     assert singletons["completeness"] == pytest.approx(log(2) / log(6))
 
 
+@pytest.mark.parametrize("labels_K", [ONE, MIXED])
+def test_clients_in_one_group_have_no_score_against_groups(labels_K):
+    """One cluster for all would be perfect and any other partition a failure: 1 and 0 that say nothing."""
+    result = partitions.score_partition(labels_K, ONE)
+    assert np.isnan([result[name] for name in ("ari", "ami", "homogeneity", "completeness")]).all()
+    assert result["clusters"] == len(set(labels_K))
+
+
 @pytest.mark.parametrize(
     ("labels_K", "smallest", "alone"),
     [(MIXED, 2, 0), (ONE, 6, 0), (range(6), 1, 6), ([7, 7, 7, 2, 2, 5], 1, 1), (["A", "B", "B"], 1, 1)],

@@ -278,17 +278,18 @@ def test_a_study_is_compared_by_a_measure():
     runs = [
         result_of(run_of(name, clients=clients), labels)
         for clients in (10, 15, 20, 25, 30, 35)
-        for name, labels in (("fedavg", ONE), ("ocfl-hdbscan", WHOLE))
+        for name, labels in (("fedavg", ONE), ("briggs", [range(6)] * 2), ("ocfl-hdbscan", WHOLE))
     ]
     result = compare(study_of(runs, [run_of("sattler", clients=10)]), FINAL_ARI)
     assert (result.measure, result.algorithms, result.ranks) == (
         "final ARI",
-        ("ocfl-hdbscan", "fedavg"),
+        ("ocfl-hdbscan", "briggs"),
         (1.0, 2.0),
     )
     assert result.remarks[0].startswith("sattler is left out")
     assert "0 of 6 scenarios" in result.remarks[0]
-    assert "one data set" in result.remarks[-1]
+    assert "one data set" in result.remarks[-2]
+    assert result.remarks[-1].startswith("fedavg has one cluster in every run")
 
 
 def test_the_significance_table_marks_the_better_of_a_pair_and_repeats_the_remarks():

@@ -27,6 +27,10 @@ def test_numbers_and_other_texts_stay_in_a_csv_file(value):
     assert in_csv(value) == value
 
 
+def test_control_characters_are_escapes_in_csv():
+    assert in_csv("\x1b[31mred") == r"\x1b[31mred"
+
+
 def test_csv_table_has_no_formula():
     [heading, row] = csv.reader(io.StringIO(to_csv(table(LINK))))
     assert heading[:2] == [f"'{LINK}", f"'{LINK}"]

@@ -157,7 +157,7 @@ def add_official_tests(
         if split == NATURAL:
             is_test &= official.groups == part.cluster
         tested_K.append(replace(part, test=np.flatnonzero(is_test), is_official=True))
-    _require_both(tested_K, "official test", "fewer split.reference_images, or split.tested_on own")
+    _require_both(tested_K, "official test", "take fewer split.reference_images, or split.tested_on own")
     return tuple(tested_K)
 
 
@@ -201,13 +201,18 @@ def require_images(parts_K: Sequence[ClientSplit], split: Split) -> None:
         ConfigError: one has none.
     """
     if split.tested_on == "own" or split.scored_on == "validation":
-        _require_both(parts_K, split.scored_on, "fewer clients or more split.draws")
+        helps = "take fewer clients"
+        if "draws" in kinds.kind_of(split.kind).OPTIONS:
+            helps += " or more split.draws"
+        if split.kind == NATURAL and len({part.cluster for part in parts_K}) == len(parts_K):
+            helps = "leave its group out of the data, add images to it, or set split.tested_on=official"
+        _require_both(parts_K, split.scored_on, helps)
 
 
-def _require_both(parts_K: Sequence[ClientSplit], scored_on: str, take: str) -> None:
+def _require_both(parts_K: Sequence[ClientSplit], scored_on: str, helps: str) -> None:
     for part in parts_K:
         if len(part.train) == 0 or len(part.test) == 0:
             raise ConfigError(
                 f"client {part.client} would hold {len(part.train)} training and {len(part.test)} "
-                f"{scored_on} images, but needs at least one of each; take {take}"
+                f"{scored_on} images, but needs at least one of each; {helps}"
             )

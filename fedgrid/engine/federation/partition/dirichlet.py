@@ -4,8 +4,7 @@ Class by class: draw shares for all clients, set those of clients that hold N / 
 rescale, and cut the class, in a seeded order, by the cumulative shares. The whole draw is repeated until each
 client has ten images, at most 1000 times. Every image of the pool has exactly one client.
 
-There are no hidden groups: all clients count as one, so a score of the clustering only says whether an
-algorithm left them together.
+There are no hidden groups: all clients count as one, and no score compares clusters with groups.
 
 Source: Yurochkin et al., Bayesian Nonparametric Federated Learning of Neural Networks, ICML 2019, as in the
 code of NIID-Bench, FLIS (alpha 0.1) and Prigent et al. (alpha 10), where draws are repeated without end.

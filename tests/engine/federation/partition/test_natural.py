@@ -102,6 +102,15 @@ def test_more_clients_than_images_of_a_group_are_refused():
         deal(200, names=("ada", "bea", "cem", "dan"))
 
 
+def test_a_writer_of_one_image_is_refused_with_what_helps():
+    groups = np.repeat([0, 1], [1, 279])
+    with pytest.raises(ConfigError, match=r"client 0 .*; leave its group out .*split\.tested_on=official$"):
+        deal(2, groups=groups)
+    assert [len(part.train) for part in deal(2, groups=groups, tested_on="official")] == [1, 279]
+    with pytest.raises(ConfigError, match="; take fewer clients$"):
+        deal(4, groups=np.repeat([0, 1], [2, 278]))
+
+
 def test_images_without_groups_are_refused_with_what_would_do():
     scenario = Scenario("digits", "natural", 4)
     with pytest.raises(

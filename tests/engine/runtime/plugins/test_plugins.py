@@ -158,6 +158,13 @@ class TestLoading:
         for part in ("mine.py", "'own'", repr(title), "60"):
             assert part in str(caught.value)
 
+    @pytest.mark.parametrize("title", ["BNC", "bnc", "fedavg"])
+    def test_title_of_an_algorithm_of_the_package_is_refused(self, write, title):
+        with pytest.raises(ConfigError) as caught:
+            active.use([write(ALGORITHM.replace('"OWN"', repr(title)))])
+        for part in ("mine.py", "'own'", repr(title), "'fedavg'"):
+            assert part in str(caught.value)
+
     def test_title_with_brackets_is_accepted(self, write):
         active.use([write(ALGORITHM.replace("OWN", "OWN [v2] $\\\\alpha$"))])
         assert ALGORITHMS["own"].title == "OWN [v2] $\\alpha$"
