@@ -161,7 +161,6 @@ def _models(job: ReadJob) -> Iterator[Explained]:
             accuracy=mean(right_N),
             unseen_gap=float(gap_N[unseen].mean()) if unseen.any() else nan,
             unseen=float(unseen.sum()),
-            is_trained_here=True,
         )
 
 

@@ -56,8 +56,6 @@ class Explained:
     """The gap over images that no client of the cluster trains on."""
     unseen: float = nan
     """Number of such images."""
-    is_trained_here: bool = False
-    """Whether it is of a run of one's own."""
 
     @property
     def gap(self) -> float:

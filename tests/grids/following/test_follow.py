@@ -25,7 +25,7 @@ from tests.helpers.command_line import new_storage, started, stop
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
 from tests.helpers.processes import wait_until_served
 
-pytestmark = pytest.mark.usefixtures("in_mlflow")
+pytestmark = pytest.mark.usefixtures("in_mlflow", "own_store")
 
 NOWHERE = "http://127.0.0.1:9"
 """The discard port: nothing listens there."""
@@ -35,21 +35,6 @@ PROMPT = Pauses(gather=0, retry=0.01, flush=60)
 
 def new_trackers(storage, warn=print, pauses=PROMPT):
     return Trackers("mine", Storage(storage), warn, pauses=pauses, text="dataset: digits\n")
-
-
-@pytest.fixture(autouse=True)
-def own_store(monkeypatch):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-
-
-@pytest.fixture
-def storage(tmp_path):
-    return new_storage(tmp_path / "runs")
-
-
-@pytest.fixture
-def store(storage):
-    return Store(default_uri(storage))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.following.follow import Pauses, Trackers
 from fedgrid.grids.following.teller import find_tracker
 from fedgrid.grids.planning.options import trackers_in
-from tests.helpers.command_line import fedgrid, new_storage
+from tests.helpers.command_line import fedgrid
 from tests.helpers.logged_runs import ROUNDS, config_of, record
 
 pytestmark = pytest.mark.usefixtures("in_mlflow")
@@ -65,11 +65,6 @@ def plugin(tmp_path):
     active.use([file])
     yield file
     active.use([])
-
-
-@pytest.fixture
-def storage(tmp_path):
-    return new_storage(tmp_path / "runs")
 
 
 def told(storage):

@@ -36,11 +36,6 @@ def undisturbed(tmp_path_factory):
     return storage, result
 
 
-@pytest.fixture
-def storage(tmp_path):
-    return new_storage(tmp_path / "runs")
-
-
 def contents(storage, name="briggs-digits"):
     """Return file -> bytes of a search's folder, without wall-clock times."""
     folder = storage / "grids" / name

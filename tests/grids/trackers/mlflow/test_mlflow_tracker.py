@@ -26,6 +26,8 @@ from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record, tell
 from tests.helpers.run_records import write_timings
 
+pytestmark = pytest.mark.usefixtures("own_store")
+
 CONFIG = config_of(0)
 MARKED = {"uri": "http://***@head:5000", "rounds": ROUNDS}
 
@@ -33,21 +35,6 @@ MARKED = {"uri": "http://***@head:5000", "rounds": ROUNDS}
 def is_logged(folder, config=CONFIG):
     grid = TrackedGrid("mine", Storage(folder.parent))
     return not MlflowTracker.lacks(TrackedRun(config, folder), grid)
-
-
-@pytest.fixture(autouse=True)
-def own_store(monkeypatch):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-
-
-@pytest.fixture
-def storage(tmp_path):
-    return new_storage(tmp_path / "runs")
-
-
-@pytest.fixture
-def store(storage):
-    return Store(default_uri(storage))
 
 
 @pytest.fixture
