@@ -90,7 +90,7 @@ class ExplainedGrid:
 
 @dataclass(frozen=True)
 class Paired:
-    """An algorithm's excess / p minus fedavg's, of the images that both explain with the same client's model."""
+    """An algorithm's excess / p minus fedavg's, of images that both explain with one client's model."""
 
     algorithm: str
     difference: float
