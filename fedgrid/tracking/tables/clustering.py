@@ -27,7 +27,7 @@ def published_clustering(study: Study) -> Table:
         f"table1-{dataset}-{clients}",
         f"Table 1, as published: {dataset}, {clients} clients",
         f"Published conventions: means over the first {PUBLISHED_ROUNDS} rounds; RAND is the adjusted Rand "
-        "index, COM is homogeneity, the AMI of OCFL-HDB is its RAND. Best of a column in bold. –: one "
+        "index, COM is homogeneity, the AMI of ocfl-hdbscan is its RAND. Best of a column in bold. –: one "
         "cluster in all of these rounds.",
         measures.PUBLISHED_CLUSTERING,
         published_cell,

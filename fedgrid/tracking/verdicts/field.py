@@ -1,9 +1,9 @@
 """The two questions of an arena, and all methods in one of them, over the blocks that every competitor has.
 
 A block is a family and a seed: seeds draw other images for other clients and other first weights, so blocks
-are independent given the data set. BNC (one model for all) is what clustering has to beat; ORACLE (FedAvg in
-each hidden group) is what it hopes for. Where clients differ without groups, or do not differ, ORACLE is no
-upper bound. Source of the tests: `tracking.scoring.statistics`, where a scenario is what a block is here.
+are independent given the data set. fedavg (one model for all) is what clustering has to beat; oracle (FedAvg
+in each hidden group) is what it hopes for. Where clients differ without groups, or do not differ, ORACLE is
+no upper bound. Source of the tests: `tracking.scoring.statistics`, where a scenario is what a block is here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -69,9 +69,9 @@ class InFamily:
     regret: float
     """ORACLE's accuracy less the method's, mean over seeds."""
     gain: float
-    """The method's accuracy less BNC's, likewise."""
+    """The method's accuracy less fedavg's, likewise."""
     below_bnc: int
-    """Seeds in which BNC's clients are served better."""
+    """Seeds in which fedavg's clients are served better."""
 
 
 @dataclass(frozen=True)

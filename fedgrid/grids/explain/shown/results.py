@@ -90,7 +90,7 @@ class ExplainedGrid:
 
 @dataclass(frozen=True)
 class Paired:
-    """An algorithm's excess / p minus BNC's, of the images that both explain with the same client's model."""
+    """An algorithm's excess / p minus fedavg's, of images that both explain with one client's model."""
 
     algorithm: str
     difference: float
@@ -100,7 +100,7 @@ class Paired:
 
 
 def pair_images(grid: ExplainedGrid, on: str) -> list[Paired]:
-    """Return the comparison of each algorithm with BNC, image by image; none without BNC."""
+    """Return the comparison of each algorithm with fedavg, image by image; none without it."""
     against = grid.excess.get((on, AGAINST), {})
     comparisons = []
     for (where, algorithm), images in grid.excess.items():
@@ -114,7 +114,7 @@ def pair_images(grid: ExplainedGrid, on: str) -> list[Paired]:
 
 
 def sentence(grid: ExplainedGrid, on: str) -> str:
-    """Return in a sentence whether clustering helps once confidence is taken out; empty without BNC."""
+    """Return in a sentence whether clustering helps once confidence is taken out; empty without fedavg."""
     comparisons = pair_images(grid, on)
     if not comparisons:
         return ""
