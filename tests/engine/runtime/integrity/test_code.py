@@ -83,6 +83,7 @@ def test_registries_do_not_join_all_algorithms():
         "fedgrid.algorithms.clustered.while_training.ocfl",
         "fedgrid.algorithms.clustering.clusterers",
         "fedgrid.algorithms.clustering.pooled",
+        "fedgrid.algorithms.clustering.splits",
     }
 
 
