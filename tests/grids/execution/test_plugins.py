@@ -98,8 +98,8 @@ def test_changed_plugin_makes_other_runs_that_supersede_the_old_ones(grid, stora
     assert ids(storage)[1] != old
     assert [run.algorithm for run in load("grid", str(storage)).runs] == ["fedavg", "own"]
     *_, new_title, old_title = [run.algorithm for run in load("grid", str(storage), superseded=True).runs]
-    assert new_title.startswith("OWN (plugin ")
-    assert old_title.startswith("OWN (plugin ")
+    assert new_title.startswith("own (plugin ")
+    assert old_title.startswith("own (plugin ")
     assert old_title.endswith(" (superseded)")
 
 
