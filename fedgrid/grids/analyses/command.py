@@ -87,13 +87,13 @@ def analyse(
     _, todo = find_results(analysis, jobs, context.runs, storage)
     in_process = how.in_process or analysis.in_process
     opened = open_gpus() if todo and analysis.on_gpu and not in_process else ()
+    if waiting:
+        warn(_skipped(waiting, len(runs), command(storage, "status", grid_name)))
     if how.dry_run:
         cores = count_cores(in_process=in_process)
         rows = list(analysis.plan(jobs, todo, data_dir, cores))
         show_plan(rows, cores, waiting, as_json=how.as_json, console=console)
         return Result()
-    if waiting:
-        warn(_skipped(waiting, len(runs), command(storage, "status", grid_name)))
     with Lease(storage, grid_name, result_claims(analysis.folder, finished), warn) as lease:
         lease.confirm()
         storage = storage.patient(warn)

@@ -102,8 +102,8 @@ def _facts(study: Study) -> tuple[tuple[str, str], ...]:
         ("algorithms", ", ".join(study.algorithms)),
         ("seeds", ", ".join(map(str, seeds))),
         ("rounds", ", ".join(map(str, rounds))),
-        ("training", study.trained_line),
-        *([("names", study.names_line)] if study.names_line else []),
+        ("training", study.trained_line.removeprefix("Trained: ")),
+        *([("names in papers", study.names_line.split(": ")[1])] if study.names_line else []),
         *((axis, ", ".join(values_of(study, axis))) for axis in axes_of(study)),
         *(("note", note) for note in study.notes),
     )

@@ -219,12 +219,10 @@ def _show(tables: Sequence[Table], folder: Path, written: Written, console: Cons
 def _show_lacking(study: Study, storage: Storage, console: Console) -> None:
     if study.superseded:
         print_plain(console, superseded_line(study.name, study.superseded, storage))
-    if study.unfinished:
-        print_plain(
-            console,
-            f"{len(study.unfinished)} of {len(study.runs)} runs of {study.name} are not in the report:",
-        )
+    if count := len(study.unfinished):
+        verb = "is" if count == 1 else "are"
+        print_plain(console, f"{count} of {len(study.runs)} runs of {study.name} {verb} not in the report:")
         for run in study.unfinished[:LACKING_SHOWN]:
             print_plain(console, f"  {run.name}: {run.lacking}")
-        if len(study.unfinished) > LACKING_SHOWN:
-            print_plain(console, f"  and {len(study.unfinished) - LACKING_SHOWN} more, named in the report")
+        if count > LACKING_SHOWN:
+            print_plain(console, f"  and {count - LACKING_SHOWN} more, named in the report")
