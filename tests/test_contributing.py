@@ -316,7 +316,7 @@ def figure(tree):
     tree.insert(
         "fedgrid/tracking/report/contents.py",
         "        *_privacy(study),\n",
-        '        Section("sizes", "Sizes", items=(scenarios.sizes(study),)),\n',
+        '        PageSection("sizes", "Sizes", items=(scenarios.sizes(study),)),\n',
     )
 
 

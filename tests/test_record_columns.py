@@ -11,7 +11,7 @@ from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.grids.archive import explanation_records as archived
 from fedgrid.grids.explain.compute import records as explanations
 from fedgrid.record_columns import EVERY_COLUMN
-from tests.helpers.small_runs import NOWHERE, config, early, play
+from tests.helpers.small_runs import NOWHERE, config, digits_of_two_writers, early, play
 
 FEW = {"rounds": 1}
 RUNS = (
@@ -26,7 +26,7 @@ RUNS = (
     early("flis-dc", training=FEW),
     complete({"clients": 1, "split": "centralised", "algorithm": "fedavg", "training": FEW}, NOWHERE),
 )
-"""Together they have every column that some run has."""
+"""Together they have every column that some run has, but for that of natural groups."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[st
     """Return file -> name and type of each column that one of the runs has written."""
     root = tmp_path_factory.mktemp("columns")
     found: dict[str, dict[str, pa.DataType]] = {}
-    for run in RUNS:
+    two = {"dataset": digits_of_two_writers(root), "clients": 2, "split": "natural", "model": "digitnet"}
+    natural = complete({**two, "algorithm": "fedavg", "training": FEW}, NOWHERE)
+    for run in (*RUNS, natural):
         for path in sorted(Path(play(run, root, cache=None)).glob("*.parquet")):
             found.setdefault(path.stem, {}).update((each.name, each.type) for each in pq.read_schema(path))
     return found

@@ -2,7 +2,6 @@
 
 import pickle
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,6 +20,7 @@ from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.planning.images import expected_images
 from fedgrid.tracking.records import read_records
 from tests.helpers.small_grid import NOWHERE
+from tests.helpers.small_runs import digits_of_two_writers
 
 CLIENTS = 8
 TRUTH = {
@@ -39,15 +39,7 @@ TRUTH = {
 
 @pytest.fixture
 def written_by_two(tmp_path):
-    """The digits, of which the darker half is by one writer and the brighter half by another."""
-    arrays = {}
-    for part, held in zip(("train", "test"), load("digits", NOWHERE), strict=True):
-        brightness = held.images.mean(axis=(1, 2, 3))
-        arrays[f"{part}_images"] = held.images[:, 0]
-        arrays[f"{part}_labels"] = held.labels
-        arrays[f"{part}_group"] = np.where(brightness > np.median(brightness), "bright", "ada")
-    np.savez(tmp_path / "digits.npz", **arrays)
-    return f"npz:{tmp_path / 'digits.npz'}"
+    return digits_of_two_writers(tmp_path)
 
 
 def config(dataset, kind, **split):

@@ -15,6 +15,7 @@ from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.clients.machine import this_machine
 from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data.datasets import load
 from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
@@ -236,3 +237,15 @@ class Arithmetic:
     def _counts(self, model):
         confusion = np.abs(model[:100].reshape(10, 10) * 10).astype(np.int64) + np.eye(10, dtype=np.int64)
         return Counts(confusion, float(np.abs(model).sum()))
+
+
+def digits_of_two_writers(folder: Path) -> str:
+    """Return the name of a data set: the digits, the darker half by ada and the brighter half by bright."""
+    arrays = {}
+    for part, held in zip(("train", "test"), load("digits", NOWHERE), strict=True):
+        brightness = held.images.mean(axis=(1, 2, 3))
+        arrays[f"{part}_images"] = held.images[:, 0]
+        arrays[f"{part}_labels"] = held.labels
+        arrays[f"{part}_group"] = np.where(brightness > np.median(brightness), "bright", "ada")
+    np.savez(folder / "digits.npz", **arrays)
+    return f"npz:{folder / 'digits.npz'}"

@@ -102,7 +102,10 @@ def test_unknown_names_list_the_nearest_and_all_known():
     assert str(unknown("model", "resnet", ["resnet34", "tinyvgg"])) == (
         "unknown model 'resnet'; did you mean 'resnet34'? known: resnet34, tinyvgg"
     )
-    assert str(unknown("model", "x", ["tinyvgg"])) == "unknown model 'x'; known: tinyvgg"
+    assert str(unknown("split", "x", ["iid"])) == "unknown split 'x'; known: iid"
+    assert str(unknown("model", "x.py", ["tinyvgg"])) == (
+        "unknown model 'x.py'; one of your own: --plugin x.py, and the name that it has there; known: tinyvgg"
+    )
     assert str(unknown_key("rouns", "training", ["rounds"])) == (
         "unknown key 'rouns' in training; did you mean 'rounds'? allowed: rounds"
     )

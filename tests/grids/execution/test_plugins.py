@@ -80,7 +80,7 @@ def ids(storage):
 def test_plugins_of_the_yaml_file_are_relative_to_it_and_make_runs(grid, storage):
     result = run(grid, storage)
     assert (result.code, result.err) == (0, "")
-    assert [run.algorithm for run in load("grid", str(storage)).runs] == ["fedavg", "OWN"]
+    assert [run.algorithm for run in load("grid", str(storage)).runs] == ["fedavg", "own"]
     config = json.loads(next(storage.glob("*-own-*/config.json")).read_text())
     assert len(config["plugin_digests"]) == 2
 
@@ -96,10 +96,10 @@ def test_changed_plugin_makes_other_runs_that_supersede_the_old_ones(grid, stora
     assert "own" in started[0]
     assert ids(storage)[0] == fedavg
     assert ids(storage)[1] != old
-    assert [run.algorithm for run in load("grid", str(storage)).runs] == ["fedavg", "OWN"]
+    assert [run.algorithm for run in load("grid", str(storage)).runs] == ["fedavg", "own"]
     *_, new_title, old_title = [run.algorithm for run in load("grid", str(storage), superseded=True).runs]
-    assert new_title.startswith("OWN (plugin ")
-    assert old_title.startswith("OWN (plugin ")
+    assert new_title.startswith("own (plugin ")
+    assert old_title.startswith("own (plugin ")
     assert old_title.endswith(" (superseded)")
 
 
@@ -115,7 +115,7 @@ def test_status_and_report_need_no_plugin(grid, storage, tmp_path):
     assert json.loads(status.out)["done"] == 2
     registry._titles.clear()
     study = load("grid", str(storage))
-    assert [result.algorithm for result in study.finished] == ["fedavg", "OWN"]
+    assert [result.algorithm for result in study.finished] == ["fedavg", "own"]
 
 
 def test_plugin_of_the_command_line_is_listed_and_a_missing_one_is_named(grid):

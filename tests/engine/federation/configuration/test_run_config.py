@@ -334,7 +334,7 @@ def test_a_configuration_cannot_be_changed():
             {"algorithm": "FedAvg"},
             "unknown algorithm 'FedAvg'; did you mean 'fedavg'? known: fedavg, sattler",
         ),
-        ({"algorithm": "sattler"}, "unknown algorithm 'sattler'; did you mean 'sattler'?"),
+        ({"algorithm": "SCL"}, "unknown algorithm 'SCL'; did you mean 'sattler'?"),
         (
             {"algorithm": {"name": "ocfl-kmeans", "num_clusters": 3}},
             "unknown key 'num_clusters'; did you mean 'clusterer.num_clusters'? allowed: similarity_over",

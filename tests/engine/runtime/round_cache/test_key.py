@@ -190,8 +190,10 @@ OTHER = {
         "moved": Moved(1, 0, image_set(30), image_set(31)),
         "factor": -1.0,
         "fault": "sign_flip",
+        "group": "photo",
     },
     ImageSet: {
+        "group_names": ("art", "photo"),
         "groups": np.zeros(4, np.int64),
         "images": image_set(32).images,
         "labels": image_set(1).labels[::-1].copy(),

@@ -57,7 +57,7 @@ def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, te
     assert [(tag.key, tag.value) for tag in given.tags] == [("mlflow.data.context", "training")]
     note = run.data.tags["mlflow.note.content"]
     assert note.startswith(
-        "**fedavg** (`fedavg`) on digits, 4 clients, nonoverlapping-balanced; seed 0, 4 rounds"
+        "**BNC** (`fedavg`) on digits, 4 clients, nonoverlapping-balanced; seed 0, 4 rounds"
     )
 
 
