@@ -69,9 +69,9 @@ STEPS = (
         f"{RUN} --filter seed=0",
         "The clients hold different digits, in three hidden groups. ARI 1 says that the groups were found. "
         "Each cluster's model is then better on its own clients' images (`pers.`), and worse on all "
-        "(`gen.`), than one model for all (fedavg). one-cut is the algorithm of the study's plugin. All "
-        "clients count alike in a mean; with `weights: images` each counts as its images. What did one-cut "
-        "do, round by round?",
+        "(`gen.`), than one model for all (fedavg). one-cut is the algorithm of the study's plugin. In a "
+        "mean all clients count alike; `weights: images` lets each count as much as it has images. What did "
+        "one-cut do, round by round?",
         most=14,
     ),
     Step(
