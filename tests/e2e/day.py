@@ -70,7 +70,7 @@ STEPS = (
         "The clients hold different digits, in three hidden groups. ARI 1 says that the groups were found. "
         "Each cluster's model is then better on its own clients' images (`pers.`), and worse on all "
         "(`gen.`), than one model for all (fedavg). one-cut is the algorithm of the study's plugin. In a "
-        "mean all clients count alike; `weights: images` lets each count as much as it has images. What did "
+        "mean all clients count alike; with `weights: images`, by the number of their images. What did "
         "one-cut do, round by round?",
         most=14,
     ),
