@@ -12,6 +12,7 @@ from rich.console import Console
 
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
+from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, Context, Job
 from fedgrid.grids.analyses.choose import find_finished, find_runs, split_finished
@@ -92,7 +93,7 @@ def analyse(
         show_plan(rows, cores, waiting, as_json=how.as_json, console=console)
         return Result()
     if waiting:
-        warn(f"{len(waiting)} of {len(runs)} runs are not finished and were skipped: {_named(waiting)}")
+        warn(_skipped(waiting, len(runs), command(storage, "status", grid_name)))
     with Lease(storage, grid_name, result_claims(analysis.folder, finished), warn) as lease:
         lease.confirm()
         storage = storage.patient(warn)
@@ -158,6 +159,15 @@ def _work(
         except Stopped:
             return Result(len(shown.failures), stopped=True)
     return Result(len(shown.failures))
+
+
+def _skipped(waiting: Sequence[str], total: int, next_step: str) -> str:
+    """Return a sentence with the runs, by name, that are not analysed."""
+    verb = "is" if len(waiting) == 1 else "are"
+    return (
+        f"{len(waiting)} of {total} runs {verb} not finished, or damaged, and skipped: {_named(waiting)}; "
+        f"`{next_step}` says more"
+    )
 
 
 def _named(names: Sequence[str]) -> str:

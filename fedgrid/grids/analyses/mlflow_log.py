@@ -44,7 +44,7 @@ def log_to_mlflow(
     except TrackerFailed as error:
         warn(f"{error}; the results are on disk, and the same command logs them when MLflow is back")
         return False
-    if unknown:
+    if unknown and not is_missing(uri):
         warn(
             f"MLflow does not know {len(unknown)} of the runs: `{command(storage, 'sync', grid.name)}`, "
             "then the same command"

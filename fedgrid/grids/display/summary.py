@@ -39,7 +39,7 @@ ROWS_SHOWN = 40
 """Up to this many runs each has its own row."""
 
 GROUPS = (
-    "ARI, AMI: agreement of clusters and hidden groups, 1 if equal, about 0 by chance.\n"
+    "ARI, AMI: clusters against hidden groups; 1 if equal, about 0 by chance.\n"
     "homogen.: 1 if no cluster mixes groups; complete: 1 if no group is split."
 )
 NO_GROUPS = "ARI, AMI, homogen., complete: –, because these splits have no hidden groups."
@@ -48,7 +48,7 @@ LEGEND = (
     "server's; F1 over a test set's own classes; gap: |pers. acc. - gen. acc.|; all\n"
     "are means over clients; –: none."
 )
-EXACT = "exact: runs whose final partition is exactly the hidden groups, of those that have groups"
+EXACT = "exact: runs whose final partition is the hidden groups, of those that have any"
 
 
 def show(
@@ -128,10 +128,10 @@ def _show_scores(runs: Sequence[Run], console: Console, per_run: bool) -> None:
         console.print(result_table(runs, console.width))
     elif len(runs) <= ROWS_SHOWN:
         console.print(seeds_table(runs, console.width))
-        console.print(f"{EXACT}; each run:  --per-run", highlight=False)
+        console.print(f"{EXACT}.\nEach run:  --per-run", highlight=False)
     else:
         console.print(summary_table(summary_rows(runs), console.width))
-        console.print(EXACT, highlight=False)
+        console.print(f"{EXACT}.", highlight=False)
 
 
 def _times_line(runs: Sequence[Run]) -> str:

@@ -235,14 +235,20 @@ def page_table(table: PageTable, width: int) -> Table:
     if any(cell.spread is not None for row in table.rows for cell in row.cells):
         seeds = {row.name: max(cell.seeds for cell in row.cells) for row in table.rows}
         shown.caption = Text(f"{seed_words(seeds)}: mean ± standard deviation (n - 1)")
-    shown.add_column(table.corner, overflow="fold")
-    for column in table.columns:
-        shown.add_column(f"{column.group} {column.name}".strip(), justify="right")
-    for before, row in zip([None, *table.rows], table.rows, strict=False):
-        if before is not None and before.section != row.section:
+    names = [f"{row.section} {row.name}".strip() for row in table.rows]
+    texts = [[cell.text for cell in row.cells] for row in table.rows]
+    headings = [f"{column.group} {column.name}".strip() for column in table.columns]
+    columns = ((*heading.split(), *column) for heading, *column in zip(headings, *texts, strict=True))
+    if sum(2 + max(map(len, column), default=0) for column in (names, *columns)) > width:
+        texts = [[text.replace(" ± ", "\n±") for text in row] for row in texts]
+    shown.add_column(table.corner, no_wrap=True, overflow="fold")  # Headings are broken before names.
+    for heading in headings:
+        shown.add_column(heading, justify="right", overflow="fold")
+    for place, row in enumerate(table.rows):
+        if place and table.rows[place - 1].section != row.section:
             shown.add_section()
-        cells = [Text(cell.text, "bold" if cell.bold else "") for cell in row.cells]
-        shown.add_row(f"{row.section} {row.name}".strip(), *cells)
+        styles = ("bold" if cell.bold else "" for cell in row.cells)
+        shown.add_row(names[place], *map(Text, texts[place], styles))
     return shown
 
 

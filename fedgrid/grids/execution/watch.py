@@ -79,10 +79,13 @@ class Watch:
                 again = self.tally.start(config, rounds_done)
                 if again:
                     # A table or a state is damaged. The run has set it aside.
-                    warn(
-                        f"{config.name}: rounds {rounds_done + 1} to {rounds_done + again} were stored and "
-                        "are computed again; log.txt in its folder says why"
+                    first, last = rounds_done + 1, rounds_done + again
+                    what = (
+                        f"round {first} was stored and is"
+                        if again == 1
+                        else f"rounds {first} to {last} were stored and are"
                     )
+                    warn(f"{config.name}: {what} computed again; log.txt in its folder says why")
                 self.trackers.tell(config)
                 self.view.start(config, rounds_done)
             case RoundDone(number, scores, timing):

@@ -248,6 +248,15 @@ def test_the_table_of_a_report_says_of_how_many_seeds_its_means_are():
     assert "seed" not in printed(page_table(one, 80), 80)
 
 
+def test_the_table_of_a_report_breaks_numbers_and_headings_before_names():
+    columns = tuple(Column(f"last personalised F1 of {place}") for place in range(5))
+    row = Row("ocfl-meanshift", (number([0.8, 1.0]),) * 5)
+    lines = printed(page_table(PageTable("t", "Title", "", columns, (row,)), 70), 70).splitlines()
+    (place,) = (place for place, line in enumerate(lines) if "ocfl-meanshift" in line)
+    assert lines[place].split() == ["ocfl-meanshift", *["0.90"] * 5]
+    assert lines[place + 1].split() == ["±0.14"] * 5
+
+
 def test_summary_shows_an_axis_of_the_grid_and_does_not_average_over_it():
     means = summary_rows(
         rows(

@@ -73,17 +73,20 @@ def test_events_go_to_trackers_and_the_screen(watched):
     assert watch.tally.running == {run.run_id: (run, 4)}
 
 
-def test_run_that_cannot_use_its_stored_rounds_says_so_once_in_one_line(watched, capsys):
+@pytest.mark.parametrize(
+    ("stored", "what"),
+    [(1, "round 1 was stored and is"), (2, "rounds 1 to 2 were stored and are")],
+)
+def test_run_that_cannot_use_its_stored_rounds_says_so_once_in_one_line(watched, capsys, stored, what):
     watch, *_ = watched
     run, whole = config(seed=1), config(seed=2)
-    watch.tally = Tally([run, whole], {run.run_id: 2, whole.run_id: 2})
+    watch.tally = Tally([run, whole], {run.run_id: stored, whole.run_id: 2})
     watch.handle(whole, RunStarted(2))
     watch.handle(run, RunStarted(0))
     watch.retry(run, "client 3 died", 1)
     watch.handle(run, RunStarted(0))
     assert capsys.readouterr().err == (
-        f"warning: {run.name}: rounds 1 to 2 were stored and are computed again; "
-        "log.txt in its folder says why\n"
+        f"warning: {run.name}: {what} computed again; log.txt in its folder says why\n"
     )
 
 

@@ -178,11 +178,11 @@ def _write(
 def _log(name: str, storage: Storage, folder: Path) -> bool:
     """Log the report to the grid's own MLflow run; return whether that worked."""
     try:
-        if log_report(name, storage, folder):
-            return True
-        warn(
-            f"MLflow has no run of the grid itself: run `{command(storage, 'sync', name)}`, then report again"
-        )
+        is_logged = log_report(name, storage, folder)
+        if is_logged is False:
+            sync = command(storage, "sync", name)
+            warn(f"MLflow has no run of the grid itself: run `{sync}`, then report again")
+        return bool(is_logged)
     except TrackerFailed as error:
         warn(f"{error}; the report is written, but not in MLflow")
     return False

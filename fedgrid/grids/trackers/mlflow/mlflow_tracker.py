@@ -281,12 +281,16 @@ class MlflowTracker(Tracker):
         self.log(key, numbers, tags)
 
 
-def log_report(name: str, storage: Storage, folder: Path) -> bool:
+def log_report(name: str, storage: Storage, folder: Path) -> bool | None:
     """Log a folder to the own run of a grid, as `report`; return whether the store has that run.
+
+    Without a store, as where nothing is tracked, it returns None and makes none.
 
     Raises:
         TrackerFailed: the store fails.
     """
+    if is_missing(tracking_uri(storage.root)):
+        return None
     tracker = MlflowTracker(TrackedGrid(name, storage))
     if is_there := PARENT in tracker.runs:
         tracker.upload(folder, "report")

@@ -321,3 +321,8 @@ def test_work_on_a_copy_of_a_storage_leaves_the_original_alone(storage, teller, 
     assert len(list(copy.glob("mlartifacts/*/artifacts/config.json"))) == 2
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if "artifacts of 2 runs" in line and str(copy) in line] == lines
+
+
+def test_a_report_makes_no_store_where_nothing_is_tracked(tmp_path):
+    assert log_report("mine", Storage(tmp_path), tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
