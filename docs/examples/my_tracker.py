@@ -10,7 +10,7 @@ class Printer(fedgrid.Tracker):
 
     def round(self, run, number, scores, ended_ms):
         """A round is recorded."""
-        print(f"{run.config.name}, round {number}: ARI {scores['ari']:.2f}")
+        print(f"{run.config.name}, round {number}: clusters {scores['clusters']}")
 
     def finished(self, run):
         """All rounds of a run are done."""

@@ -48,7 +48,7 @@ def _index() -> str:
         "Set one with `--set algorithm.KEY=VALUE`, or in a file: `algorithm: {name: NAME, KEY: VALUE}`. "
         "Which to take: [which algorithm](../../which-algorithm.md). "
         "How each works on a toy: [toys](../../toys.md).",
-        table(("name", "in tables", "what it does", "source"), rows),
+        table(("name", "in papers", "what it does", "source"), rows),
         "## Local training under other algorithms",
         "Values of the setting `local`, which algorithms that average have "
         "([how to](../../local-training.md)).",

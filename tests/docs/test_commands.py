@@ -60,7 +60,7 @@ def adapted(words: list[str]) -> tuple[str, ...]:
         words = [*words, *(["--dry-run"] if "--dry-run" not in words else [])]
         words = [{"19": "1", "24": "8", "folder:PATH": "npz:pens.npz"}.get(word, word) for word in words]
     if name in (*OF_GRIDS, "explain", "attack", "analyse"):
-        grid = {"11e257": "RUN", "RUN": "RUN", "ocfl-archive": "other"}
+        grid = {"205cd4": "RUN", "RUN": "RUN", "ocfl-archive": "other"}
         words = [name, grid.get(words[1], SMALL), *(grid.get(word, word) for word in words[2:])]
         words = [word.replace("dataset=mnist", "dataset=digits") for word in words]
     if name in ("prune", "delete"):

@@ -67,8 +67,9 @@ def test_commands_print_what_is_shown(block: str, folder: Path, monkeypatch: pyt
     result = fedgrid(command, *arguments, *(["--in-process"] if command == "run" else []))
     assert (result.code, result.err) == (0, "")
     if command == "algorithms":
-        [row] = [text for text in shown.splitlines() if text != "..." and "```" not in text]
-        assert row.split() in [text.split() for text in result.out.splitlines()]
+        lines = [text for text in shown.splitlines() if text != "..." and "```" not in text]
+        printed = [text.rstrip() for text in result.out.splitlines()]
+        assert [text for text in lines if text not in printed] == [] != lines
         return
     expected, found = rows(shown), rows(result.out)
     assert list(found) == list(expected) != []

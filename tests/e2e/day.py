@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "day.md"
 STUDY = "my-study"
 WIDTH = 110
-PROGRESS = re.compile(r" round \d+/\d+ |: starts$|: finished |^Starting |^trial \d+|^$")
+PROGRESS = re.compile(r" round \d+/\d+ |: starts$|: finished |^(Starting|Waiting for) |^trial \d+|^$")
 """Lines of progress, and empty ones, which the page leaves out."""
 
 
@@ -69,10 +69,10 @@ STEPS = (
         f"{RUN} --filter seed=0",
         "The clients hold different digits, in three hidden groups. ARI 1 says that the groups were found. "
         "Each cluster's model is then better on its own clients' images (`pers.`), and worse on all "
-        "(`gen.`), than one model for all (fedavg). one-cut is the algorithm of the study's plugin. A line "
-        "below the table says what was trained, and that all clients count alike in a mean: `weights: "
-        "images` counts their images. What did one-cut do, round by round?",
-        most=7,
+        "(`gen.`), than one model for all (fedavg). one-cut is the algorithm of the study's plugin. In a "
+        "mean all clients count alike; with `weights: images`, by the number of their images. What did "
+        "one-cut do, round by round?",
+        most=14,
     ),
     Step(
         "",
