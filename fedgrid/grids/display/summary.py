@@ -155,7 +155,5 @@ def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:
     failures = f", {failed} failed" if failed else ""
     share = tally.share_outside_clients
     outside = "" if share is None else f", {share:.0%} of the time outside training and tests"
-    return (
-        f"{done} of {len(grid.runs)} runs finished{failures}; {work_done(tally)}, "
-        f"{pace(tally.rounds_per_second)}{outside}"
-    )
+    at = f", {pace(tally.rounds_per_second)}" if tally.rounds else ""
+    return f"{done} of {len(grid.runs)} runs finished{failures}; {work_done(tally)}{at}{outside}"

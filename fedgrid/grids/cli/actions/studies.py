@@ -9,9 +9,10 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.by_axes import show_table
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.results.study import load
-from fedgrid.tracking.scoring.run import select
+from fedgrid.tracking.scoring.run import DAMAGED, select
 from fedgrid.tracking.scoring.selection import read_conditions
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.by_axes import by_axes
@@ -94,6 +95,9 @@ def print_table(
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    for run in study.unfinished:
+        if run.state == DAMAGED:
+            warn(f"{run.name} is not in the table: {run.lacking}")
     if format == "text":
         show_table(table, console)
     else:
