@@ -119,7 +119,8 @@ def _epochs(path: Path) -> Content:
     columns = {name: table[name].to_pylist() for name in table.column_names}
     if path.name == EPOCHS[1]:
         clients = pq.read_table(path.with_name("clients.parquet"))
-        columns |= {name: clients[column].to_pylist() for name, column in OF_CLIENT.items()}
+        by_name = {COLUMNS.get(name, name): clients[name] for name in clients.column_names}
+        columns |= {name: by_name[column].to_pylist() for name, column in OF_CLIENT.items()}
         columns["epoch"] = columns["round"]
     return {name: _column("number", columns[name]) for name in (*OF_CLIENT, *OF_ROUND)}
 

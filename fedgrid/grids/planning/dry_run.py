@@ -89,7 +89,7 @@ def show_plan(
         "nodes": [asdict(node) for node in nodes],
         "timed_on": device,
         "processor": processor_name(device),
-        "about": about(describe_runs(grid.runs, storage)),
+        "about": _about(grid, storage),
         "runs": runs_of(left),
         "estimate": asdict(learnt),
         **({"stacking": stacking} if stacking else {}),
@@ -98,6 +98,11 @@ def show_plan(
         print(json.dumps(plan, indent=2))
     else:
         _show(plan, nodes, with_cache, console)
+
+
+def _about(grid: Grid, storage: Storage) -> list[str]:
+    distinct = {(run.algorithm["name"], run.model, run.training, run.weights): run for run in grid.runs}
+    return about(describe_runs([*distinct.values()], storage))
 
 
 def runs_of(left: RoundsLeft) -> list[dict[str, Any]]:
