@@ -51,11 +51,8 @@ def _problem(name: str, shape: tuple[int, int, int], num_classes: int) -> str | 
 
     from fedgrid.engine.federation.models import flat_vectors, registry
 
-    built = []
-    for seed in (0, 1):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            built.append(registry.build(name, shape, num_classes))
+    with torch.random.fork_rng(devices=[]):
+        built = [registry.build(name, shape, num_classes) for _ in range(2)]
     first, second = (dict(module.named_parameters()) for module in built)
     if frozen := [key for key, one in first.items() if not one.requires_grad]:
         return f"{_list(frozen)} would not stay frozen; remove requires_grad=False, so that all of it trains"
@@ -64,11 +61,11 @@ def _problem(name: str, shape: tuple[int, int, int], num_classes: int) -> str | 
             f"{_list(tied)} are one tensor, and would be trained apart; use the layer itself in both places, "
             "or give each a tensor of its own"
         )
-    # Of biases and norms many are zero or one at any seed.
+    # Of biases and norms many are zero or one each time.
     loaded = [key for key, one in first.items() if one.dim() > 1 and torch.equal(one, second[key])]
     if loaded:
         return (
-            f"{_list(loaded)} would lose the values that the model gives, the same at any seed; fedgrid "
+            f"{_list(loaded)} would lose the values that the model gives, the same each time; fedgrid "
             "draws all weights: remove what loads or sets them"
         )
     if unset := _not_initialised(name, shape, num_classes):
