@@ -12,9 +12,9 @@ and where it fails.
 By default each client fine-tunes the model that it is served (`fine_tune`): clients may differ without groups
 to find, and then neither one model nor a cluster's serves them well.
 
-With partial participation a round shows some pairs only: nothing is decided before every two of the clients
-seen so far have met, or the same third client. Clients that come after the clustering are placed as after any
-other split (`algorithms.clustering.latecomers`).
+With partial participation a round shows some pairs only: nothing is decided before each of the clients seen
+so far has sent two updates, and every two of them have met, or the same third client. Clients that come after
+the clustering are placed as after any other split (`algorithms.clustering.latecomers`).
 
 Shapes: K clients of the federation, M of them seen so far.
 """
@@ -54,8 +54,8 @@ class EvidentGroupsSettings(FedOptSettings):
     """How evident groups must be: standard deviations by which they are tighter than those of rotated
     clients, over the square root of the number of groups less one."""
     window: Annotated[int, Field(ge=2)] = 8
-    """Rounds in which groups are looked for, without those that bring a client for the first time. Each asks
-    again whether chance explains what it sees, so more rounds cut up more federations without groups."""
+    """Rounds in which groups are looked for, counted where each client seen so far has sent two updates. Each
+    asks again whether chance explains what it sees, so more rounds cut up more federations without groups."""
     restarts: NonNegativeInt = 10
     """Random starts of k-means besides Ward's clusters; with 0 these are the groups."""
 
@@ -74,6 +74,11 @@ class ShownGroups:
     """How evident they are; 0 if they are not those of the round before, or have no score."""
     silhouette: float | None
 
+    @property
+    def deviations(self) -> float:
+        """The score without its root: in standard deviations."""
+        return self.score * float(np.sqrt(self.found_K.max()))
+
 
 class EvidentGroups(FedOpt):
     """One clustering, when groups are evident; FedOpt before it, and if they never are.
@@ -86,10 +91,10 @@ class EvidentGroups(FedOpt):
     - A client that is like no others is named in a warning. It stays in the cluster with all others, or, once
       there are groups, in that of the nearest one.
 
-    Absent clients: Nothing is decided before every two of the clients seen so far have sent updates in one
-    round, or each with the same third client; while clients are still to come, also not before a round in
-    which each group sends an update. One that comes after the split joins the cluster with the least mean
-    cosine distance to its members' updates at the split.
+    Absent clients: Nothing is decided before each of the clients seen so far has sent two updates, and every
+    two of them have met in a round, or the same third client; while clients are still to come, also not
+    before a round in which each group sends an update. One that comes after the split joins the cluster with
+    the least mean cosine distance to its members' updates at the split.
 
     Memory: Until the clustering or the window's end, for each kind of distances: their sums over the rounds
     in which a pair sent updates (float64, shape (K, K)), and the groups of the round before (int64, shape
@@ -127,14 +132,15 @@ class EvidentGroups(FedOpt):
             shown = [self._look(state, kind, clients, rng) for kind in KINDS]
         settled = bool(np.diagonal(state.arrays[MET])[list(clients)].min() >= TWICE)
         evident = [groups for groups in shown if settled and groups.score > self.settings.evidence]
-        finest = max(evident, key=lambda groups: (len(groups.clusters), groups.score), default=None)
+        best = max(evident, key=lambda groups: groups.deviations, default=None)
         shows = Diagnostics(silhouette=max(shown, key=lambda groups: groups.score).silhouette)
-        if finest and len(finest.clusters) > 1 and can_wait(state, finest.clusters, part.clients):
-            state = split_seen(_forget(state), finest.clusters, updates)
-            return state, replace(shows, clustered=True, warnings=_named(finest.odd))
+        if best and len(best.clusters) > 1 and can_wait(state, best.clusters, part.clients):
+            state = split_seen(_forget(state), best.clusters, updates)
+            return state, replace(shows, clustered=True, warnings=_named(best.odd))
         state = self._remember(state, shown, settled)
-        if finest and len(finest.clusters) == 1 and ODD in state.arrays:
-            return _set_aside(state, finest.odd), replace(shows, warnings=_named(finest.odd))
+        if best and len(best.clusters) == 1:
+            shows = replace(shows, warnings=_named(best.odd))
+            state = _set_aside(state, best.odd) if ODD in state.arrays else state
         return state, shows
 
     def _look(self, state: State, kind: str, clients: Sequence[int], rng: Rng) -> ShownGroups:
