@@ -122,7 +122,7 @@ def distances_over_rounds(state: State, clients: Sequence[int], name: str) -> Ma
     for client in np.flatnonzero((met_MM == 0).any(axis=1)):
         by_third_M = np.maximum(known_MM[client], known_MM).min(axis=1)
         distances_MM[client] = np.where(met_MM[client] > 0, known_MM[client], by_third_M)
-    return distances_MM
+    return np.asarray(distances_MM)
 
 
 def _distances(updates: Updates, standardise: bool) -> Matrix:

@@ -152,7 +152,7 @@ class EvidentGroups(FedOpt):
         groups = [looked_at[group].tolist() for group in cut if group[0] not in odd]
         clusters = ward.join(squares_MM, groups)
         ids = np.array(clients)
-        found_K = labels_of([ids[looked_at[group]] for group in cut], len(state.labels_K))
+        found_K = labels_of([ids[looked_at[group]].tolist() for group in cut], len(state.labels_K))
         held = np.array_equal(found_K, state.arrays[_found_in(kind)])
         score = ward.score(among_MM, cut, rng) if held else None
         return ShownGroups(
