@@ -1,4 +1,4 @@
-"""Tuning for the arena: as many label-free trials for every method and protocol, the first with its defaults."""
+"""Tuning for the arena: as many label-free trials for each method and protocol, the defaults first."""
 
 from __future__ import annotations
 
