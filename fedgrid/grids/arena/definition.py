@@ -31,7 +31,7 @@ from fedgrid.grids.arena.methods import (
 )
 from fedgrid.grids.presets.load import Grid, RunConfig, load_grid
 from fedgrid.grids.presets.nested import merge, nested
-from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Protocol, RowOfArena, Settings
+from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Protocol, RowOfArena, Settings, Told
 
 __all__ = ["BUDGET", "FAMILIES", "TUNING", "Arena", "RunConfig", "family_of", "load_arena"]
 
@@ -50,6 +50,8 @@ WITH_GROUPS = (
 )
 """Families whose hidden groups are there to be found. Those of label skew share their labels."""
 DATASET = "digits"
+TOLD: Mapping[str, Told] = {"ifca": "number", "ocfl-kmeans": "number", "oracle": "groups"}
+"""Method -> what it is told of the groups; all others nothing."""
 OURS = "evident-groups"
 """fedgrid's own method, of which the verdict is where the user has none."""
 
@@ -230,5 +232,5 @@ def _name(dataset: str) -> str:
 
 
 def _row(method: str, settings: Settings, protocol: Protocol, run: RunConfig) -> RowOfArena:
-    has_groups = run.split.kind in WITH_GROUPS
-    return RowOfArena(method, title_of(method), settings, protocol, family_of(run), has_groups)
+    has_groups, told = run.split.kind in WITH_GROUPS, TOLD.get(method, "")
+    return RowOfArena(method, title_of(method), settings, protocol, family_of(run), has_groups, told)
