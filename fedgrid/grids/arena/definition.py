@@ -26,6 +26,7 @@ from fedgrid.grids.arena.methods import (
     plays,
     title_of,
     told,
+    told_of,
 )
 from fedgrid.grids.presets.load import Grid, RunConfig, load_grid
 from fedgrid.grids.presets.nested import merge, nested
@@ -52,6 +53,8 @@ gains less than 0.005 in their last fifth (0.6 gains 0.0059, 0.8 is not stable).
 TESTS = 5
 """Rounds with a test, evenly spread; that of fine-tuned clients costs as much as seven rounds."""
 DATASET = "digits"
+TOLD: Mapping[str, Told] = {"ifca": "number", "ocfl-kmeans": "number", "oracle": "groups"}
+"""Method -> what it is told of the groups; all others nothing."""
 OURS = "evident-groups"
 """fedgrid's own method, of which the verdict is where the user has none."""
 ALWAYS = ("fedavg", "solo", "oracle")
@@ -199,7 +202,8 @@ class Arena:
 
     def _row(self, family: Family, method: str, protocol: Protocol) -> RowOfArena:
         settings = "default" if is_reference(method) else "tuned"
-        return RowOfArena(method, title_of(method), settings, protocol, family.name, family.num_groups > 0)
+        groups, told_what = family.num_groups > 0, told_of(method)
+        return RowOfArena(method, title_of(method), settings, protocol, family.name, groups, told_what)
 
 
 def load_arena(

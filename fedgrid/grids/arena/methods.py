@@ -61,10 +61,15 @@ def methods_of(files: Sequence[Path]) -> tuple[str, ...]:
     return tuple(methods)
 
 
+def told_of(method: str) -> str:
+    """Return what a method is told of the hidden groups: nothing (""), their number, or the groups."""
+    return getattr(ALGORITHMS[method], "told", "")
+
+
 def told(method: str, number: int) -> dict[str, int]:
     """Return the setting that tells a method this number of groups; empty if it is not told."""
     entry = ALGORITHMS[method]
-    if getattr(entry, "told", "") != "number":
+    if told_of(method) != "number":
         return {}
     return {"num_clusters" if hasattr(entry.settings, "num_clusters") else "clusterer.num_clusters": number}
 

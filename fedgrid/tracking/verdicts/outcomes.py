@@ -15,10 +15,14 @@ from typing import Any, Literal
 import numpy as np
 
 from fedgrid.redaction import csv_text
+from fedgrid.tracking.scoring.client_scores import latest
 from fedgrid.tracking.scoring.run import Run
 
 Settings = Literal["default", "tuned"]
 Protocol = Literal["served", "fine-tuned"]
+Told = Literal["", "number", "groups"]
+"""What a method is told of the hidden groups: nothing, how many there are, or which clients are in which."""
+TOLD: tuple[Told, ...] = ("", "number", "groups")
 SETTINGS: tuple[Settings, ...] = ("tuned", "default")
 PROTOCOLS: tuple[Protocol, ...] = ("served", "fine-tuned")
 """What a client does before it is tested. `served`: it tests the model that it is served, as it is.
@@ -32,6 +36,7 @@ SCORES = (
     "personalised_accuracy",
     "worst_tenth_accuracy",
     "generalised_accuracy",
+    "held_out_accuracy",
     "megabytes",
 )
 """The numbers of an outcome; NaN where a run has no such number, an empty cell in the file."""
@@ -51,6 +56,7 @@ class RowOfArena:
     """The kind of split, with the sizes of its groups if these are given: `flipped 10+5+3+2`."""
     has_groups: bool
     """Whether the family has hidden groups that can be found."""
+    told: Told
 
 
 @dataclass(frozen=True)
@@ -70,10 +76,14 @@ class Outcome(RowOfArena):
     worst_tenth_accuracy: float
     """Mean over the tenth of the clients, rounded up, with the lowest accuracy."""
     generalised_accuracy: float
+    held_out_accuracy: float
+    """Mean over clients that never trained."""
     megabytes: float
     """Sent by all clients and the server in the whole run."""
     tested: tuple[tuple[int, float, float], ...]
     """Round, personalised accuracy and megabytes so far, of each round with a test."""
+    clients: tuple[float, ...]
+    """The last personalised accuracy of each client, by id; NaN of a client without a test."""
     made_with: Mapping[str, str]
     """By `MADE_WITH`; a missing one is not known."""
 
@@ -99,7 +109,7 @@ def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outco
     measured = np.flatnonzero(~np.isnan(accuracy_R)).tolist()
     is_right = run.scores["exactly_right"]
     last = (name for name in SCORES if name not in ("exactly_right", "megabytes"))
-    numbers: dict[str, Any] = {name: run.last(name) for name in last}
+    numbers: dict[str, Any] = {name: run.last(name) if name in run.curves else nan for name in last}
     return Outcome(
         **asdict(row),
         **numbers,
@@ -110,6 +120,7 @@ def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outco
         exactly_right=nan if is_right is None else is_right,
         megabytes=float(sent_R[-1]),
         tested=tuple((int(run.round_R[at]), float(accuracy_R[at]), float(sent_R[at])) for at in measured),
+        clients=tuple(latest(run.accuracy_RK)[-1].tolist()),
         made_with={name: made_with[name] for name in MADE_WITH if name in made_with},
     )
 
@@ -141,10 +152,11 @@ def from_csv(text: str, name: str) -> tuple[Outcome, ...]:
 _NAMES = (
     *("method", "title", "settings", "protocol", "dataset", "family", "seed"),
     *("is_reference", "has_groups", "run_id"),
-    *SCORES,
+    *(name for name in SCORES if name != "held_out_accuracy"),
 )
 _TESTED = ("tested_rounds", "tested_accuracy", "tested_megabytes")
-HEADINGS = (*_NAMES, *_TESTED, *MADE_WITH)
+_LATER = ("told", "held_out_accuracy")
+HEADINGS = (*_NAMES, *_TESTED, *MADE_WITH, *_LATER, "clients")
 
 
 def _cells(outcome: Outcome) -> list[str]:
@@ -153,6 +165,8 @@ def _cells(outcome: Outcome) -> list[str]:
         *(_cell(getattr(outcome, name)) for name in _NAMES),
         *(" ".join(map(_cell, values)) for values in (rounds, accuracies, sent)),
         *(outcome.made_with.get(name, "") for name in MADE_WITH),
+        *(_cell(getattr(outcome, name)) for name in _LATER),
+        " ".join(f"{accuracy:.4g}" for accuracy in outcome.clients),
     ]
 
 
@@ -171,7 +185,9 @@ def _read(line: Mapping[str, str]) -> Outcome:
     if line["settings"] not in SETTINGS or line["protocol"] not in PROTOCOLS:
         raise ValueError(f"settings {line['settings']!r}, protocol {line['protocol']!r}: no such row")
     columns = [line[name].split() for name in _TESTED]
-    texts = ("method", "title", "settings", "protocol", "dataset", "family", "run_id")
+    if line["told"] not in TOLD:
+        raise ValueError(f"told {line['told']!r}: expected one of {', '.join(map(repr, TOLD))}")
+    texts = ("method", "title", "settings", "protocol", "dataset", "family", "run_id", "told")
     values: dict[str, Any] = {name: line[name] for name in texts}
     values |= {name: float(line[name]) if line[name] else nan for name in SCORES}
     values |= {name: line[name] == "1" for name in ("is_reference", "has_groups")}
@@ -182,5 +198,6 @@ def _read(line: Mapping[str, str]) -> Outcome:
             (int(number), float(accuracy), float(sent))
             for number, accuracy, sent in zip(*columns, strict=True)
         ),
+        clients=tuple(map(float, line["clients"].split())),
         made_with={name: line[name] for name in MADE_WITH if line[name]},
     )

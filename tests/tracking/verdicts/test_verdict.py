@@ -21,6 +21,7 @@ SOME = Outcome(
     seed=1000,
     is_reference=False,
     has_groups=True,
+    told="",
     run_id="0123456789ab",
     ari=1.0,
     exactly_right=1.0,
@@ -28,8 +29,10 @@ SOME = Outcome(
     personalised_accuracy=0.8,
     worst_tenth_accuracy=0.5,
     generalised_accuracy=nan,
+    held_out_accuracy=0.7,
     megabytes=12.5,
     tested=((3, 0.4, 2.5), (6, 0.8, 5.0)),
+    clients=(0.9, nan, 0.7),
     made_with={"fedgrid": "0.1.0", "processor": "AVX2"},
 )
 SEEDS = range(1000, 1008)
@@ -53,11 +56,12 @@ def of(method, accuracy, ari=0.0, clusters=2.0, **more):
 
 
 def test_file_gives_back_every_outcome_and_the_same_bytes():
-    outcomes = [SOME, replace(SOME, seed=1001, exactly_right=nan, tested=(), made_with={})]
+    outcomes = [SOME, replace(SOME, seed=1001, exactly_right=nan, tested=(), clients=(), made_with={})]
     text = to_csv(reversed(outcomes))
     again = from_csv(text, "outcomes.csv")
     assert to_csv(again) == text
     assert again[0].tested == SOME.tested
+    assert repr(again[0].clients) == repr(SOME.clients)
     assert again[0].made_with == SOME.made_with
     assert isnan(again[1].exactly_right)
     assert not again[0].is_reference
