@@ -53,8 +53,6 @@ gains less than 0.005 in their last fifth (0.6 gains 0.0059, 0.8 is not stable).
 TESTS = 5
 """Rounds with a test, evenly spread; that of fine-tuned clients costs as much as seven rounds."""
 DATASET = "digits"
-TOLD: Mapping[str, Told] = {"ifca": "number", "ocfl-kmeans": "number", "oracle": "groups"}
-"""Method -> what it is told of the groups; all others nothing."""
 OURS = "evident-groups"
 """fedgrid's own method, of which the verdict is where the user has none."""
 ALWAYS = ("fedavg", "solo", "oracle")

@@ -9,7 +9,7 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import read_source
-from fedgrid.tracking.verdicts.outcomes import Protocol
+from fedgrid.tracking.verdicts.outcomes import Protocol, Told
 
 
 def parse_methods(texts: Sequence[str]) -> list[str]:
@@ -61,9 +61,9 @@ def methods_of(files: Sequence[Path]) -> tuple[str, ...]:
     return tuple(methods)
 
 
-def told_of(method: str) -> str:
+def told_of(method: str) -> Told:
     """Return what a method is told of the hidden groups: nothing (""), their number, or the groups."""
-    return getattr(ALGORITHMS[method], "told", "")
+    return ALGORITHMS[method].told
 
 
 def told(method: str, number: int) -> dict[str, int]:
