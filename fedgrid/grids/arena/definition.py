@@ -1,6 +1,7 @@
 """What an arena is: its methods, where they are tuned and judged, and the two fine-tuning protocols."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -191,7 +192,8 @@ class Arena:
                 grid = load_grid(values, {}, self.changes, self.data_dir, name=self.name, decided=decided)
             except ConfigError as error:
                 problem = error
-                reasons.append(f"family {family.name} is left out: {error}")
+                why = re.sub(r"^(\S+): (?=\1)", "", str(error))
+                reasons.append(f"family {family.name} is left out: {why}")
             else:
                 runs[family] = grid.runs
         if not runs:
