@@ -14,7 +14,7 @@ from fedgrid.grids.arena import kept
 from fedgrid.grids.arena.definition import BUDGET
 from fedgrid.grids.arena.kept import KeptResults
 from fedgrid.tracking.report.page import PageSection
-from fedgrid.tracking.verdicts.field import families_of
+from fedgrid.tracking.verdicts.field import labels_of
 from fedgrid.tracking.verdicts.outcomes import Outcome
 from fedgrid.tracking.verdicts.page import plates_of, results, section_text
 from fedgrid.tracking.verdicts.tables import names_in
@@ -22,7 +22,6 @@ from fedgrid.tracking.verdicts.tables import names_in
 PAGE = Path(__file__).with_name("arena.md")
 PICTURES = Path(__file__).with_name("arena")
 BEGIN, END = "<!-- results: python docs/arena.py writes them -->", "<!-- end of results -->"
-DATASET = "digits"
 
 
 def main(folders: Sequence[Path]) -> None:
@@ -58,8 +57,8 @@ def with_results(page: str, found: KeptResults, sections: Sequence[PageSection])
 
 
 def outcomes_of(found: KeptResults) -> list[Outcome]:
-    """Return the results that the page is about."""
-    return [outcome for outcome in found.outcomes.values() if outcome.dataset == DATASET]
+    """Return the results that the page is about: competitors have tuned settings."""
+    return [one for one in found.outcomes.values() if one.is_reference or one.settings == "tuned"]
 
 
 def _source(found: KeptResults) -> str:
@@ -67,11 +66,13 @@ def _source(found: KeptResults) -> str:
     outcomes = outcomes_of(found)
     made = {tuple(sorted(outcome.made_with.items())) for outcome in outcomes}
     made_with = " or ".join(", ".join(f"{name} {value}" for name, value in each) for each in sorted(made))
-    trials = sorted({one.trials for one in found.tuned.values() if one.dataset == DATASET})
+    trials = sorted({one.trials for one in found.tuned.values()})
+    datasets = sorted({outcome.dataset for outcome in outcomes})
+    families = labels_of(sorted({outcome.block for outcome in outcomes})).values()
     seeds = sorted({outcome.seed for outcome in outcomes})
     return (
-        f"{len(outcomes):,} rows of `{DATASET}`, tuned with {' or '.join(map(str, trials))} trials a method. "
-        f"Families: {', '.join(families_of(outcomes))}. Seeds: {', '.join(map(str, seeds))}. Made with "
+        f"{len(outcomes):,} rows of {', '.join(datasets)}, tuned with {' or '.join(map(str, trials))} trials "
+        f"a method. Families: {', '.join(families)}. Seeds: {', '.join(map(str, seeds))}. Made with "
         f"{made_with}. {names_in(outcomes)}"
     )
 

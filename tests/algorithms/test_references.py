@@ -1,4 +1,4 @@
-"""The two references: every client alone, and the hidden groups given."""
+"""Two references: every client alone, and the hidden groups given."""
 
 import numpy as np
 import pytest

@@ -18,9 +18,10 @@ from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.execution.run import Launcher, LaunchResult
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
-from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Outcome
-from fedgrid.tracking.verdicts.tables import as_dict, names_in, sentence, table_of, words_of
+from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Outcome
+from fedgrid.tracking.verdicts.tables import names_in, words_of
 from fedgrid.tracking.verdicts.verdict import NoVerdict, Verdict, verdict
+from fedgrid.tracking.verdicts.words import as_dict, sentence, tables_on
 
 
 def run_arena(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Advance) -> LaunchResult:
@@ -52,19 +53,18 @@ def run_arena(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Ad
 
 
 def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict], list[str]]:
-    """Return the verdicts on the arena's subjects, tuned settings first, and why there are not more."""
+    """Return the verdicts on the arena's subjects, and why there are not more."""
     asked = [
-        (method, question, settings, protocol)
+        (method, question, protocol)
         for method in arena.subjects
-        for settings in SETTINGS
         for question in (CLUSTERING, SERVING)
         for protocol in (PROTOCOLS if question is SERVING else PROTOCOLS[:1])
     ]
     verdicts: list[Verdict] = []
     reasons: dict[str, None] = {}
-    for method, question, settings, protocol in asked:
+    for method, question, protocol in asked:
         try:
-            verdicts.append(verdict(outcomes, method, question, settings, protocol))
+            verdicts.append(verdict(outcomes, method, question, protocol))
         except NoVerdict as reason:
             within = "" if question is CLUSTERING else f", {words_of(protocol, arena.budget)}"
             reasons[f"no verdict on {question.name}{within}: {reason}"] = None
@@ -110,9 +110,9 @@ def _show(
     verdicts: Sequence[Verdict], notes: Sequence[str], budget: int, folder: GridFolder, launcher: Launcher
 ) -> None:
     console = launcher.console
-    for one in verdicts:
-        if one.field.settings == SETTINGS[0] and not launcher.options.as_json:
-            console.print(page_table(table_of(one, budget), console.width))
+    if not launcher.options.as_json:
+        for table in tables_on(verdicts, budget):
+            console.print(page_table(table, console.width))
             console.print()
     for one in verdicts:
         launcher.event("verdict", **as_dict(one, budget))

@@ -22,6 +22,10 @@ Settings = Literal["default", "tuned"]
 Protocol = Literal["served", "fine-tuned"]
 Told = Literal["", "number", "groups"]
 """What a method is told of the hidden groups: nothing, how many there are, or which clients are in which."""
+Block = tuple[str, str]
+"""Data set and family: scores are averaged over its seeds."""
+Place = tuple[Block, int]
+"""Block and seed."""
 TOLD: tuple[Told, ...] = ("", "number", "groups")
 SETTINGS: tuple[Settings, ...] = ("tuned", "default")
 PROTOCOLS: tuple[Protocol, ...] = ("served", "fine-tuned")
@@ -88,18 +92,19 @@ class Outcome(RowOfArena):
     """By `MADE_WITH`; a missing one is not known."""
 
     @property
-    def block(self) -> tuple[str, str, int]:
-        """What methods are compared within: data set, family and seed."""
-        return self.dataset, self.family, self.seed
+    def block(self) -> Block:
+        """Its data set and family."""
+        return self.dataset, self.family
+
+    @property
+    def place(self) -> Place:
+        """Its block and seed."""
+        return self.block, self.seed
 
     @property
     def key(self) -> tuple[str, str, str, str, str, int]:
         """The line of the file that it is."""
-        return self.method, self.settings, self.protocol, *self.block
-
-    def megabytes_to(self, accuracy: float) -> float:
-        """Return what was sent until the first test with this accuracy; infinity if there is none."""
-        return next((sent for _, reached, sent in self.tested if reached >= accuracy), np.inf)
+        return self.method, self.settings, self.protocol, *self.block, self.seed
 
 
 def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outcome:

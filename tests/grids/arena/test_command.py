@@ -53,17 +53,17 @@ def test_verdict_is_printed_and_written_with_every_row(undisturbed):
     assert {row["protocol"] for row in rows} == {"served", "fine-tuned"}
     assert {row["torch"] for row in rows} != {""}
     assert {row["processor"] for row in rows} != {""}
-    assert (
-        "serving (tuned, 45 steps of fine-tuning for all): fedavg is undecided with 1 of 1 rivals"
-        in result.out
-    )
-    assert "2 families x 1 seeds cannot show any difference" in result.out
+    said = " ".join(result.out.split())
+    assert "serving (45 steps of fine-tuning for all), methods not told the number of groups" in said
+    assert "2 families (each the mean of 1 seed) cannot show any difference from 1 rival" in said
+    assert "fedavg is undecided with 1 of 1 rival (flis-dc)" in said
     assert "note: no verdict on clustering: fedavg has one cluster in every run" in result.out
     page = (folder / "verdict.md").read_text()
-    assert "fedavg, serving: default settings, models as served" in page
+    assert "fedavg, serving (models as served)" in page
+    assert "fedavg, family by family (models as served)" in page
     assert "no verdict on clustering" in page
     pictures = re.findall(r"\]\((figures/.*\.svg)\)", page)
-    assert {"figures/pareto.svg", "figures/failures.svg"} < set(pictures)
+    assert {"figures/pareto.svg", "figures/failures-serving-served.svg"} < set(pictures)
     assert [name for name in pictures if not (folder / name).is_file()] == []
     tuned = lines((folder / "tuning.csv").read_text())
     assert [(row["method"], row["trials"], row["trial"]) for row in tuned] == [
@@ -119,13 +119,11 @@ def test_json_is_an_event_a_line_with_tuned_settings_verdicts_and_notes(undistur
     tuned = [event["method"] for event in result.events if event["event"] == "tuned"]
     assert tuned == ["fedavg", "flis-dc"]
     verdicts = [event for event in result.events if event["event"] == "verdict"]
-    assert {(each["question"], each["settings"], each["protocol"]) for each in verdicts} == {
-        ("serving", settings, protocol)
-        for settings in ("tuned", "default")
-        for protocol in ("served", "fine-tuned")
+    assert {(each["question"], each["protocol"]) for each in verdicts} == {
+        ("serving", protocol) for protocol in ("served", "fine-tuned")
     }
     assert [rival["method"] for rival in verdicts[0]["rivals"]] == ["flis-dc"]
-    # Two blocks cannot show any difference.
+    # Two families cannot show any difference.
     assert verdicts[0]["rivals"][0]["shows_from"] is None
     assert result.events[-1]["event"] == "arena"
     assert "fedavg has one cluster in every run" in result.events[-1]["notes"][0]
