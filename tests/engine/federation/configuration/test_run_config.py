@@ -216,6 +216,7 @@ OF_THE_SHARED_PREFIX = [
     {"privacy": {"delta": 1e-6}},
     {"faults": {"sign_flip": [3]}},
     {"drift": {3: {"round": 2, "to": 1}}},
+    {"held_out": 0.2},
 ]
 
 
