@@ -28,10 +28,11 @@ from fedgrid.grids.arena.methods import (
     parse_methods,
     plays,
     title_of,
+    told_of,
 )
 from fedgrid.grids.presets.load import Grid, RunConfig, load_grid
 from fedgrid.grids.presets.nested import merge, nested
-from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Protocol, RowOfArena, Settings, Told
+from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Protocol, RowOfArena, Settings
 
 __all__ = ["BUDGET", "FAMILIES", "TUNING", "Arena", "RunConfig", "family_of", "load_arena"]
 
@@ -50,8 +51,6 @@ WITH_GROUPS = (
 )
 """Families whose hidden groups are there to be found. Those of label skew share their labels."""
 DATASET = "digits"
-TOLD: Mapping[str, Told] = {"ifca": "number", "ocfl-kmeans": "number", "oracle": "groups"}
-"""Method -> what it is told of the groups; all others nothing."""
 OURS = "evident-groups"
 """fedgrid's own method, of which the verdict is where the user has none."""
 
@@ -232,5 +231,6 @@ def _name(dataset: str) -> str:
 
 
 def _row(method: str, settings: Settings, protocol: Protocol, run: RunConfig) -> RowOfArena:
-    has_groups, told = run.split.kind in WITH_GROUPS, TOLD.get(method, "")
-    return RowOfArena(method, title_of(method), settings, protocol, family_of(run), has_groups, told)
+    has_groups = run.split.kind in WITH_GROUPS
+    family = family_of(run)
+    return RowOfArena(method, title_of(method), settings, protocol, family, has_groups, told_of(method))

@@ -9,7 +9,7 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import read_source
-from fedgrid.tracking.verdicts.outcomes import Protocol
+from fedgrid.tracking.verdicts.outcomes import Protocol, Told
 
 COMMON = {"server_learning_rate": {"low": 0.5, "high": 2.0, "log": True}}
 """What every method that averages can tune, beside its own settings: some have none."""
@@ -36,6 +36,11 @@ def default(method: str) -> dict[str, Any]:
 def title_of(method: str) -> str:
     """Return what papers call a method."""
     return ALGORITHMS[method].title
+
+
+def told_of(method: str) -> Told:
+    """Return what a method is told of the hidden groups."""
+    return ALGORITHMS[method].told
 
 
 def is_reference(method: str) -> bool:
