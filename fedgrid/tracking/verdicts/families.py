@@ -86,13 +86,13 @@ def false_splits(field: Field, method: str) -> FalseSplits | None:
 def harm(field: Field, method: str, baseline: str) -> dict[Block, float]:
     """Return block -> the share of clients that are served worse than by a baseline of `Field.baselines`.
 
-    Blocks in which no client has both accuracies are left out.
+    Blocks in which no client has both accuracies, or the method is the baseline, are left out.
     """
     others = field.baselines[baseline]
 
     def share(outcome: Outcome) -> float:
         other = others.get(outcome.place)
-        return _share_worse(outcome.clients, other.clients) if other else nan
+        return nan if other in (None, outcome) else _share_worse(outcome.clients, other.clients)
 
     shares = block_means(field.outcomes[method], share)
     return {block: value for block, value in shares.items() if not isnan(value)}

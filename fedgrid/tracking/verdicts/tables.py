@@ -22,6 +22,8 @@ from fedgrid.tracking.verdicts.verdict import CLASSES, Standing, standings
 
 NAMED = 6
 """Rivals or families that a sentence names."""
+MOST = 3
+"""Families that the caption of all methods names."""
 RANK_OF_OTHERS = {"": "not told", "number": "told k", "groups": "told groups"}
 """In the place of the rank of methods of another class."""
 
@@ -42,37 +44,34 @@ def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool =
     With `explained`, another table on the page says what the columns are.
     """
     first = fields[0]
-    is_clustering = first.question is CLUSTERING
     ranked = [(field, *standings(field)) for field in fields]
+    competing = {method for field in fields for method in field.ranks}
+
+    def row(field: Field, method: str, section: str, standing: Standing | None) -> Row:
+        tests = _counts(field, method, standing)
+        cells = (*score_cells(field, method), *_own_cells(field, method), *tests)
+        return Row(field.label(method), cells, section, is_reference=standing is None)
+
     rows = [
-        Row(
-            field.label(method),
-            (*own_cells(field, method), *_counts(field, method, standing)),
-            CLASSES[field.told],
-        )
+        row(field, method, CLASSES[field.told], standing)
         for field, by_method, _ in ranked
         for method, standing in by_method.items()
     ]
-    competing = {method for field in fields for method in field.ranks}
-    rows += [
-        Row(
-            first.label(method),
-            (*own_cells(first, method), *_counts(first, method)),
-            "no rank",
-            is_reference=True,
-        )
-        for method in first.outcomes
-        if method not in competing
-    ]
-    shown = ("better than", "worse than", *(() if is_clustering else ("against fedavg",)))
-    best = [*best_of(first), *(None for _ in shown)]
+    rows += [row(first, method, "no rank", None) for method in first.outcomes if method not in competing]
+    own = _own_columns(first)
+    tests = ("better than", "worse than", *(() if first.question is CLUSTERING else (f"against {BNC}",)))
     sentences = [*(_cannot(field) for field in fields), f"Means over {first.where}."]
     if not explained:
         sentences += [_OWN[first.question.name], _COUNTS]
     sentences += [_changes(changes) for *_, changes in ranked]
-    caption = " ".join(filter(None, sentences))
-    columns = (*own_columns(first), *map(Column, shown))
-    return Table(name, title, caption, columns, bold_columns(rows, best), corner="method")
+    return Table(
+        name,
+        title,
+        " ".join(filter(None, sentences)),
+        (*score_columns(first), *map(Column, (*own, *tests))),
+        bold_columns(rows, [False, True, *own.values(), *(None for _ in tests)]),
+        corner="method",
+    )
 
 
 def _cannot(field: Field) -> str:
@@ -88,9 +87,9 @@ def _cannot(field: Field) -> str:
 
 
 def _changes(changes: Mapping[str, int]) -> str:
-    named = ", ".join(f"{family} ({count})" for family, count in list(changes.items())[:NAMED])
-    more = f" and {len(changes) - NAMED} more families" if len(changes) > NAMED else ""
-    return f"Families without which verdicts on pairs change (how many): {named}{more}." if named else ""
+    """Return the families on which most verdicts hang."""
+    named = ", ".join(f"{family} ({count})" for family, count in list(changes.items())[:MOST])
+    return f"Most verdicts on pairs change without {named}." if named else ""
 
 
 _COUNTS = (
@@ -110,38 +109,43 @@ _OWN = {
 }
 
 
-def own_columns(field: Field) -> tuple[Column, ...]:
-    """Return the columns of `own_cells`."""
+def score_columns(field: Field) -> tuple[Column, Column]:
+    """Return the columns of `score_cells`."""
+    return Column("rank"), Column("ARI" if field.question is CLUSTERING else "accuracy")
+
+
+def score_cells(field: Field, method: str) -> list[Cell]:
+    """Return the mean rank of a method, or why it has none, and its mean score."""
+    own, rank = field.outcomes[method][0], field.ranks.get(method)
+    other = NONE if own.is_reference else RANK_OF_OTHERS[own.told]
+    score = field.mean(method, attrgetter(field.question.score))
+    return [Cell(other) if rank is None else Cell(fixed(rank, 1), rank), _number(score)]
+
+
+def _own_columns(field: Field) -> dict[str, bool | None]:
+    """Return heading -> whether more is better, None if neither is, of `_own_cells`."""
     if field.question is CLUSTERING:
-        names = ("rank", "ARI", "exactly right", "clusters", "false splits", "95 %", "in families")
-        return tuple(map(Column, names))
-    held_out = ("held-out clients",) if _has_held_out(field) else ()
-    harms = (f"% worse than {SOLO}", f"% worse than {FINE_TUNED}")
-    return tuple(map(Column, ("rank", "accuracy", "worst tenth", *held_out, *harms)))
+        return {
+            "exactly right": True,
+            **dict.fromkeys(("clusters", "false splits", "95 %", "in families")),
+        }
+    held_out = {"held-out clients": True} if _has_held_out(field) else {}
+    return {
+        "worst tenth": True,
+        **held_out,
+        **{f"% worse than {baseline}": False for baseline in (SOLO, FINE_TUNED)},
+    }
 
 
-def best_of(field: Field) -> list[bool | None]:
-    """Return for each of `own_columns` whether more is better; None where no cell is the best."""
-    if field.question is CLUSTERING:
-        return [False, True, True, None, None, None, None]
-    return [False, True, True, *([True] if _has_held_out(field) else []), False, False]
-
-
-def own_cells(field: Field, method: str) -> list[Cell]:
-    """Return the cells of a method that no test is in."""
+def _own_cells(field: Field, method: str) -> list[Cell]:
+    """Return the cells of a method that no test is in, beyond its score."""
     own = field.outcomes[method]
-    rank = field.ranks.get(method)
-    other = NONE if own[0].is_reference else RANK_OF_OTHERS[own[0].told]
-    cells = [
-        Cell(other) if rank is None else Cell(fixed(rank, 1), rank),
-        _number(field.mean(method, attrgetter(field.question.score))),
-    ]
     if field.question is CLUSTERING:
         right = sum(outcome.exactly_right == 1 for outcome in own)
-        cells.append(Cell(f"{right}/{len(own)}", right / len(own)))
-        return [*cells, _number(field.mean(method, attrgetter("clusters")), 1), *_splits(field, method)]
+        clusters = _number(field.mean(method, attrgetter("clusters")), 1)
+        return [Cell(f"{right}/{len(own)}", right / len(own)), clusters, *_splits(field, method)]
     names = ["worst_tenth_accuracy", *(["held_out_accuracy"] if _has_held_out(field) else [])]
-    cells += [_number(field.mean(method, attrgetter(name))) for name in names]
+    cells = [_number(field.mean(method, attrgetter(name))) for name in names]
     return [*cells, *(_harm(field, method, baseline) for baseline in (SOLO, FINE_TUNED))]
 
 

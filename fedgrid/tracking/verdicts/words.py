@@ -12,7 +12,7 @@ from fedgrid.tracking.verdicts.families import InFamily, by_family
 from fedgrid.tracking.verdicts.field import BNC, CLUSTERING, SERVING, labels_of
 from fedgrid.tracking.verdicts.outcomes import Block
 from fedgrid.tracking.verdicts.power import POWER, blocks_needed
-from fedgrid.tracking.verdicts.tables import NAMED, best_of, own_cells, own_columns, words_of
+from fedgrid.tracking.verdicts.tables import NAMED, score_cells, score_columns, words_of
 from fedgrid.tracking.verdicts.verdict import CLASSES, Against, Verdict
 
 KINDS = {"better": "better than", "worse": "worse than", "not shown": "undecided with"}
@@ -40,7 +40,7 @@ def table_of(verdict: Verdict, budget: int) -> Table:
     rows = [
         Row(
             field.label(method),
-            (*own_cells(field, method), *_against_cells(against.get(method), labels)),
+            (*score_cells(field, method), *_against_cells(against.get(method), labels)),
             is_reference=method not in field.ranks,
         )
         for method in field.outcomes
@@ -49,8 +49,8 @@ def table_of(verdict: Verdict, budget: int) -> Table:
         "-".join(("verdict", field.question.name, field.protocol)),
         f"{verdict.method}, {field.question.name}{_within(verdict, budget)}",
         _caption(verdict),
-        (*own_columns(field), *map(Column, shown)),
-        bold_columns(rows, [*best_of(field), *(None for _ in shown)]),
+        (*score_columns(field), *map(Column, shown)),
+        bold_columns(rows, [False, True, *(None for _ in shown)]),
         corner="method",
     )
 
