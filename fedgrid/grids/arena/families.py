@@ -78,7 +78,7 @@ def families() -> Iterator[Family]:
             "few-images": {"split": {**kind.settings["split"], "quantity": 0.1}},
             "drift": {**kind.settings, "drift": drift},
             "sixty-clients": {**kind.settings, "clients": 60},
-            "held-out-clients": {**kind.settings, "participation": {"held_out": 0.2}},
+            "held-out-clients": {**kind.settings, "held_out": 0.2},
         }
         for condition, settings in conditions.items():
             yield Family(f"{name}-{condition}", settings, kind.num_groups)

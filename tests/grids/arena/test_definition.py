@@ -88,7 +88,7 @@ def test_conditions_change_one_thing_of_equal_groups():
             "few-images": "split",
             "drift": "drift",
             "sixty-clients": "clients",
-            "held-out-clients": "participation",
+            "held-out-clients": "held_out",
         }.items():
             of_condition = runs[f"{kind}-{condition}"]
             assert {key for key, value in runs[f"{kind}-equal"].items() if of_condition[key] != value} == {
