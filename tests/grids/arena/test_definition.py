@@ -90,10 +90,8 @@ def test_conditions_change_one_thing_of_equal_groups():
             "sixty-clients": "clients",
             "held-out-clients": "held_out",
         }.items():
-            of_condition = runs[f"{kind}-{condition}"]
-            assert {key for key, value in runs[f"{kind}-equal"].items() if of_condition[key] != value} == {
-                key
-            }
+            plain, of_condition = (runs[f"{kind}-{name}"] for name in ("equal", condition))
+            assert {name for name in of_condition if of_condition[name] != plain.get(name)} == {key}
 
 
 def test_tuning_shares_no_seed_with_the_arena_and_has_the_same_kinds():
