@@ -31,7 +31,7 @@ from fedgrid.grids.arena.methods import (
 )
 from fedgrid.grids.presets.load import Grid, RunConfig, load_grid
 from fedgrid.grids.presets.nested import merge, nested
-from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Protocol, RowOfArena
+from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Protocol, RowOfArena, Settings
 
 __all__ = ["BUDGET", "SEEDS", "VERSION", "Arena", "RunConfig", "load_arena"]
 
@@ -201,7 +201,7 @@ class Arena:
         return runs, reasons
 
     def _row(self, family: Family, method: str, protocol: Protocol) -> RowOfArena:
-        settings = "default" if is_reference(method) else "tuned"
+        settings: Settings = "default" if is_reference(method) else "tuned"
         groups, told_what = family.num_groups > 0, told_of(method)
         return RowOfArena(method, title_of(method), settings, protocol, family.name, groups, told_what)
 

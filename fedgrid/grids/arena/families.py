@@ -50,7 +50,7 @@ MOVES = {"disjoint": {0: 1, 1: 1, 7: 2, 14: 0}, "rotated": {0: 1, 1: 2, 2: 3, 3:
 """A fifth of the clients -> the group that they move to."""
 MOVED = 41
 """The first round after the move, of 80."""
-WITHOUT = {
+WITHOUT: Mapping[str, Mapping[str, Any]] = {
     "iid": {"split": "iid"},
     "iid-unequal-clients": {"split": {"kind": "iid", "quantity": 0.1}},
     "dirichlet-0.1": {"split": {"kind": "dirichlet", "alpha": 0.1}},
