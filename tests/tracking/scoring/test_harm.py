@@ -25,7 +25,7 @@ def result(algorithm, last_K, **given):
 
 
 def test_runs_are_compared_with_those_of_their_scenario_and_seed():
-    """With seed 0 half of fedavg's clients are worse than alone, with seed 1 none, with seed 2 nobody knows."""
+    """With seed 0 half of fedavg's clients are worse than alone, with seed 1 none; seed 2 has no such run."""
     results = [
         result("fedavg", [0.1, 0.1, 0.1, 0.9, 0.9, 0.9]),
         result("fedavg", [0.5] * 6, seed=1),
