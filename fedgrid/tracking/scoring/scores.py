@@ -16,7 +16,7 @@ from fedgrid.tracking import records
 from fedgrid.tracking.arrays import compute_scores, finite, last, mean
 from fedgrid.tracking.records import Columns, Records
 from fedgrid.tracking.scoring import disturbances
-from fedgrid.tracking.scoring.client_scores import CLIENTS, ONLY_CURVES, PUBLISHED_CLIENTS, TRAINING
+from fedgrid.tracking.scoring.client_scores import CLIENTS, HARM, ONLY_CURVES, PUBLISHED_CLIENTS, TRAINING
 from fedgrid.tracking.scoring.disturbances import ATTACKER, DRIFT, FAULTS, HELD_OUT
 from fedgrid.tracking.scoring.partitions import (
     PARTITION,
@@ -28,8 +28,8 @@ from fedgrid.tracking.scoring.partitions import (
 
 OF_ROUNDS = (*PARTITION, *CLIENTS, *TRAINING)
 """Scores that every round has."""
-DECLARED = {score.name: score for score in (*OF_ROUNDS, *PUBLISHED_CLIENTS, *ONLY_CURVES, *HELD_OUT)}
-"""Those of curves, by name; a curve without a declaration is a recorded number."""
+DECLARED = {score.name: score for score in (*OF_ROUNDS, *PUBLISHED_CLIENTS, *ONLY_CURVES, *HELD_OUT, *HARM)}
+"""Those of curves, and of runs beside others, by name; a curve without a declaration is a recorded number."""
 SUMS = ("asked_clients", "bytes", "seconds")
 """Curves that are no scores."""
 SOMETIMES = (*(score.name for score in (*FAULTS, *DRIFT, *HELD_OUT)), *records.OF_MESSAGES)

@@ -29,15 +29,9 @@ def held_out_problem(share: float, clients: int, others: int) -> str | None:
 
 
 def from_section(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a run with `participation: {share: 0.5, held_out: 0.2}` as the two keys it means.
-
-    Raises:
-        ValueError: the section has another key.
-    """
-    values, section = dict(given), given.get("participation")
-    if isinstance(section, Mapping):
-        if unknown := [str(key) for key in section if key not in ("share", "held_out")]:
-            raise ValueError(f"participation has no key '{unknown[0]}'; it has share and held_out")
-        del values["participation"]
-        values |= {{"share": "participation"}.get(key, key): value for key, value in section.items()}
-    return values
+    """Return the keys of a run with `participation: {share: 0.5, held_out: 0.2}` as the two keys it means."""
+    section = given.get("participation")
+    if not isinstance(section, Mapping) or not set(section) <= {"share", "held_out"}:
+        return dict(given)
+    others = {key: value for key, value in given.items() if key != "participation"}
+    return {**others, **{"participation" if key == "share" else key: section[key] for key in section}}

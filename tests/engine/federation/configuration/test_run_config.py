@@ -428,6 +428,27 @@ def test_a_typo_is_refused_with_what_is_allowed(given, message):
         ({"joins": {14: 16}}, "joins: client 14 joins in round 16, but the last one is 15"),
         ({"joins": dict.fromkeys(range(15), 2)}, "joins: no client is present in round 1"),
         (
+            {"participation": {"held": 0.2}},
+            "participation: a number, or the keys share and held_out; not held",
+        ),
+        ({"held_out": 0.8, "clients": 5}, "held_out: 4 of 5 clients would never train; at least two must"),
+        (
+            {"held_out": 0.5, "clients": 4, "joins": {0: 2, 1: 2}},
+            "none of joins, faults and drift (they name 2)",
+        ),
+        (
+            {"held_out": 0.2, "uplink": [{"clip": 1}, {"noise": 1}]},
+            "no epsilon counts what a held-out client",
+        ),
+        (
+            {
+                "held_out": 0.2,
+                "algorithm": {"name": "flis-hc", "variant": "neighbours"},
+                "split": {"reference_images": 20},
+            },
+            "algorithm flis-hc: variant neighbours cannot serve held-out clients",
+        ),
+        (
             {"algorithm": {"name": "ocfl-hdbscan", "few_shot": 0}},
             "algorithm ocfl-hdbscan: few_shot = 0: input should be greater than 0",
         ),
@@ -448,6 +469,11 @@ def test_an_impossible_value_is_refused_with_its_place(given, message):
     with pytest.raises(ConfigError, match=re.escape(message)) as refused:
         complete(given, NOWHERE)
     assert "\n" not in str(refused.value)
+
+
+def test_a_section_of_participation_is_two_keys():
+    assert run(participation={"share": 0.5, "held_out": 0.2}) == run(participation=0.5, held_out=0.2)
+    assert run(participation={"share": 0.5}).run_id == run(participation=0.5).run_id
 
 
 def test_missing_own_images_are_named(tmp_path):
