@@ -80,8 +80,10 @@ def _signed_ranks(differences: Array) -> tuple[Array, Array]:
 def _tails(ranks_BN: Array) -> Array:
     """Return the chance that the sum of ranks with random signs is as far from 0 as w = 0, 1, ..., (B, W).
 
-    The characteristic function of a rank with a random sign is its cosine, that of the sum their product.
+    The characteristic function of a rank with a random sign is its cosine, that of the sum their product. It
+    is computed once for rows with the same ranks: most have no ties.
     """
+    ranks_BN, place_B = np.unique(np.sort(ranks_BN, axis=1), axis=0, return_inverse=True)
     largest = ranks_BN.shape[1] * (ranks_BN.shape[1] + 1)
     period = 2 * largest + 1
     waves_W = np.cos(2 * np.pi * np.arange(period) / period)
@@ -91,4 +93,4 @@ def _tails(ranks_BN: Array) -> Array:
     chances_BW = np.fft.irfft(spectrum_BW, period)[:, : largest + 1]
     tails_BW = 2 * np.cumsum(chances_BW[:, ::-1], axis=1)[:, ::-1]
     tails_BW[:, 0] = 1.0
-    return np.asarray(tails_BW)
+    return np.asarray(tails_BW[place_B.ravel()])

@@ -14,14 +14,13 @@ from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.paired_tests import effect_and_p, holm, mean_and_half
 from fedgrid.tracking.verdicts.field import (
     CLUSTERING,
-    Block,
     Field,
     Question,
     clustering_methods,
     field_of,
     labels_of,
 )
-from fedgrid.tracking.verdicts.outcomes import Outcome, Protocol, Told
+from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Protocol, Told
 from fedgrid.tracking.verdicts.power import Word, judge, judge_without, shows_from
 
 CLASSES: Mapping[Told, str] = {
@@ -80,7 +79,7 @@ def verdict(outcomes: Iterable[Outcome], method: str, question: Question, protoc
         NoVerdict: it has no part in the question, or no rival.
     """
     outcomes = tuple(outcomes)
-    told = next((outcome.told for outcome in outcomes if outcome.method == method), "")
+    told: Told = next((outcome.told for outcome in outcomes if outcome.method == method), "")
     field = field_of(outcomes, question, protocol, told)
     if field is None or method not in field.ranks:
         raise NoVerdict(_reason(outcomes, method, question, protocol, told))
