@@ -1,8 +1,7 @@
 """The key `held_out` of a run's configuration: clients that never train in the federation."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from math import floor
-from typing import Any
 
 from fedgrid.engine.federation.configuration.faults import Faults
 
@@ -26,12 +25,3 @@ def held_out_problem(share: float, clients: int, others: int) -> str | None:
         f"{count} of {clients} clients would never train; at least two must, one of them named by none of "
         f"joins, faults and drift (they name {others}): take a smaller share, or more clients"
     )
-
-
-def from_section(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a run with `participation: {share: 0.5, held_out: 0.2}` as the two keys it means."""
-    section = given.get("participation")
-    if not isinstance(section, Mapping) or not set(section) <= {"share", "held_out"}:
-        return dict(given)
-    others = {key: value for key, value in given.items() if key != "participation"}
-    return {**others, **{"participation" if key == "share" else key: section[key] for key in section}}

@@ -6,12 +6,12 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from fedgrid.algorithms.contract.base import Traits
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.engine.federation.configuration.faults import Faults
-from fedgrid.engine.federation.configuration.held_out import from_section, held_out_problem, never_held_out
+from fedgrid.engine.federation.configuration.held_out import held_out_problem, never_held_out
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.dealing.kinds import KINDS, Movable, kind_of
 from fedgrid.engine.federation.format import FORMAT
@@ -91,26 +91,12 @@ class RunConfig(Section):
 
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the clients, at least one, that never train in the federation. After the last round each is
-    placed and tested as a newcomer; `participation: {share: 0.5, held_out: 0.2}` sets both keys."""
+    placed and tested as a newcomer."""
 
     omitted_defaults = (
         *("participation", "dropout", "joins", "uplink", "privacy", PLUGINS, "faults", "drift"),
         "held_out",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _participation_may_be_a_section(cls, given: Any) -> Any:
-        return from_section(given) if isinstance(given, Mapping) else given
-
-    @field_validator("participation", mode="before")
-    @classmethod
-    def _has_no_other_keys(cls, participation: Any) -> Any:
-        if isinstance(participation, Mapping):
-            raise ValueError(
-                f"a number, or the keys share and held_out; not {', '.join(map(str, participation))}"
-            )
-        return participation
 
     @field_validator("joins")
     @classmethod
