@@ -1,7 +1,6 @@
 """What an arena is: its methods, where they are tuned and judged, and the two fine-tuning protocols."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,11 +10,10 @@ from typing import Any
 
 import yaml
 
-from fedgrid.engine.federation.configuration.run_config import SETTABLE
 from fedgrid.engine.federation.data.names import short_name
-from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.grids.arena.families import CLIENTS, Family, families, tuning_families
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.configuration.complete import PLUGINS, complete
+from fedgrid.grids.arena.families import Family, base_runs, families, families_named, tuning_families
 from fedgrid.grids.arena.kept import in_files
 from fedgrid.grids.arena.methods import (
     adapt_settings,
@@ -29,7 +27,7 @@ from fedgrid.grids.arena.methods import (
     told,
     told_of,
 )
-from fedgrid.grids.presets.load import Grid, RunConfig, load_grid
+from fedgrid.grids.presets.load import Grid, RunConfig
 from fedgrid.grids.presets.nested import merge, nested
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Protocol, RowOfArena, Settings
 
@@ -46,7 +44,6 @@ BUDGET = 45
 SEEDS = "5000..5001"
 """Used for nothing else."""
 TUNING_SEED = "900"
-SHARED: Mapping[str, Any] = {"clients": CLIENTS, "split": {"reference_images": 150}}
 TRAINING: Mapping[str, Any] = {"digits": {"rounds": 80, "learning_rate": 0.4}}
 """Data set -> training; others have their defaults. On the families and the seed of the searches FedAvg has
 the best validation accuracy at 0.4 of the rates 0.2, 0.3, 0.4, 0.6, 0.8 with which 80 rounds are enough: it
@@ -162,43 +159,15 @@ class Arena:
         return merged
 
     def _run(self, base: RunConfig, section: Mapping[str, Any], every: int | None = None) -> RunConfig:
-        values = base.model_dump(mode="json")
+        values = base.model_dump(mode="json", exclude={PLUGINS})
         evaluation = {**values["evaluation"], "every": every or max(1, base.training.rounds // TESTS)}
-        given = {key: values[key] for key in SETTABLE if key in values}
-        return complete({**given, "evaluation": evaluation, "algorithm": section}, self.data_dir)
+        return complete({**values, "evaluation": evaluation, "algorithm": section}, self.data_dir)
 
     def _base_runs(
         self, chosen: Iterable[Family], seeds: str, decided: Sequence[str] = ()
     ) -> tuple[dict[Family, tuple[RunConfig, ...]], list[str]]:
-        """Return the runs of FedAvg in each family, and why other families have none.
-
-        Raises:
-            ConfigError: no family has any.
-        """
-        runs: dict[Family, tuple[RunConfig, ...]] = {}
-        reasons: list[str] = []
-        training = TRAINING.get(self.dataset, {})
-        for family in chosen:
-            split = family.settings["split"]
-            split = {"kind": split} if isinstance(split, str) else split
-            values = {
-                **SHARED,
-                **family.settings,
-                "training": training,
-                "split": {**SHARED["split"], **split},
-            }
-            values |= {"dataset": self.dataset, "seeds": seeds, "algorithm": "fedavg"}
-            try:
-                grid = load_grid(values, {}, self.changes, self.data_dir, name=self.name, decided=decided)
-            except ConfigError as error:
-                problem = error
-                why = re.sub(r"^(\S+): (?=\1)", "", str(error))
-                reasons.append(f"family {family.name} is left out: {why}")
-            else:
-                runs[family] = grid.runs
-        if not runs:
-            raise problem
-        return runs, reasons
+        shared = {"dataset": self.dataset, "training": TRAINING.get(self.dataset, {}), "seeds": seeds}
+        return base_runs(chosen, shared, [*self.changes, *decided], self.data_dir)
 
     def _row(self, family: Family, method: str, protocol: Protocol) -> RowOfArena:
         settings: Settings = "default" if is_reference(method) else "tuned"
@@ -260,7 +229,7 @@ def load_arena(
         trials,
         data_dir,
         tuple(changes),
-        _families_in(only),
+        families_named(only),
         blind_seeds(own) if blind else seeds or SEEDS,
         tuned_on,
         budget,
@@ -272,15 +241,6 @@ def blind_seeds(own: Sequence[Path]) -> str:
     text = json.dumps([VERSION, *(sha256(path.read_bytes()).hexdigest() for path in own)])
     digest = sha256(text.encode()).digest()
     return ",".join(str(10**6 + int.from_bytes(digest[at : at + 3], "big")) for at in (0, 3))
-
-
-def _families_in(texts: Sequence[str]) -> tuple[str, ...]:
-    names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
-    possible = [family.name for family in families()]
-    for name in names:
-        if name not in possible:
-            raise unknown("family", name, possible)
-    return tuple(names)
 
 
 def _name(dataset: str) -> str:

@@ -6,11 +6,18 @@ classes and on one whose images differ; and eight kinds of clients without group
 two levels, or on a continuum; nor, but for evident-groups, on noise in a third, drift or one odd client.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-CLIENTS = 20
+from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.grids.presets.load import RunConfig, load_grid
+from fedgrid.grids.presets.nested import merge
+
+SHARED: Mapping[str, Any] = {"clients": 20, "split": {"reference_images": 150}, "algorithm": "fedavg"}
+"""Keys of all runs, unless a family has its own."""
 DEFAULT_NUMBER = 3
 """What a method that is told the number of groups gets where there are none."""
 
@@ -51,11 +58,11 @@ MOVES = {"disjoint": {0: 1, 1: 1, 7: 2, 14: 0}, "rotated": {0: 1, 1: 2, 2: 3, 3:
 MOVED = 41
 """The first round after the move, of 80."""
 WITHOUT: Mapping[str, Mapping[str, Any]] = {
-    "iid": {"split": "iid"},
+    "iid": {"split": {"kind": "iid"}},
     "iid-unequal-clients": {"split": {"kind": "iid", "quantity": 0.1}},
     "dirichlet-0.1": {"split": {"kind": "dirichlet", "alpha": 0.1}},
     "dirichlet-1": {"split": {"kind": "dirichlet", "alpha": 1.0}},
-    "label-skew": {"split": "label-skew"},
+    "label-skew": {"split": {"kind": "label-skew"}},
     "continuum": {"split": {"kind": "continuum", "arc": 90}},
     "one-odd-client-rotated": {"split": {"kind": "rotated", "sizes": [19, 1]}},
     "one-odd-client-flipped": {"split": {"kind": "flipped", "sizes": [19, 1]}},
@@ -94,6 +101,45 @@ def tuning_families() -> Iterator[Family]:
     yield _of_kind("swapped", equal=False)
     for name in ("dirichlet-0.1", "iid"):
         yield Family(name, WITHOUT[name])
+
+
+def families_named(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of families that a command line has, several between commas.
+
+    Raises:
+        ConfigError: there is no such family.
+    """
+    names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
+    possible = [family.name for family in families()]
+    for name in names:
+        if name not in possible:
+            raise unknown("family", name, possible)
+    return tuple(names)
+
+
+def base_runs(
+    chosen: Iterable[Family], shared: Mapping[str, Any], changes: Sequence[str], data_dir: Path
+) -> tuple[dict[Family, tuple[RunConfig, ...]], list[str]]:
+    """Return the runs of FedAvg in each family, one a seed, and why other families have none.
+
+    `shared` has keys of a grid's file that all have; `changes` are as in `load_grid`.
+
+    Raises:
+        ConfigError: no family has any.
+    """
+    runs: dict[Family, tuple[RunConfig, ...]] = {}
+    reasons: list[str] = []
+    for family in chosen:
+        values = merge({**SHARED, **shared}, family.settings)
+        try:
+            runs[family] = load_grid(values, {}, changes, data_dir, name=family.name).runs
+        except ConfigError as error:
+            problem = error
+            why = re.sub(r"^(\S+): (?=\1)", "", str(error))
+            reasons.append(f"family {family.name} is left out: {why}")
+    if not runs:
+        raise problem
+    return runs, reasons
 
 
 def _of_kind(name: str, *, equal: bool) -> Family:

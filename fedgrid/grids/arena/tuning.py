@@ -11,10 +11,8 @@ from fedgrid.grids.arena.definition import Arena
 from fedgrid.grids.arena.kept import KeptResults, TunedMethod
 from fedgrid.grids.arena.methods import plays, space_of
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.search.definition import Search
-from fedgrid.grids.search.early_stop import EarlyStop
+from fedgrid.grids.search.definition import Search, search_from
 from fedgrid.grids.search.objectives import ACCURACY, LABEL_FREE, best
-from fedgrid.grids.search.space import read_space
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Protocol
 
 if TYPE_CHECKING:
@@ -62,9 +60,7 @@ def _search_of(arena: Arena, method: str, protocol: Protocol) -> Search | None:
     if not space:
         return None
     name = f"{arena.name}-{method}-{protocol}"
-    spaces = read_space(space, method)
-    never = EarlyStop(())
-    return Search(name, method, spaces, arena.trials, "optuna", ACCURACY, never, base, defaults_first=True)
+    return search_from(name, method, space, arena.trials, ACCURACY, base)
 
 
 def digest_of(search: Search | None) -> str:

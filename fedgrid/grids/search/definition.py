@@ -94,6 +94,25 @@ class Search:
         }
 
 
+def search_from(
+    name: str,
+    algorithm: str,
+    space: Mapping[str, Any],
+    trials: int,
+    objective: str,
+    base: tuple[RunConfig, ...],
+) -> Search:
+    """Return a search that tries the settings of `base` first, then random ones, then what Optuna suggests.
+
+    Raises:
+        ConfigError: the space is wrong.
+    """
+    spaces = read_space(space, algorithm)
+    return Search(
+        name, algorithm, spaces, trials, "optuna", objective, EarlyStop(), base, defaults_first=True
+    )
+
+
 def load_search(
     what: str,
     options: Mapping[str, Any],

@@ -212,6 +212,7 @@ OF_THE_SHARED_PREFIX = [
     {"split": {"reference_images": 20}},
     {"split": {"sizes": [7, 5, 3]}},
     {"split": {"quantity": 0.5}},
+    {"split": {"arc": 45}},
     {"uplink": [{"clip": 1.0}]},
     {"privacy": {"delta": 1e-6}},
     {"faults": {"sign_flip": [3]}},
@@ -427,10 +428,6 @@ def test_a_typo_is_refused_with_what_is_allowed(given, message):
         ({"joins": {14: True}}, "joins.14 = True: input should be a valid integer"),
         ({"joins": {14: 16}}, "joins: client 14 joins in round 16, but the last one is 15"),
         ({"joins": dict.fromkeys(range(15), 2)}, "joins: no client is present in round 1"),
-        (
-            {"participation": {"held": 0.2}},
-            "participation: a number, or the keys share and held_out; not held",
-        ),
         ({"held_out": 0.8, "clients": 5}, "held_out: 4 of 5 clients would never train; at least two must"),
         (
             {"held_out": 0.5, "clients": 4, "joins": {0: 2, 1: 2}},
@@ -469,11 +466,6 @@ def test_an_impossible_value_is_refused_with_its_place(given, message):
     with pytest.raises(ConfigError, match=re.escape(message)) as refused:
         complete(given, NOWHERE)
     assert "\n" not in str(refused.value)
-
-
-def test_a_section_of_participation_is_two_keys():
-    assert run(participation={"share": 0.5, "held_out": 0.2}) == run(participation=0.5, held_out=0.2)
-    assert run(participation={"share": 0.5}).run_id == run(participation=0.5).run_id
 
 
 def test_missing_own_images_are_named(tmp_path):
