@@ -132,7 +132,7 @@ class _Newcomer:
                 break
         return state, reply
 
-    def test(self, state: State, reply: Reply | None) -> Counts | None:
+    def test(self, state: State, reply: Reply | None) -> Counts:
         """Return the test, on its own images, of the model that it is served."""
         served = check_served(self.federation.algorithm, state, self.federation.layout.size)
         is_choosing = self.client in served.choosing
@@ -141,6 +141,7 @@ class _Newcomer:
         task = EvaluateTask(self.client, 0, served.adaptation, self.round_index, choose_on, served.choose_by)
         memories = {} if reply is None else {self.client: reply.memory}
         [report] = self.pool.evaluate([task], models, memories)
+        assert report.own is not None, "a client is tested on its own images"
         return report.own
 
     def _rng(self, purpose: str) -> Rng:
@@ -168,7 +169,7 @@ class _Newcomer:
             TrainTask(order, self.round_index, evaluate=True)
             for order in check_orders(algorithm, orders, len(state.models), alone)
         ]
-        return next(iter(self.pool.train(tasks, state.models, {})), None)
+        return self.pool.train(tasks, state.models, {})[0] if tasks else None
 
     def _updates(self, state: State, reply: Reply) -> Updates:
         client, report = self.client, reply.report
