@@ -48,10 +48,11 @@ def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool =
     competing = {method for field in fields for method in field.ranks}
 
     def row(field: Field, method: str, section: str, standing: Standing | None) -> Row:
-        tests = _counts(field, method, standing)
-        cells = (*score_cells(field, method), *_own_cells(field, method), *tests)
+        counts = _counts(field, method, standing)[: len(tests)]
+        cells = (*score_cells(field, method), *_own_cells(field, method), *counts)
         return Row(field.label(method), cells, section, is_reference=standing is None)
 
+    tests = ("better than", "worse than", *([f"against {BNC}"] if _has_bnc(fields) else []))
     rows = [
         row(field, method, CLASSES[field.told], standing)
         for field, by_method, _ in ranked
@@ -59,7 +60,6 @@ def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool =
     ]
     rows += [row(first, method, "no rank", None) for method in first.outcomes if method not in competing]
     own = _own_columns(first)
-    tests = ("better than", "worse than", *(() if first.question is CLUSTERING else (f"against {BNC}",)))
     sentences = [*(_cannot(field) for field in fields), f"Means over {first.where}."]
     if not explained:
         sentences += [_OWN[first.question.name], _COUNTS]
@@ -180,7 +180,7 @@ def _harm(field: Field, method: str, baseline: str) -> Cell:
 
 
 def _counts(field: Field, method: str, standing: Standing | None = None) -> list[Cell]:
-    """Return how many methods one is better and worse than and, of serving, how it stands against fedavg."""
+    """Return how many methods one is better and worse than and, of serving, how it stands against BNC."""
     counts = [Cell(NONE)] * 2
     against = NONE
     if standing is not None:
@@ -191,7 +191,11 @@ def _counts(field: Field, method: str, standing: Standing | None = None) -> list
         if BNC in field.ranks and method != BNC:
             is_shown = {"better": BNC in standing.better, "worse": BNC in standing.worse}
             against = next((word for word, holds in is_shown.items() if holds), NONE)
-    return counts if field.question is CLUSTERING else [*counts, Cell(against)]
+    return [*counts, Cell(against)]
+
+
+def _has_bnc(fields: Sequence[Field]) -> bool:
+    return any(BNC in field.ranks for field in fields)
 
 
 def cost(serving: Mapping[str, Sequence[Field]]) -> Table:
