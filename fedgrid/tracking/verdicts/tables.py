@@ -158,14 +158,14 @@ def _number(value: float, digits: int = 3) -> Cell:
 
 
 def _splits(field: Field, method: str) -> list[Cell]:
-    found = false_splits(field, method)
-    if found is None:
+    splits = false_splits(field, method)
+    if splits is None:
         return [Cell(NONE)] * 3
-    low, high = (fixed(100 * bound, 0) for bound in found.interval)
+    low, high = (fixed(100 * bound, 0) for bound in splits.interval)
     return [
-        Cell(f"{found.splits}/{found.runs}", found.splits / found.runs),
+        Cell(f"{splits.runs}/{splits.num_runs}", splits.runs / splits.num_runs),
         Cell(f"{low}–{high} %"),
-        Cell(f"{found.families}/{found.num_families}", found.families / found.num_families),
+        Cell(f"{splits.families}/{splits.num_families}", splits.families / splits.num_families),
     ]
 
 
@@ -225,8 +225,8 @@ def cost(serving: Mapping[str, Sequence[Field]]) -> Table:
         "Accuracy within equal budgets",
         "At the last test within a share of what fedavg sends in the whole run (MB: mean over families), and "
         "within that share of its rounds if this is another number. A round has the same passes over the "
-        "clients' training images for all; ifca also tests all its models on them, and flis-dc and flis-hc "
-        "send predictions. –: no test by then.",
+        "clients' training images for all, and in ifca one more for each model to choose from. Clients of "
+        "ifca and flis-dc get all models. –: no test by then.",
         (Column("MB"), *(Column(f"{share:.0%}", words) for words in fields for share in BUDGETS)),
         bold_columns(rows, [None, *(True for _ in fields for _ in BUDGETS)]),
         corner="method",
