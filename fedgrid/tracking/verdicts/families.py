@@ -58,8 +58,9 @@ def _above(outcome: Outcome, baseline: Mapping[Place, Outcome]) -> float:
 class FalseSplits:
     """How often a method ends with several clusters where there are no groups."""
 
-    splits: int
     runs: int
+    """Those with several clusters at the end."""
+    num_runs: int
     """Families x seeds."""
     interval: tuple[float, float]
     """Of the share, at `LEVEL`: exact (Clopper and Pearson 1934, Biometrika 26), for independent runs."""

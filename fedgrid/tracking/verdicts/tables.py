@@ -48,10 +48,11 @@ def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool =
     competing = {method for field in fields for method in field.ranks}
 
     def row(field: Field, method: str, section: str, standing: Standing | None) -> Row:
-        tests = _counts(field, method, standing)
-        cells = (*score_cells(field, method), *_own_cells(field, method), *tests)
+        counts = _counts(field, method, standing)[: len(tests)]
+        cells = (*score_cells(field, method), *_own_cells(field, method), *counts)
         return Row(field.label(method), cells, section, is_reference=standing is None)
 
+    tests = ("better than", "worse than", *([f"against {BNC}"] if _has_bnc(fields) else []))
     rows = [
         row(field, method, CLASSES[field.told], standing)
         for field, by_method, _ in ranked
@@ -59,7 +60,6 @@ def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool =
     ]
     rows += [row(first, method, "no rank", None) for method in first.outcomes if method not in competing]
     own = _own_columns(first)
-    tests = ("better than", "worse than", *(() if first.question is CLUSTERING else (f"against {BNC}",)))
     sentences = [*(_cannot(field) for field in fields), f"Means over {first.where}."]
     if not explained:
         sentences += [_OWN[first.question.name], _COUNTS]
@@ -158,14 +158,14 @@ def _number(value: float, digits: int = 3) -> Cell:
 
 
 def _splits(field: Field, method: str) -> list[Cell]:
-    found = false_splits(field, method)
-    if found is None:
+    splits = false_splits(field, method)
+    if splits is None:
         return [Cell(NONE)] * 3
-    low, high = (fixed(100 * bound, 0) for bound in found.interval)
+    low, high = (fixed(100 * bound, 0) for bound in splits.interval)
     return [
-        Cell(f"{found.splits}/{found.runs}", found.splits / found.runs),
+        Cell(f"{splits.runs}/{splits.num_runs}", splits.runs / splits.num_runs),
         Cell(f"{low}–{high} %"),
-        Cell(f"{found.families}/{found.num_families}", found.families / found.num_families),
+        Cell(f"{splits.families}/{splits.num_families}", splits.families / splits.num_families),
     ]
 
 
@@ -180,7 +180,7 @@ def _harm(field: Field, method: str, baseline: str) -> Cell:
 
 
 def _counts(field: Field, method: str, standing: Standing | None = None) -> list[Cell]:
-    """Return how many methods one is better and worse than and, of serving, how it stands against fedavg."""
+    """Return how many methods one is better and worse than and, of serving, how it stands against BNC."""
     counts = [Cell(NONE)] * 2
     against = NONE
     if standing is not None:
@@ -191,7 +191,11 @@ def _counts(field: Field, method: str, standing: Standing | None = None) -> list
         if BNC in field.ranks and method != BNC:
             is_shown = {"better": BNC in standing.better, "worse": BNC in standing.worse}
             against = next((word for word, holds in is_shown.items() if holds), NONE)
-    return counts if field.question is CLUSTERING else [*counts, Cell(against)]
+    return [*counts, Cell(against)]
+
+
+def _has_bnc(fields: Sequence[Field]) -> bool:
+    return any(BNC in field.ranks for field in fields)
 
 
 def cost(serving: Mapping[str, Sequence[Field]]) -> Table:
@@ -221,8 +225,8 @@ def cost(serving: Mapping[str, Sequence[Field]]) -> Table:
         "Accuracy within equal budgets",
         "At the last test within a share of what fedavg sends in the whole run (MB: mean over families), and "
         "within that share of its rounds if this is another number. A round has the same passes over the "
-        "clients' training images for all; ifca also tests all its models on them, and flis-dc and flis-hc "
-        "send predictions. –: no test by then.",
+        "clients' training images for all, and in ifca one more for each model to choose from. Clients of "
+        "ifca and flis-dc get all models. –: no test by then.",
         (Column("MB"), *(Column(f"{share:.0%}", words) for words in fields for share in BUDGETS)),
         bold_columns(rows, [None, *(True for _ in fields for _ in BUDGETS)]),
         corner="method",

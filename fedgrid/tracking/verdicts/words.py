@@ -46,7 +46,7 @@ def table_of(verdict: Verdict, budget: int) -> Table:
         for method in field.outcomes
     ]
     return Table(
-        "-".join(("verdict", field.question.name, field.protocol)),
+        f"verdict-{verdict.method}-{field.question.name}-{field.protocol}",
         f"{verdict.method}, {field.question.name}{_within(verdict, budget)}",
         _caption(verdict),
         (*score_columns(field), *map(Column, shown)),
@@ -206,7 +206,7 @@ def _family_by_family(verdict: Verdict, groups: dict[Block, InFamily], budget: i
         )
         rows.append(Row(label, cells))
     return Table(
-        f"families-{field.protocol}",
+        f"families-{method}-{field.protocol}",
         f"{method}, family by family{_within(verdict, budget)}",
         "Accuracy, mean over seeds; best rival and rank among methods of its class.",
         tuple(map(Column, (method, "best rival", BNC, "rank", "failed"))),
