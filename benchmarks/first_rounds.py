@@ -28,7 +28,14 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.groups.decisions import decisions
 from benchmarks.groups.stored import Round, SharedPrefix, first_rounds_of
-from benchmarks.plateau import Plateau, archived, first_rise, tabulate_plateaus, write_rows
+from benchmarks.plateau import (
+    Plateau,
+    archived,
+    archived_temperatures,
+    first_rise,
+    tabulate_plateaus,
+    write_rows,
+)
 from fedgrid.algorithms.clustering.measures import temperature
 from fedgrid.algorithms.updates.products import Products
 from fedgrid.engine.federation.clients.process import keep_freed_memory
@@ -111,6 +118,10 @@ class Archive:
         self.temperatures: Mapping[Scenario, list[float]] = defaultdict(list)
         for row in csv_rows(reference / "published_temperature.csv"):
             self.temperatures[_scenario(row)].append(float(row["temperature"]))
+        # CIFAR-10's runs of the temperature have another configuration than those of OCFL.
+        for results in (reference / "archive/experiments/CIFAR10").glob("*/*/*/kmeans_*/results"):
+            row = dict(zip(("dataset", "overlap", "balance", "n"), results.parts[-6:-2], strict=True))
+            self.temperatures[_scenario(row)] = archived_temperatures(results)
         rows = csv_rows(reference / "published_clustering.csv")
         self.clusterings = {(_scenario(row), row["algorithm"]): row for row in rows}
 

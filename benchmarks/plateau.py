@@ -83,12 +83,17 @@ def first_rise(values: Sequence[float]) -> int | None:
     return next((number for number in range(2, len(values) + 1) if rises(values[:number], 1)), None)
 
 
+def archived_temperatures(results: Path) -> list[float]:
+    """Return the temperatures of a run of OCFL of the authors', until it clusters."""
+    with (results / "clusters_temperature.csv").open(newline="") as file:
+        return [float(temperature) for _, _, temperature in csv.reader(file)]
+
+
 def archived(reference: Path) -> Plateau:
     """Return the rounds of the authors' run until it clusters."""
     scenario = {"dataset": "MNIST", "overlap": "overlaping", "balance": "imbalanced", "n": "15"}
     clients = [row for row in csv_rows(reference / "clients.csv") if scenario.items() <= row.items()]
-    with (reference / ARCHIVED / "clusters_temperature.csv").open(newline="") as file:
-        temperature_R = [float(temperature) for _, _, temperature in csv.reader(file)]
+    temperature_R = archived_temperatures(reference / ARCHIVED)
     loss_RK, accuracy_RK = np.empty((2, len(temperature_R), len(clients)))
     for row in csv_rows(reference / ARCHIVED / "training_metrics.csv"):
         place = int(row["iteration"]), int(row["node_id"])
