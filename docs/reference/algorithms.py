@@ -76,6 +76,7 @@ def _page(entry: AlgorithmEntry) -> str:
         f"# {entry.title}",
         f"{code(entry.name)}: {entry.summary}.",
         "" if _number(entry.source) in " ".join(about) else f"Source: {linked(entry.source, UP)}.",
+        entry.told_line,
         *(linked(text, UP) for text in about),
         *_settings(entry.settings),
         *described,

@@ -31,6 +31,7 @@ REFERENCES = (
         is_reference=True,
         bibtex=averaging.FEDOPT_BIBTEX,
         arena={},
+        told="groups",
     ),
 )
 

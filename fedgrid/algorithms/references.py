@@ -1,8 +1,9 @@
-"""The two references that every comparison needs: no federation at all, and the hidden groups given.
+"""The two references for serving clients: no federation at all, and the hidden groups given.
 
 `solo` is what a client reaches with its own images; a method that does worse harms its clients. `oracle` is
 plain averaging within the hidden groups from round 1 on, the most that finding them can give. Neither is a
-competitor: no server can run the second one, and the first one has no server.
+competitor: no server can run the second one, and the first one has no server. The reference for clustering is
+`ward-told`.
 
 Shapes: K clients of the federation.
 """

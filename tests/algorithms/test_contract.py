@@ -39,6 +39,7 @@ ACTING = {
     "sattler": {"epsilon_1": 1.0, "epsilon_2": 1.0, "cooldown": 3},
     "sattler-as-published": {"epsilon_1": 1.5, "epsilon_2": 1.0, "cooldown": 2},
     "briggs": {"round": 4},
+    "ward-told": {"round": 4},
     "briggs-as-published": {"round": 4, "threshold": 0.5},
     "louvain": {"late": 4},
     "leiden": {"late": 4},
@@ -48,6 +49,7 @@ EAGER = {
     "sattler": {"epsilon_1": 1e6, "epsilon_2": 1e-6, "cooldown": 0},
     "sattler-as-published": {"epsilon_1": 1e6, "epsilon_2": 1e-6, "cooldown": 0},
     "briggs": {"round": 2},
+    "ward-told": {"round": 1},
     "briggs-as-published": {"round": 2},
 }
 """Settings with which an algorithm acts in round 1 if it can at all."""
@@ -74,7 +76,16 @@ def acted(name):
     return [index for index, (_, diagnostics) in enumerate(six_rounds(name)) if diagnostics.clustered]
 
 
-BY_UPDATES = ("sattler", "briggs", "ocfl-kmeans", "ocfl-meanshift", "evident-groups", "louvain", "leiden")
+BY_UPDATES = (
+    "sattler",
+    "briggs",
+    "ocfl-kmeans",
+    "ocfl-meanshift",
+    "evident-groups",
+    "louvain",
+    "leiden",
+    "ward-told",
+)
 
 
 @pytest.mark.parametrize("name", BY_UPDATES)

@@ -39,6 +39,17 @@ def test_every_entry_describes_itself_in_one_line():
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_algorithm_that_knows_something_of_the_hidden_groups_says_so(name):
+    """Their number, if a setting needs one; the groups, if the simulation reveals them."""
+    entry = ALGORITHMS[name]
+    asked = getattr(entry.settings, "clusterer", entry.settings)
+    needs_number = getattr(asked, "num_clusters", None) is not None
+    takes_groups = entry.algorithm.reveal is not Algorithm.reveal
+    assert entry.told == ("groups" if takes_groups else "number" if needs_number else "")
+    assert bool(entry.told_line) == bool(entry.told)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_name_makes_an_algorithm_with_its_defaults(name):
     algorithm = create(name, {})
     assert isinstance(algorithm, Algorithm)

@@ -33,6 +33,8 @@ TRUTH = {
     "swapped": [0, 1, 2, 3] * 2,
     "dimmed": [0, 1, 2, 3] * 2,
     "noisy": [0, 1, 2, 3] * 2,
+    "two-levels": [0, 1, 2, 3] * 2,
+    "continuum": [0] * 8,
     "natural": [0, 0, 0, 0, 1, 1, 1, 1],
 }
 
@@ -128,7 +130,7 @@ def test_groups_are_part_of_a_data_sets_identity(written_by_two):
 
 
 @pytest.mark.parametrize("tested_on", ["own", "official"])
-@pytest.mark.parametrize("kind", ["label-skew", "rotated", "natural"])
+@pytest.mark.parametrize("kind", ["label-skew", "rotated", "continuum", "natural"])
 def test_dry_runs_expect_as_many_images_as_there_are(kind, tested_on, written_by_two):
     run = config(written_by_two if kind == "natural" else "digits", kind, tested_on=tested_on)
     setup, _ = prepare(run, NOWHERE)

@@ -73,6 +73,24 @@ def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], upd
     )
 
 
+def split_seen(state: State, groups: Sequence[Sequence[int]], updates: Updates) -> State:
+    """Split the only cluster into `groups` of the clients seen so far; all others wait for their first round.
+
+    `can_wait` says whether the updates of this round are enough.
+    """
+    seen = {client for group in groups for client in group}
+    view = updates.select(updates.clients, absent=set(range(len(state.labels_K))) - seen)
+    return split_among(state, 0, groups, view)
+
+
+def can_wait(state: State, groups: Sequence[Sequence[int]], senders: Sequence[int]) -> bool:
+    """Return whether clients in no group will find theirs: each group has a sender to compare them with.
+
+    Also true if all clients are in groups.
+    """
+    return sum(map(len, groups)) == len(state.labels_K) or all(set(group) & set(senders) for group in groups)
+
+
 def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
     """Return the state with returning latecomers in clusters, the other clients' updates, and the reasons.
 

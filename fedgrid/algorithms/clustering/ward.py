@@ -54,17 +54,23 @@ def groups_of(squares_MM: Matrix, restarts: int, rng: Rng) -> Groups:
     return _groups(labels_M)
 
 
+def groups_at(squares_MM: Matrix, number: int) -> Groups:
+    """Return Ward's clusters at this number, as `groups_of`; one if no two clients are nearer than others."""
+    num_clients = len(squares_MM)
+    if num_clients < 3 or np.ptp(squares_MM[np.triu_indices(num_clients, 1)]) < ROUNDING:
+        return [list(range(num_clients))]
+    return _groups(_labels_at(_tree(squares_MM), number))
+
+
 def cut(squares_MM: Matrix) -> Labels:
     """Return the labels, from 0, of Ward's clusters at the number that says most."""
-    from scipy.cluster.hierarchy import fcluster, linkage
-
     num_clients = len(squares_MM)
     if num_clients < 4 or not squares_MM.any():
         return np.zeros(num_clients, np.int64)
-    tree = linkage(np.sqrt(squares_MM[np.triu_indices(num_clients, 1)]), "ward")
+    tree = _tree(squares_MM)
     cuts, scores = {}, {}
     for number in range(2, min(num_clients // 2, MOST_GROUPS) + 1):
-        cuts[number] = np.asarray(fcluster(tree, number, "maxclust") - 1, np.int64)
+        cuts[number] = _labels_at(tree, number)
         scores[number] = silhouette(squares_MM, _groups(cuts[number])) or 0.0
     best = max(scores, key=lambda number: scores[number])
     larger = number_of_groups(tree[::-1, 2] ** 2 / 2.0)
@@ -86,6 +92,18 @@ def number_of_groups(gains: Floats) -> int:
     degrees = num_clients - np.arange(2, num_clients + 1)
     worth = np.maximum(gains, least) * degrees / np.maximum(left, least)
     return 2 + int(np.argmax(worth[: most - 1] / worth[1:most]))
+
+
+def _tree(squares_MM: Matrix) -> Floats:
+    from scipy.cluster.hierarchy import linkage
+
+    return np.asarray(linkage(np.sqrt(squares_MM[np.triu_indices(len(squares_MM), 1)]), "ward"))
+
+
+def _labels_at(tree: Floats, number: int) -> Labels:
+    from scipy.cluster.hierarchy import fcluster
+
+    return np.asarray(fcluster(tree, number, "maxclust") - 1, np.int64)
 
 
 def _groups(labels_M: Labels) -> Groups:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm, Settings
 
 SearchSpace: TypeAlias = Mapping[str, Any]
 """Setting -> a list of values, or `low` and `high`, as in a search's file."""
+Told: TypeAlias = Literal["", "number", "groups"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,15 @@ class AlgorithmEntry:
     """The settings with which it is in the arena, beside its defaults; None: it is not in it."""
     numbers: tuple[OwnNumber, ...] = ()
     """Numbers of its own, which records, `fedgrid runs`, MLflow and reports show."""
+    told: Told = ""
+    """What it is told of the hidden groups, which no server knows: their number, which is a setting of its
+    own, or the groups themselves; empty: nothing."""
+
+    @property
+    def told_line(self) -> str:
+        """What it is told, in a line; empty: nothing."""
+        what = {"": "", "number": "the number of hidden groups", "groups": "the hidden groups"}[self.told]
+        return f"Told: {what}." if what else ""
 
     def space(self, rounds: int) -> dict[str, Any]:
         """Return what is tuned in runs of this many rounds, the shortest; empty: nothing."""

@@ -8,7 +8,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data import image_folders
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.dealing.kinds import kind_of
+from fedgrid.engine.federation.dealing.kinds import changes_of, kind_of
 from fedgrid.engine.federation.dealing.split import mean_share_kept
 from fedgrid.engine.federation.partition.label_skew import labels_per_client
 from fedgrid.engine.federation.partition.natural import NATURAL
@@ -127,8 +127,10 @@ def _official_sets(config: RunConfig, scenario: Scenario, dataset: Dataset) -> I
         for group, labels in enumerate(class_sets(dataset.num_classes, split.num_clusters, scenario.overlap)):
             share = len(labels) / dataset.num_classes
             yield of_client.count(group) * share, share
-    elif kind_of(split.kind).TRANSFORM is not None or split.num_clusters == 1:
-        yield float(clients), float(split.num_clusters)
+    elif changes := changes_of(split, clients, dataset.num_classes):
+        yield float(clients), float(changes.number)
+    elif split.num_clusters == 1:
+        yield float(clients), 1.0
     elif split.kind == "label-skew":
         owned = labels_per_client(dataset.num_classes, split.labels_share) / dataset.num_classes
         yield clients * owned, clients * owned

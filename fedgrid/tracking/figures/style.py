@@ -111,6 +111,7 @@ DOTTED = (0, (1, 1.2))
 REFERENCES = {
     "oracle": Style("#000000", "*", DOTTED, filled=False),
     "solo": Style("#000000", "h", DOTTED, filled=False),
+    "ward-told": Style("#000000", "d", DOTTED, filled=False),
 }
 """Rows to compare with, no competitors: dotted black lines, so that colours are the competitors'."""
 # Tol's muted scheme, also safe for colour blindness.

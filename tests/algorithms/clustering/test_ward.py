@@ -38,6 +38,13 @@ def test_noise_is_not(clients, dimensions):
     assert found_score(squares_of(common + noise * np.geomspace(1, 10, dimensions))) < 4
 
 
+def test_clusters_at_a_number_are_those_of_the_tree():
+    squares = squares_of(np.array([[0.0], [1.0], [5.0], [6.5]]))
+    assert ward.groups_at(squares, 2) == [[0, 1], [2, 3]]
+    assert ward.groups_at(squares, 3) == [[0, 1], [2], [3]]
+    assert ward.groups_at(1 - np.eye(4), 3) == [[0, 1, 2, 3]], "no two are nearer than others"
+
+
 @pytest.mark.parametrize("groups", [[[0, 1, 2, 3]], [[0], [1], [2], [3]]])
 def test_one_group_and_clients_alone_have_no_score(groups):
     assert ward.score(1 - np.eye(4), groups, rng()) is None

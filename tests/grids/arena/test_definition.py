@@ -73,13 +73,11 @@ def test_families_have_groups_of_equal_and_unequal_sizes_and_none():
 
 @pytest.mark.parametrize("path", [FAMILIES, TUNING])
 def test_methods_that_are_told_the_number_of_groups_are_told_the_right_one(path):
-    told = {
-        "ifca": lambda one: one["num_clusters"],
-        "ocfl-kmeans": lambda one: one["clusterer"]["num_clusters"],
-    }
     for run in runs_of(path):
-        if run.algorithm["name"] in told and run.split.kind not in ("iid", "label-skew", "dirichlet"):
-            assert told[run.algorithm["name"]](run.algorithm) == run.split.num_clusters
+        told = ALGORITHMS[run.algorithm["name"]].told == "number"
+        if told and run.split.kind not in ("iid", "label-skew", "dirichlet"):
+            asked = run.algorithm.get("clusterer", run.algorithm)
+            assert asked["num_clusters"] == run.split.num_clusters
 
 
 @pytest.mark.parametrize("method", arena().competitors)

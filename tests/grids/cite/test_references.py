@@ -15,7 +15,7 @@ from fedgrid.grids.cite.references import entries, fedgrid_bibtex, list_uncited,
 from tests.helpers.small_runs import config
 
 ROOT = Path(__file__).parents[3]
-OURS = {"evident-groups", "solo"}
+OURS = {"evident-groups", "solo", "ward-told"}
 """Algorithms without a paper: our own, and no federation at all."""
 NEEDED = {
     "article": {"author", "title", "journal", "year"},

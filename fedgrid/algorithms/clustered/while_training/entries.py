@@ -11,9 +11,10 @@ from fedgrid.algorithms.clustered.while_training import (
     ifca,
     ocfl,
     sattler,
+    ward_told,
 )
 from fedgrid.algorithms.clustering import clusterers
-from fedgrid.algorithms.contract.entry import AlgorithmEntry, SearchSpace, clustering_rounds
+from fedgrid.algorithms.contract.entry import AlgorithmEntry, SearchSpace, Told, clustering_rounds
 
 SATTLER_SOURCE = "Sattler et al. 2021, arXiv:1910.01991"
 BRIGGS_SOURCE = "Briggs et al. 2020, arXiv:2004.11791"
@@ -55,6 +56,7 @@ def _ocfl(
     settings: ocfl.OcflSettings,
     of_clusterer: SearchSpace,
     arena: Mapping[str, Any] | None = None,
+    told: Told = "",
 ) -> AlgorithmEntry:
     """Return the entry of OCFL with a clusterer; `of_clusterer` is what is tuned beside the window."""
     return AlgorithmEntry(
@@ -67,6 +69,7 @@ def _ocfl(
         search=lambda rounds: {"window": {"low": 1, "high": max(2, rounds // 5)}, **of_clusterer},
         bibtex=ocfl.BIBTEX,
         arena=arena,
+        told=told,
     )
 
 
@@ -106,6 +109,7 @@ ENTRIES = (
         ocfl.OcflSettings(clusterer=clusterers.KMeans()),
         {},
         arena={},
+        told="number",
     ),
     _ocfl(
         "ocfl-affinity",
@@ -176,6 +180,18 @@ ENTRIES = (
         bibtex=ifca.BIBTEX,
         search={"start": ["fresh", "deal", "rejection"]},
         arena={"num_clusters": 3},
+        told="number",
+    ),
+    AlgorithmEntry(
+        "ward-told",
+        "Ward told k",
+        "reference: clusters once, in a fixed round, into num_clusters: Ward's tree on standardised updates",
+        "docs/our-algorithm.md",
+        ward_told.WardTold,
+        ward_told.WardToldSettings(),
+        is_reference=True,
+        arena={},
+        told="number",
     ),
     AlgorithmEntry(
         "sattler-as-published",

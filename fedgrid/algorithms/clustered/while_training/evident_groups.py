@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving
 from fedgrid.algorithms.clustering import ward
 from fedgrid.algorithms.clustering.graph import Groups
-from fedgrid.algorithms.clustering.latecomers import split_among
+from fedgrid.algorithms.clustering.latecomers import can_wait, split_seen
 from fedgrid.algorithms.clustering.measures import labels_of, silhouette
 from fedgrid.algorithms.clustering.pooled import MET, add, clients_seen, have_met, mean_over_rounds
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, Step
@@ -113,11 +113,8 @@ class EvidentGroups(FedOpt):
         with threadpool_limits(limits=1):
             shown = [self._look(state, kind, clients, rng) for kind in KINDS]
         best = max(shown, key=lambda groups: groups.score)
-        evident = best.score > self.settings.evidence and (
-            sum(map(len, best.groups)) == len(state.labels_K)
-            or all(set(group) & set(part.clients) for group in best.groups)
-        )
-        state = _split(state, best.groups, updates) if evident else self._asked(state, shown)
+        evident = best.score > self.settings.evidence and can_wait(state, best.groups, part.clients)
+        state = split_seen(_forget(state), best.groups, updates) if evident else self._asked(state, shown)
         return state, Diagnostics(clustered=evident, silhouette=best.silhouette)
 
     def _look(self, state: State, kind: str, clients: Sequence[int], rng: Rng) -> ShownGroups:
@@ -146,13 +143,6 @@ def _pooled_in(kind: str) -> str:
 
 def _found_in(kind: str) -> str:
     return f"found_{kind}_K"
-
-
-def _split(state: State, groups: Groups, updates: Updates) -> State:
-    """Return the state with a cluster for each group; clients that were never seen wait."""
-    seen = {client for group in groups for client in group}
-    view = updates.select(updates.clients, absent=set(range(len(state.labels_K))) - seen)
-    return split_among(_forget(state), 0, groups, view)
 
 
 def _forget(state: State) -> State:

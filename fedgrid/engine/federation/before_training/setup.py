@@ -14,7 +14,7 @@ from fedgrid.engine.federation.configuration.faults import add_label_noise, flip
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import HeldImages, Pair, PixelStatistics
 from fedgrid.engine.federation.dealing.holdouts import hold_out, server_parts, sets_of_groups
-from fedgrid.engine.federation.dealing.kinds import Movable, kind_of, transform_of
+from fedgrid.engine.federation.dealing.kinds import Movable, changes_of, kind_of
 from fedgrid.engine.federation.dealing.split import (
     ClientSplit,
     add_official_tests,
@@ -105,10 +105,10 @@ def setup_of(
     pool_set, official = images
     splits = deal(config, images, num_classes)
     moved = deal_again(config, images, num_classes, splits)
-    transform = transform_of(config.split, num_classes)
+    changes = changes_of(config.split, config.clients, num_classes)
     rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
-    sets_K, new_sets = (client_sets(parts, pool_set, rest, transform) for parts in (splits, moved))
-    server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, transform)
+    sets_K, new_sets = (client_sets(parts, pool_set, rest, changes) for parts in (splits, moved))
+    server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, changes)
     sends = algorithm.traits.sends_updates
     normalises = config.training.normalise == "dataset"
     clients = _clients(config, num_classes, sets_K, new_sets, sends=sends)

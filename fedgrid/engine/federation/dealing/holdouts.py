@@ -4,9 +4,9 @@ Either each client has a cut of its own (`cut_each`), or one cut of the pool hol
 (`cut_for_all`): a seeded share of each class is for scores, wherever those images are. With
 `split.tested_on='official'` there is no cut for tests: clients train on all their images.
 
-Where hidden groups transform their images (rotated, flipped, swapped, dimmed, noisy), an equal, seeded share
-of the server's images is as each group would have it. With flipped or swapped labels no single model can be
-right on all.
+Where hidden groups change images or labels (rotated, flipped, swapped, dimmed, noisy, two-levels), an equal,
+seeded share of the server's images is as each group would have it; with a continuum, as each client would.
+With flipped or swapped labels no single model can be right on all.
 
 Shapes: K clients, L classes, N images.
 """
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.images import ImageSet, Positions
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.scenarios import GroupTransform, Rngs
+from fedgrid.engine.federation.partition.scenarios import Changes, Rngs
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
@@ -112,35 +112,32 @@ def server_sets(server: ImageSet, split: Split, seed: int) -> tuple[ImageSet, Im
 
 
 def sets_of_groups(
-    official: ImageSet, split: Split, seed: int, transform: GroupTransform | None
+    official: ImageSet, split: Split, seed: int, changes: Changes | None
 ) -> tuple[ImageSet, ImageSet | None]:
-    """Return the server's test set and its reference images: of all hidden groups, if these differ.
+    """Return the server's test set and its reference images: as all hidden groups, or clients, have them.
 
     Raises:
         ConfigError: as `server_sets`.
     """
     sets = server_sets(official.without_groups(), split, seed)
-    if transform is None:
+    if changes is None:
         return sets
-    of_groups = transform, split.num_clusters, seed
     test_set, reference_set = sets
-    return _mix_groups(test_set, *of_groups, "server images"), (
-        None if reference_set is None else _mix_groups(reference_set, *of_groups, "reference images")
+    return _mix_groups(test_set, changes, seed, "server images"), (
+        None if reference_set is None else _mix_groups(reference_set, changes, seed, "reference images")
     )
 
 
-def _mix_groups(
-    held: ImageSet, transform: GroupTransform, num_groups: int, seed: int, purpose: str
-) -> ImageSet:
-    """Return the images, in their order, each as one of `num_groups` hidden groups would have it.
+def _mix_groups(held: ImageSet, changes: Changes, seed: int, purpose: str) -> ImageSet:
+    """Return the images, in their order, each as one of the hidden groups, or clients, would have it.
 
-    Groups are drawn with the seed; each has as many images as any other, but for one.
+    These are drawn with the seed; each has as many images as any other, but for one.
     """
-    group_N = generator(seed, f"groups of {purpose}").permutation(len(held)) % num_groups
+    group_N = generator(seed, f"groups of {purpose}").permutation(len(held)) % changes.number
     mixture = ImageSet(held.images.copy(), held.labels.copy())
-    for group in range(num_groups):
+    for group in range(changes.number):
         of_group = group_N == group
-        part = transform(held.take(of_group), group)
+        part = changes.make(held.take(of_group), group)
         mixture.images[of_group], mixture.labels[of_group] = part.images, part.labels
     return mixture
 

@@ -9,15 +9,15 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.data.images import ImageSet, Positions
 from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.federation.partition import label_skew, majority, natural, ocfl, shifted
+from fedgrid.engine.federation.partition import continuum, label_skew, majority, natural, ocfl, shifted
 from fedgrid.engine.federation.partition.scenarios import (
     CENTRALISED,
     PUBLISHED_SPLITS,
+    Changes,
     Dealing,
     Facts,
-    GroupTransform,
     ImagePool,
     Rngs,
     Scenario,
@@ -85,6 +85,14 @@ class Movable(Protocol):
         """
 
 
+@runtime_checkable
+class OwnChanges(Protocol):
+    """What a kind defines besides if each client changes images in a way of its own."""
+
+    def change(self, held: ImageSet, client: int, num_clients: int, split: Split) -> ImageSet:
+        """Return images, training or test, as one of K clients has them."""
+
+
 KINDS: dict[str, SplitKind] = {
     **dict.fromkeys(PUBLISHED_SPLITS, ocfl),
     "majority": majority,
@@ -96,6 +104,8 @@ KINDS: dict[str, SplitKind] = {
     "swapped": shifted.SWAPPED,
     "dimmed": shifted.DIMMED,
     "noisy": shifted.NOISY,
+    "two-levels": shifted.TWO_LEVELS,
+    "continuum": continuum.CONTINUUM,
     "natural": natural,
     CENTRALISED: shifted.ONE_CLIENT,
 }
@@ -128,12 +138,16 @@ def idle_options(split: str) -> list[str]:
     return [option for option in every if option not in acting]
 
 
-def transform_of(split: Split, num_classes: int) -> GroupTransform | None:
-    """Return what a hidden group, from 0, does to the images of its clients; None if it does nothing."""
-    transform = kind_of(split.kind).TRANSFORM
+def changes_of(split: Split, num_clients: int, num_classes: int) -> Changes | None:
+    """Return what hidden groups, or clients, do to their images; None if they do nothing."""
+    kind = kind_of(split.kind)
+    if isinstance(kind, OwnChanges):
+        change = kind.change
+        return Changes(num_clients, lambda held, client: change(held, client, num_clients, split), True)
+    transform, num_groups = kind.TRANSFORM, split.num_clusters
     if transform is None:
         return None
-    return lambda held, group: transform(held, group, split.num_clusters, num_classes)
+    return Changes(num_groups, lambda held, group: transform(held, group, num_groups, num_classes))
 
 
 def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:

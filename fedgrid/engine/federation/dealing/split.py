@@ -33,8 +33,8 @@ from fedgrid.engine.federation.dealing.holdouts import Cuts, cut_each, cut_for_a
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.scenarios import (
+    Changes,
     Facts,
-    GroupTransform,
     ImagePool,
     Rngs,
     Scenario,
@@ -162,30 +162,32 @@ def add_official_tests(
 
 
 def client_sets(
-    parts_K: Sequence[ClientSplit], pool: ImageSet, official: ImageSet, transform: GroupTransform | None
+    parts_K: Sequence[ClientSplit], pool: ImageSet, official: ImageSet, changes: Changes | None
 ) -> list[tuple[HeldImages, HeldImages]]:
-    """Return each client's training and test images, as `transform` makes them for its hidden group.
+    """Return each client's training and test images, as `changes` makes them for it.
 
-    Without a transform they are views of `pool` and `official`: no image is copied. Clients of a group with
-    the same official test images share one object: a hundred of them may have the whole test set each.
+    Without changes they are views of `pool` and `official`: no image is copied. Clients with
+    the same official test images and change share one object: a hundred of them may have the whole test set
+    each.
     """
     pool, official = pool.without_groups(), official.without_groups()
 
-    def held(images: ImageSet, positions: Positions, group: int) -> HeldImages:
+    def held(images: ImageSet, positions: Positions, change: int) -> HeldImages:
         view = ImageView(images, positions)
-        return view if transform is None else transform(view.copied(), group)
+        return view if changes is None else changes.make(view.copied(), change)
 
     shared: dict[tuple[int, bytes], HeldImages] = {}
     sets_K = []
     for part in parts_K:
+        change = part.client if changes and changes.by_client else part.cluster
         if part.is_official:
-            key = part.cluster if transform else 0, part.test.tobytes()
+            key = change if changes else 0, part.test.tobytes()
             if key not in shared:
-                shared[key] = held(official, part.test, part.cluster)
+                shared[key] = held(official, part.test, change)
             test = shared[key]
         else:
-            test = held(pool, part.test, part.cluster)
-        sets_K.append((held(pool, part.train, part.cluster), test))
+            test = held(pool, part.test, change)
+        sets_K.append((held(pool, part.train, change), test))
     return sets_K
 
 

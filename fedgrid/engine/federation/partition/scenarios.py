@@ -125,8 +125,19 @@ Dealing = tuple[list[int], list[Positions]]
 """Each client's hidden group, from 0, and the positions of its images, ascending."""
 Transform = Callable[[ImageSet, int, int, int], ImageSet]
 """What the clients of a hidden group do to images, from (images, group, number of groups, classes)."""
-GroupTransform = Callable[[ImageSet, int], ImageSet]
-"""The same for a given split: from (images, group)."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The different ways in which the clients of a split change their images."""
+
+    number: int
+    """Of hidden groups, or of clients where each has a way of its own."""
+    make: Callable[[ImageSet, int], ImageSet]
+    """Return images as that group or client, from 0, has them."""
+    by_client: bool = False
+
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
     for scenario in (

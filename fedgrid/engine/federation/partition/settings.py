@@ -15,10 +15,11 @@ class Split(Section):
     kind: str = "nonoverlapping-balanced"
     """Who holds which images: overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced,
     nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped, dimmed, noisy,
-    natural or centralised."""
+    two-levels, continuum, natural or centralised."""
     num_clusters: PositiveInt = 3
-    """Number of hidden groups of clients; 2 with split majority, 4 with rotated, flipped, swapped, dimmed and
-    noisy; with `sizes` as many as these are. No effect with label-skew, dirichlet, iid and natural."""
+    """Number of hidden groups of clients; 2 with split majority, 4 with rotated, flipped, swapped, dimmed,
+    noisy and two-levels; with `sizes` as many as these are. No effect with label-skew, dirichlet, iid,
+    continuum and natural."""
     draws: PositiveInt | None = None
     """Draws with replacement per client; None is floor(pool size / clients), the published rule. With split
     majority, images per client without replacement; None is as many as possible."""
@@ -60,6 +61,9 @@ class Split(Section):
     quantity: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Quantity skew: each client keeps a share of its images, drawn log-uniformly between this and 1."""
 
+    arc: Annotated[float, Field(gt=0, le=360)] = 90.0
+    """With split continuum: degrees over which the clients' angles are spread."""
+
     omitted_defaults = (
         "labels_share",
         "tested_on",
@@ -69,4 +73,5 @@ class Split(Section):
         "reference_images",
         "sizes",
         "quantity",
+        "arc",
     )

@@ -1,16 +1,18 @@
-"""Groups with the same images, each changed in its own way: rotated, flipped, swapped, dimmed, noisy.
+"""Groups with the same images, each changed in its own way: rotated, flipped, dimmed, two-levels and others.
 
 Client i is in group i mod G, unless `split.sizes` says otherwise. The images of the pool are dealt to all
 clients, evenly or by a Dirichlet distribution (`split.alpha`), so that every image has one client. A group's
 change is made to the training and the test images of its clients; IID and centralised have one group and no
 change, centralised one client. No label distribution gives the groups away: only images (rotated, dimmed,
-noisy) or the meaning of labels (flipped, swapped) differ.
+noisy), the meaning of labels (flipped, swapped) or both (two-levels) differ.
 
 Sources: rotated, Ghosh et al., An Efficient Framework for Clustered Federated Learning, NeurIPS 2020 (there
 each group has a copy of all images; here the groups share them out, as in Prigent et al.); flipped, the code
 of Prigent et al. (cedricprigent/efficient-fl-clustering); swapped, Sattler, Mueller, Samek, Clustered
 Federated Learning, 2021 (which pair a group exchanges is our choice). Dimmed and noisy are ours: brightness
-and Gaussian noise are corruptions of Hendrycks and Dietterich, ICLR 2019, in steps of our own.
+and Gaussian noise are corruptions of Hendrycks and Dietterich, ICLR 2019, in steps of our own. Two-levels is
+ours too: two coarse groups that differ in their images, each of fine groups that differ in their labels; the
+fine ones are the hidden groups.
 
 Shapes: K clients, G groups, L classes, N images.
 """
@@ -166,6 +168,14 @@ def swap(held: ImageSet, group: int, num_groups: int, num_classes: int) -> Image
     return replace(held, labels=new_L[held.labels])
 
 
+def swap_and_turn(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+    """Exchange labels 2 g and 2 g + 1, with g the place of `group` in its half; turn the second half's images
+    upside down.
+    """
+    half, place = divmod(group, num_groups // 2)
+    return rotate(swap(held, place, num_groups, num_classes), half, 2, num_classes)
+
+
 def dim(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
     """Multiply pixels by 1 - `group` / G: with four groups by 1, 0.75, 0.5 and 0.25."""
     images = np.rint(held.images * (1 - group / num_groups)).astype(np.uint8)
@@ -203,10 +213,24 @@ def _problem_with_swaps(num_groups: int, facts: Facts) -> str:
     return ""
 
 
+def _problem_with_levels(num_groups: int, facts: Facts) -> str:
+    if num_groups % 2:
+        return "has as many groups of turned images as of others; take an even number"
+    if num_groups > facts.num_classes:
+        return (
+            f"exchanges two of the {facts.num_classes} classes in each group of a half, no class in "
+            f"two; take at most {facts.num_classes // 2 * 2}"
+        )
+    return ""
+
+
+def problem_with_groups(num_groups: int, facts: Facts) -> str:
+    """Return what is wrong with a number of groups where all clients are one."""
+    return "" if num_groups == 1 else "has one group, all clients; leave it out"
+
+
 DIRICHLET = Mixed()
-IID = OneGroup(
-    None, lambda num_groups, facts: "" if num_groups == 1 else "has one group, all clients; leave it out"
-)
+IID = OneGroup(None, problem_with_groups)
 ONE_CLIENT = OneClient()
 ROTATED = Shifted(rotate, _problem_with_turns)
 FLIPPED = Shifted(
@@ -218,5 +242,6 @@ FLIPPED = Shifted(
     ),
 )
 SWAPPED = Shifted(swap, _problem_with_swaps)
+TWO_LEVELS = Shifted(swap_and_turn, _problem_with_levels)
 DIMMED = Shifted(dim)
 NOISY = Shifted(add_noise)

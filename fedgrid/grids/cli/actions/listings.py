@@ -105,6 +105,7 @@ def _as_json(name: str) -> dict[str, object]:
         "title": entry.title,
         "summary": entry.summary,
         "source": entry.source,
+        "told": entry.told,
         "settings": entry.settings.model_dump(mode="json"),
     }
 
@@ -113,7 +114,8 @@ def _show_algorithm(name: str, console: Console) -> None:
     """Print an algorithm's settings: defaults, allowed values, meaning."""
     entry = ALGORITHMS[name]
     console.print(Text.assemble((entry.name, "bold"), f" ({entry.title}): {entry.summary}"))
-    console.print(f"Source: {entry.source}\n")
+    console.print(f"Source: {entry.source}")
+    console.print(f"{entry.told_line}\n" if entry.told else "")
     for number in entry.numbers:
         console.print(f"{number.name}, of each round: {number.meaning}")
     rows = list(settings_rows(entry.settings))

@@ -24,7 +24,7 @@ def arena(
     dataset: Dataset = None,
     algorithms: Annotated[
         list[str] | None,
-        typer.Option(help="Only these methods, beside your own: A,B,C. [default: 20, and two references]"),
+        typer.Option(help="Only these methods, beside your own: A,B,C. [default: 20, and three references]"),
     ] = None,
     trials: Annotated[
         int, typer.Option(min=1, help="Settings that are tried for each method, on families of their own.")

@@ -145,7 +145,8 @@ class ScenarioOptions:
         typer.Option(
             help="overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced, "
             "nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped, "
-            "dimmed, noisy or natural: docs/splits.md. Its settings: --set split.alpha=0.1."
+            "dimmed, noisy, two-levels, continuum or natural: docs/splits.md. Its settings: "
+            "--set split.alpha=0.1."
         ),
     ] = None
     clients: Annotated[int | None, typer.Option(help="Number of federated clients.")] = None

@@ -16,18 +16,27 @@ from fedgrid.engine.federation.partition.shifted import (
     NOISY,
     ROTATED,
     SWAPPED,
+    TWO_LEVELS,
     add_noise,
     dim,
     flip,
     rotate,
     swap,
+    swap_and_turn,
 )
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import load
 from fedgrid.engine.runtime.run.prepare import prepare
 
 NOWHERE = Path("no-data-needed")
-KINDS = {"rotated": ROTATED, "flipped": FLIPPED, "swapped": SWAPPED, "dimmed": DIMMED, "noisy": NOISY}
+KINDS = {
+    "rotated": ROTATED,
+    "flipped": FLIPPED,
+    "swapped": SWAPPED,
+    "dimmed": DIMMED,
+    "noisy": NOISY,
+    "two-levels": TWO_LEVELS,
+}
 
 CORNER = ImageSet(np.array([[[[1, 2], [3, 4]]]], np.uint8), np.array([1]))
 """One image with 1 in its upper left corner."""
@@ -66,6 +75,14 @@ def test_each_group_exchanges_two_labels_of_its_own():
     for group in range(5):
         twice = swap(swap(TEN, group, 5, 10), group, 5, 10)
         assert np.array_equal(twice.labels, TEN.labels)
+
+
+def test_fine_groups_exchange_labels_and_the_second_half_is_upside_down():
+    changed = [swap_and_turn(CORNER, group, 4, 10) for group in range(4)]
+    assert [held.labels.tolist() for held in changed] == [[0], [1], [0], [1]]
+    assert [held.images.ravel().tolist() for held in changed] == [[1, 2, 3, 4]] * 2 + [[4, 3, 2, 1]] * 2
+    labels = [swap_and_turn(TEN, group, 4, 10).labels.tolist()[:4] for group in range(4)]
+    assert labels == [[1, 0, 2, 3], [0, 1, 3, 2]] * 2
 
 
 def test_groups_dim_their_images():
@@ -184,6 +201,8 @@ def test_reference_images_are_a_mixture_and_in_no_test_set():
         ("rotated", 5, "turns by quarters .* take at most 4"),
         ("flipped", 11, ".* take at most 10"),
         ("swapped", 6, ".* take at most 5"),
+        ("two-levels", 3, ".* take an even number"),
+        ("two-levels", 12, ".* take at most 10"),
     ],
 )
 def test_impossible_numbers_of_groups_are_refused(split, groups, says):
