@@ -31,7 +31,7 @@ def held_out_problem(share: float, clients: int, others: int) -> str | None:
 def from_section(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a run with `participation: {share: 0.5, held_out: 0.2}` as the two keys it means."""
     section = given.get("participation")
-    if not isinstance(section, Mapping) or not set(section) <= {"share", "held_out"}:
+    if not isinstance(section, Mapping):
         return dict(given)
-    others = {key: value for key, value in given.items() if key != "participation"}
-    return {**others, **{"participation" if key == "share" else key: section[key] for key in section}}
+    others = {key: value for key, value in section.items() if key != "share"}
+    return {**given, "participation": section.get("share", 1.0), **others}

@@ -103,15 +103,6 @@ class RunConfig(Section):
     def _participation_may_be_a_section(cls, given: Any) -> Any:
         return from_section(given) if isinstance(given, Mapping) else given
 
-    @field_validator("participation", mode="before")
-    @classmethod
-    def _has_no_other_keys(cls, participation: Any) -> Any:
-        if isinstance(participation, Mapping):
-            raise ValueError(
-                f"a number, or the keys share and held_out; not {', '.join(map(str, participation))}"
-            )
-        return participation
-
     @field_validator("joins")
     @classmethod
     def _joins_are_possible(cls, joins: dict[int, int], before: ValidationInfo) -> dict[int, int]:
@@ -156,11 +147,6 @@ class RunConfig(Section):
             if is_private(given["uplink"], given["privacy"]):
                 raise ValueError("no epsilon counts what a held-out client sends; leave it out, or the noise")
         return share
-
-    @property
-    def asked_share(self) -> float:
-        """The mean share of all clients that are asked to train in a round."""
-        return self.participation * (1 - self.held_out)
 
     @cached_property
     def run_id(self) -> str:

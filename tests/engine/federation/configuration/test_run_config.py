@@ -429,7 +429,7 @@ def test_a_typo_is_refused_with_what_is_allowed(given, message):
         ({"joins": dict.fromkeys(range(15), 2)}, "joins: no client is present in round 1"),
         (
             {"participation": {"held": 0.2}},
-            "participation: a number, or the keys share and held_out; not held",
+            "unknown key 'held'; did you mean 'held_out'?",
         ),
         ({"held_out": 0.8, "clients": 5}, "held_out: 4 of 5 clients would never train; at least two must"),
         (
