@@ -21,8 +21,8 @@ from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Place, Protocol, 
 
 BNC, FINE_TUNED = "fedavg", "FedAvg-FT"
 """One model for all, what clustering has to beat; and the same after fine-tuning."""
-SOLO, ORACLE = "solo", "oracle"
-"""Each client alone; FedAvg in each hidden group."""
+SOLO = "solo"
+"""Each client alone."""
 Number = Callable[[Outcome], float]
 """NaN where an outcome has none."""
 

@@ -89,7 +89,7 @@ def _cannot(field: Field) -> str:
 def _changes(changes: Mapping[str, int]) -> str:
     """Return the families on which most verdicts hang."""
     named = ", ".join(f"{family} ({count})" for family, count in list(changes.items())[:MOST])
-    return f"Most verdicts on pairs change without {named}." if named else ""
+    return f"Left out, these families change most verdicts on pairs: {named}." if named else ""
 
 
 _COUNTS = (

@@ -92,11 +92,11 @@ def _power(verdict: Verdict) -> str:
             f"{blocks_needed(len(verdict.against))} families in which two methods differ, and more where "
             "some favour the other."
         )
-    least = sorted(against.least for against in verdict.against if not isinf(against.least))
-    ends = dict.fromkeys((fixed(least[0], 3), fixed(least[-1], 3)))
+    shown = sorted((one.least, one.rival) for one in verdict.against if not isinf(one.least))
+    ends = dict.fromkeys(f"{fixed(least, 3)} (from {rival})" for least, rival in (shown[0], shown[-1]))
     none = [against.rival for against in verdict.against if isinf(against.least)]
     none_words = f"; from {_names(none)} none, however large" if none else ""
-    return f"{field.where} show a mean difference of {' to '.join(ends)} (by rival) or more{none_words}."
+    return f"{field.where} show a mean difference of at least {' to '.join(ends)}{none_words}."
 
 
 def _changes(verdict: Verdict) -> str:
