@@ -6,12 +6,11 @@ Source of the test: `tracking.scoring.paired_tests`; Holm 1979. Shapes: N blocks
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import inf, isinf
+from math import isinf
 
 import numpy as np
 
-from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.scoring.paired_tests import effect_and_p, holm, mean_and_half
+from fedgrid.tracking.scoring.paired_tests import effect_and_p, holm
 from fedgrid.tracking.verdicts.field import (
     CLUSTERING,
     Field,
@@ -21,7 +20,7 @@ from fedgrid.tracking.verdicts.field import (
     labels_of,
 )
 from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Protocol, Told
-from fedgrid.tracking.verdicts.power import Word, judge, judge_without, shows_from
+from fedgrid.tracking.verdicts.power import Word, judge, judge_without, mean_interval, shows_from
 
 CLASSES: Mapping[Told, str] = {
     "": "not told the number of groups",
@@ -35,11 +34,10 @@ class Against:
     """A method against one rival."""
 
     rival: str
-    num_blocks: int
     difference: float
     """Mean over blocks: the method's score minus the rival's."""
     interval: tuple[float, float]
-    """Of the mean, by Student's t at `LEVEL`; infinite with fewer than two blocks."""
+    """Of the mean: `mean_interval`."""
     effect: float
     """Rank-biserial, as in `SignedRanks`."""
     p: float
@@ -103,9 +101,8 @@ def against_all(
     return tuple(
         Against(
             rival,
-            len(blocks),
             float(differences_PN[place].mean()),
-            _interval(differences_PN[place]),
+            mean_interval(differences_PN[place]),
             tests[place][0],
             p,
             shows_from(differences_PN[place], len(rivals)),
@@ -157,13 +154,6 @@ def standings(field: Field) -> tuple[dict[str, Standing], dict[str, int]]:
         )
         for method in field.ranks
     }, dict(sorted(by_family.items(), key=lambda item: -item[1]))
-
-
-def _interval(differences_N: Array) -> tuple[float, float]:
-    if len(differences_N) < 2:
-        return -inf, inf
-    middle, half = mean_and_half(differences_N)
-    return middle - half, middle + half
 
 
 def _reason(

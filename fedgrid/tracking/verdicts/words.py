@@ -120,13 +120,13 @@ def as_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
         "protocol": verdict.field.protocol,
         "told": verdict.field.told,
         "method": verdict.method,
+        "families": len(labels),
         "text": sentence(verdict, budget),
         "rivals": [
             {
                 "method": against.rival,
-                "families": against.num_blocks,
                 "difference": against.difference,
-                "interval": None if isinf(against.interval[0]) else against.interval,
+                "interval": against.interval,
                 "effect": against.effect,
                 "p": against.p,
                 "shows_from": None if isinf(against.least) else against.least,
@@ -147,7 +147,8 @@ def _caption(verdict: Verdict) -> str:
             _power(verdict),
             f"Question: {field.question.words}?{tested}",
             f"Difference: {verdict.method} minus the row's method, mean over families, with its 95 % "
-            "interval by Student's t. Effect: rank-biserial, from -1 (worse in every family) to 1.",
+            "interval by a bootstrap over families. Effect: rank-biserial, from -1 (worse in every "
+            "family) to 1.",
             f"p: exact signed-rank test over families, Holm's correction for {_rivals(verdict)}; below "
             f"{ALPHA} the verdict is better or worse.",
             f"Shows from: the least mean difference that {POWER:.0%} of such arenas would show, with ties "
@@ -160,10 +161,10 @@ def _caption(verdict: Verdict) -> str:
 def _against_cells(against: Against | None, labels: dict[Block, str]) -> list[Cell]:
     if against is None:
         return [Cell(NONE)] * 7
-    low, high = against.interval
+    low, high = (signed(bound, 3) for bound in against.interval)
     return [
         Cell(signed(against.difference, 3), against.difference),
-        Cell(NONE if isinf(low) else f"{signed(low, 3)} to {signed(high, 3)}"),
+        Cell(f"{low} to {high}"),
         Cell(fixed(against.effect, 2), against.effect),
         Cell(p_text(against.p), against.p, bold=against.p < ALPHA),
         Cell(NONE) if isinf(against.least) else Cell(fixed(against.least, 3), against.least),
