@@ -76,6 +76,11 @@ class Field:
         """The blocks that every competitor has, by data set and name."""
         return sorted(self.scores[self.comparison.algorithms[0]])
 
+    @property
+    def labels(self) -> dict[Block, str]:
+        """The names of `blocks`."""
+        return labels_of(self.blocks)
+
     def scores_of(self, method: str) -> Array:
         """Return a competitor's scores, in the order of `blocks`."""
         return np.array([self.scores[method][block] for block in self.blocks])

@@ -29,8 +29,9 @@ def judge(differences_PN: Array) -> list[Word]:
 
 
 def judge_without(differences_PN: Array) -> list[list[Word]]:
-    """Return for each block what `judge` says of all pairs without it."""
-    return [judge(np.delete(differences_PN, place, axis=1)) for place in range(differences_PN.shape[1])]
+    """Return for each of two or more blocks what `judge` says of all pairs without it."""
+    blocks = range(differences_PN.shape[1])
+    return [judge(np.delete(differences_PN, block, axis=1)) for block in blocks if len(blocks) > 1]
 
 
 def blocks_needed(num_tests: int) -> int:

@@ -9,7 +9,7 @@ from fedgrid.tracking.tables.formats import to_markdown
 from fedgrid.tracking.tables.significance import p_text
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_columns, fixed, signed
 from fedgrid.tracking.verdicts.families import InFamily, by_family
-from fedgrid.tracking.verdicts.field import BNC, CLUSTERING, SERVING, labels_of
+from fedgrid.tracking.verdicts.field import BNC, CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import Block
 from fedgrid.tracking.verdicts.power import POWER, blocks_needed
 from fedgrid.tracking.verdicts.tables import NAMED, score_cells, score_columns, words_of
@@ -36,7 +36,7 @@ def table_of(verdict: Verdict, budget: int) -> Table:
     field = verdict.field
     against = {comparison.rival: comparison for comparison in verdict.against}
     shown = ("difference", "95 %", "effect", "p", "shows from", "verdict", "changes without")
-    labels = labels_of(field.blocks)
+    labels = field.labels
     rows = [
         Row(
             field.label(method),
@@ -101,7 +101,7 @@ def _power(verdict: Verdict) -> str:
 
 def _changes(verdict: Verdict) -> str:
     """Return which verdicts change when one family is left out."""
-    labels = labels_of(verdict.field.blocks)
+    labels = verdict.field.labels
     changed = [
         f"{against.rival} ({against.verdict}) without {_names([labels[block] for block in against.without])}"
         for against in verdict.against
@@ -114,7 +114,7 @@ def _changes(verdict: Verdict) -> str:
 
 def as_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
     """Return the verdict for programs; None stands for a number that there is none of."""
-    labels = labels_of(verdict.field.blocks)
+    labels = verdict.field.labels
     return {
         "question": verdict.field.question.name,
         "protocol": verdict.field.protocol,
@@ -192,7 +192,7 @@ def _family_by_family(verdict: Verdict, groups: dict[Block, InFamily], budget: i
     field, method = verdict.field, verdict.method
     places = by_family(field, method)
     rows = []
-    for block, label in labels_of(field.blocks).items():
+    for block, label in field.labels.items():
         own = field.scores[method][block]
         rivals = {name: field.scores[name][block] for name in field.ranks if name != method}
         best = max(rivals, key=lambda name: rivals[name])
