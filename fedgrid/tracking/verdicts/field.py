@@ -21,8 +21,8 @@ from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Place, Protocol, 
 
 BNC, FINE_TUNED = "fedavg", "FedAvg-FT"
 """One model for all, what clustering has to beat; and the same after fine-tuning."""
-SOLO, ORACLE = "solo", "oracle"
-"""Each client alone; FedAvg in each hidden group."""
+SOLO = "solo"
+"""Each client alone."""
 Number = Callable[[Outcome], float]
 """NaN where an outcome has none."""
 
@@ -75,6 +75,11 @@ class Field:
     def blocks(self) -> list[Block]:
         """The blocks that every competitor has, by data set and name."""
         return sorted(self.scores[self.comparison.algorithms[0]])
+
+    @property
+    def labels(self) -> dict[Block, str]:
+        """The names of `blocks`."""
+        return labels_of(self.blocks)
 
     def scores_of(self, method: str) -> Array:
         """Return a competitor's scores, in the order of `blocks`."""

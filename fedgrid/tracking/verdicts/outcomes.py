@@ -108,13 +108,13 @@ class Outcome(RowOfArena):
 
 
 def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outcome:
-    """Return the outcome of a finished run."""
+    """Return the outcome of a finished run, in the digits of the file: ties with kept ones stay ties."""
     accuracy_R = run.curves["personalised_accuracy"]
     sent_R = run.curves["bytes"] / 1e6
     measured = np.flatnonzero(~np.isnan(accuracy_R)).tolist()
     is_right = run.scores["exactly_right"]
     last = (name for name in SCORES if name not in ("exactly_right", "megabytes"))
-    numbers: dict[str, Any] = {name: run.last(name) if name in run.curves else nan for name in last}
+    numbers: dict[str, Any] = {name: _rounded(run.last(name)) if name in run.curves else nan for name in last}
     return Outcome(
         **asdict(row),
         **numbers,
@@ -123,11 +123,17 @@ def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outco
         seed=run.seed,
         run_id=run.run_id,
         exactly_right=nan if is_right is None else is_right,
-        megabytes=float(sent_R[-1]),
-        tested=tuple((int(run.round_R[at]), float(accuracy_R[at]), float(sent_R[at])) for at in measured),
-        clients=tuple(latest(run.accuracy_RK)[-1].tolist()),
+        megabytes=_rounded(sent_R[-1]),
+        tested=tuple(
+            (int(run.round_R[at]), _rounded(accuracy_R[at]), _rounded(sent_R[at])) for at in measured
+        ),
+        clients=tuple(_rounded(accuracy, 4) for accuracy in latest(run.accuracy_RK)[-1]),
         made_with={name: made_with[name] for name in MADE_WITH if name in made_with},
     )
+
+
+def _rounded(number: float, digits: int = 6) -> float:
+    return float(f"{number:.{digits}g}")
 
 
 def to_csv(outcomes: Iterable[Outcome]) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.scoring.paired_tests import ALPHA, DIGITS, holm
+from fedgrid.tracking.scoring.paired_tests import ALPHA, DIGITS, LEVEL, holm
 
 POWER = 0.8
 SAMPLES, SEED = 300, 0
@@ -29,14 +29,22 @@ def judge(differences_PN: Array) -> list[Word]:
 
 
 def judge_without(differences_PN: Array) -> list[list[Word]]:
-    """Return for each block what `judge` says of all pairs without it."""
-    return [judge(np.delete(differences_PN, place, axis=1)) for place in range(differences_PN.shape[1])]
+    """Return for each of two or more blocks what `judge` says of all pairs without it."""
+    blocks = range(differences_PN.shape[1])
+    return [judge(np.delete(differences_PN, block, axis=1)) for block in blocks if len(blocks) > 1]
 
 
 def blocks_needed(num_tests: int) -> int:
     """Return in how many blocks two methods must differ for the least of so many p-values to be below
     `ALPHA` after Holm's correction, if all differences have one sign: p is then 2 / 2^N."""
     return int(np.floor(np.log2(2 * max(1, num_tests) / ALPHA))) + 1
+
+
+def mean_interval(differences_N: Array) -> tuple[float, float]:
+    """Return the interval of the mean at `LEVEL`: percentiles over samples of blocks with replacement."""
+    places_BN = np.random.default_rng(SEED).integers(len(differences_N), size=(2000, len(differences_N)))
+    low, high = np.quantile(differences_N[places_BN].mean(axis=1), ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    return float(low), float(high)
 
 
 def shows_from(differences_N: Array, num_tests: int) -> float:

@@ -18,7 +18,7 @@ from fedgrid.tracking.verdicts.field import (
 )
 from fedgrid.tracking.verdicts.outcomes import Outcome, Protocol
 from fedgrid.tracking.verdicts.power import blocks_needed
-from fedgrid.tracking.verdicts.verdict import CLASSES, Standing, standings
+from fedgrid.tracking.verdicts.verdict import CLASSES, Shown, shown_pairs
 
 NAMED = 6
 """Rivals or families that a sentence names."""
@@ -44,26 +44,36 @@ def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool =
     With `explained`, another table on the page says what the columns are.
     """
     first = fields[0]
-    ranked = [(field, *standings(field)) for field in fields]
-    competing = {method for field in fields for method in field.ranks}
-
-    def row(field: Field, method: str, section: str, standing: Standing | None) -> Row:
-        counts = _counts(field, method, standing)[: len(tests)]
-        cells = (*score_cells(field, method), *_own_cells(field, method), *counts)
-        return Row(field.label(method), cells, section, is_reference=standing is None)
-
-    tests = ("better than", "worse than", *([f"against {BNC}"] if _has_bnc(fields) else []))
-    rows = [
-        row(field, method, CLASSES[field.told], standing)
-        for field, by_method, _ in ranked
-        for method, standing in by_method.items()
-    ]
-    rows += [row(first, method, "no rank", None) for method in first.outcomes if method not in competing]
-    own = _own_columns(first)
-    sentences = [*(_cannot(field) for field in fields), f"Means over {first.where}."]
+    tests = ("better than", "worse than", *([f"against {BNC}"] if BNC in first.ranks else []))
+    rows: list[Row] = []
+    sentences = [*map(_cannot, fields), f"Means over {first.where}."]
     if not explained:
         sentences += [_OWN[first.question.name], _COUNTS]
-    sentences += [_changes(changes) for *_, changes in ranked]
+    for field in fields:
+        shown, changes = shown_pairs(field)
+        rows += [
+            Row(
+                method,
+                (*score_cells(field, method), *_own_cells(field, method), *_counts(method, shown, tests)),
+                CLASSES[field.told],
+            )
+            for method in field.ranks
+        ]
+        if most := changes.most_common(MOST):
+            named = ", ".join(f"{family} ({count})" for family, count in most)
+            sentences.append(f"Left out, these families change most verdicts on pairs: {named}.")
+    competing = {row.name for row in rows}
+    rows += [
+        Row(
+            first.label(method),
+            (*score_cells(first, method), *_own_cells(first, method), *(Cell(NONE) for _ in tests)),
+            "no rank",
+            is_reference=True,
+        )
+        for method in first.outcomes
+        if method not in competing
+    ]
+    own = _own_columns(first)
     return Table(
         name,
         title,
@@ -84,12 +94,6 @@ def _cannot(field: Field) -> str:
         f"Nothing can be shown of the {len(field.ranks)} methods {CLASSES[field.told]}: the test needs "
         f"{needed} families in which two differ, of {len(field.blocks)}."
     )
-
-
-def _changes(changes: Mapping[str, int]) -> str:
-    """Return the families on which most verdicts hang."""
-    named = ", ".join(f"{family} ({count})" for family, count in list(changes.items())[:MOST])
-    return f"Most verdicts on pairs change without {named}." if named else ""
 
 
 _COUNTS = (
@@ -179,23 +183,14 @@ def _harm(field: Field, method: str, baseline: str) -> Cell:
     return Cell(f"{fixed(100 * mean, 0)}{at_worst}", mean)
 
 
-def _counts(field: Field, method: str, standing: Standing | None = None) -> list[Cell]:
-    """Return how many methods one is better and worse than and, of serving, how it stands against BNC."""
-    counts = [Cell(NONE)] * 2
-    against = NONE
-    if standing is not None:
-        shown = zip((standing.better, standing.worse), standing.holds, strict=True)
-        counts = [
-            Cell(f"{len(others)} ({stay})" if others else "0", float(len(others))) for others, stay in shown
-        ]
-        if BNC in field.ranks and method != BNC:
-            is_shown = {"better": BNC in standing.better, "worse": BNC in standing.worse}
-            against = next((word for word, holds in is_shown.items() if holds), NONE)
-    return [*counts, Cell(against)]
-
-
-def _has_bnc(fields: Sequence[Field]) -> bool:
-    return any(BNC in field.ranks for field in fields)
+def _counts(method: str, shown: Sequence[Shown], columns: Sequence[str]) -> list[Cell]:
+    """Return how many methods one is better and worse than and, with a third column, how it stands against
+    BNC."""
+    better = {pair.loser: pair.stays for pair in shown if pair.winner == method}
+    worse = {pair.winner: pair.stays for pair in shown if pair.loser == method}
+    texts = [f"{len(others)} ({sum(others.values())})" if others else "0" for others in (better, worse)]
+    against = "better" if BNC in better else "worse" if BNC in worse else NONE
+    return [*map(Cell, texts), Cell(against)][: len(columns)]
 
 
 def cost(serving: Mapping[str, Sequence[Field]]) -> Table:

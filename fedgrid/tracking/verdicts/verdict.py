@@ -3,25 +3,25 @@
 Source of the test: `tracking.scoring.paired_tests`; Holm 1979. Shapes: N blocks, P pairs.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import inf, isinf
+from math import isinf
+from typing import NamedTuple
 
 import numpy as np
 
-from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.scoring.paired_tests import effect_and_p, holm, mean_and_half
+from fedgrid.tracking.scoring.paired_tests import effect_and_p, holm
 from fedgrid.tracking.verdicts.field import (
     CLUSTERING,
     Field,
     Question,
     clustering_methods,
     field_of,
-    labels_of,
 )
 from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Protocol, Told
-from fedgrid.tracking.verdicts.power import Word, judge, judge_without, shows_from
+from fedgrid.tracking.verdicts.power import Word, judge, judge_without, mean_interval, shows_from
 
 CLASSES: Mapping[Told, str] = {
     "": "not told the number of groups",
@@ -35,11 +35,10 @@ class Against:
     """A method against one rival."""
 
     rival: str
-    num_blocks: int
     difference: float
     """Mean over blocks: the method's score minus the rival's."""
     interval: tuple[float, float]
-    """Of the mean, by Student's t at `LEVEL`; infinite with fewer than two blocks."""
+    """Of the mean: `mean_interval`."""
     effect: float
     """Rank-biserial, as in `SignedRanks`."""
     p: float
@@ -99,13 +98,12 @@ def against_all(
     differences_PN = own_N - theirs_PN
     tests = [effect_and_p(own_N[0], rival_N) for rival_N in theirs_PN]
     words = judge(differences_PN)
-    left_out = judge_without(differences_PN) if len(blocks) > 1 else []
+    left_out = judge_without(differences_PN)
     return tuple(
         Against(
             rival,
-            len(blocks),
             float(differences_PN[place].mean()),
-            _interval(differences_PN[place]),
+            mean_interval(differences_PN[place]),
             tests[place][0],
             p,
             shows_from(differences_PN[place], len(rivals)),
@@ -120,50 +118,32 @@ def against_all(
     )
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How many of its competitors a method is shown to be better and worse than."""
+class Shown(NamedTuple):
+    """Two competitors that are shown to differ, after Holm's correction for all pairs."""
 
-    better: frozenset[str]
-    worse: frozenset[str]
-    holds: tuple[int, int]
-    """How many of these verdicts stay, better and worse, whichever block is left out."""
+    winner: str
+    loser: str
+    stays: bool
+    """Whether that is shown whichever family is left out."""
 
 
-def standings(field: Field) -> tuple[dict[str, Standing], dict[str, int]]:
-    """Return each competitor's standing after Holm's correction for all pairs; and family -> the number of
-    pairs whose verdict changes without it, most first."""
+def shown_pairs(field: Field) -> tuple[list[Shown], Counter[str]]:
+    """Return the pairs that are shown to differ; and family -> the number of pairs whose verdict changes
+    without it."""
     pairs = list(combinations(field.ranks, 2))
     differences_PN = np.stack([field.scores_of(one) - field.scores_of(other) for one, other in pairs])
-    words = judge(differences_PN)
-    left_out = judge_without(differences_PN) if len(field.blocks) > 1 else []
-    stays = [all(without[place] == word for without in left_out) for place, word in enumerate(words)]
+    words, left_out = judge(differences_PN), judge_without(differences_PN)
     shown = [
-        ((one, other) if word == "better" else (other, one), stay)
-        for (one, other), word, stay in zip(pairs, words, stays, strict=True)
+        Shown(
+            *(pair if word == "better" else pair[::-1]), all(without[place] == word for without in left_out)
+        )
+        for place, (pair, word) in enumerate(zip(pairs, words, strict=True))
         if word != "not shown"
     ]
-    changes = [sum(now != before for now, before in zip(without, words, strict=True)) for without in left_out]
-    labels = labels_of(field.blocks)
-    by_family = {labels[block]: count for block, count in zip(field.blocks, changes, strict=False) if count}
-    return {
-        method: Standing(
-            frozenset(loser for (winner, loser), _ in shown if winner == method),
-            frozenset(winner for (winner, loser), _ in shown if loser == method),
-            (
-                sum(stay for (winner, _), stay in shown if winner == method),
-                sum(stay for (_, loser), stay in shown if loser == method),
-            ),
-        )
-        for method in field.ranks
-    }, dict(sorted(by_family.items(), key=lambda item: -item[1]))
-
-
-def _interval(differences_N: Array) -> tuple[float, float]:
-    if len(differences_N) < 2:
-        return -inf, inf
-    middle, half = mean_and_half(differences_N)
-    return middle - half, middle + half
+    changes: Counter[str] = Counter()
+    for label, without in zip(field.labels.values(), left_out, strict=False):
+        changes[label] = sum(now != before for now, before in zip(without, words, strict=True))
+    return shown, +changes
 
 
 def _reason(

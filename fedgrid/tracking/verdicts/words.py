@@ -9,7 +9,7 @@ from fedgrid.tracking.tables.formats import to_markdown
 from fedgrid.tracking.tables.significance import p_text
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_columns, fixed, signed
 from fedgrid.tracking.verdicts.families import InFamily, by_family
-from fedgrid.tracking.verdicts.field import BNC, CLUSTERING, SERVING, labels_of
+from fedgrid.tracking.verdicts.field import BNC, CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import Block
 from fedgrid.tracking.verdicts.power import POWER, blocks_needed
 from fedgrid.tracking.verdicts.tables import NAMED, score_cells, score_columns, words_of
@@ -36,7 +36,7 @@ def table_of(verdict: Verdict, budget: int) -> Table:
     field = verdict.field
     against = {comparison.rival: comparison for comparison in verdict.against}
     shown = ("difference", "95 %", "effect", "p", "shows from", "verdict", "changes without")
-    labels = labels_of(field.blocks)
+    labels = field.labels
     rows = [
         Row(
             field.label(method),
@@ -92,16 +92,16 @@ def _power(verdict: Verdict) -> str:
             f"{blocks_needed(len(verdict.against))} families in which two methods differ, and more where "
             "some favour the other."
         )
-    least = sorted(against.least for against in verdict.against if not isinf(against.least))
-    ends = dict.fromkeys((fixed(least[0], 3), fixed(least[-1], 3)))
+    shown = sorted((one.least, one.rival) for one in verdict.against if not isinf(one.least))
+    ends = dict.fromkeys(f"{fixed(least, 3)} (from {rival})" for least, rival in (shown[0], shown[-1]))
     none = [against.rival for against in verdict.against if isinf(against.least)]
     none_words = f"; from {_names(none)} none, however large" if none else ""
-    return f"{field.where} show a mean difference of {' to '.join(ends)} (by rival) or more{none_words}."
+    return f"{field.where} show a mean difference of at least {' to '.join(ends)}{none_words}."
 
 
 def _changes(verdict: Verdict) -> str:
     """Return which verdicts change when one family is left out."""
-    labels = labels_of(verdict.field.blocks)
+    labels = verdict.field.labels
     changed = [
         f"{against.rival} ({against.verdict}) without {_names([labels[block] for block in against.without])}"
         for against in verdict.against
@@ -114,19 +114,19 @@ def _changes(verdict: Verdict) -> str:
 
 def as_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
     """Return the verdict for programs; None stands for a number that there is none of."""
-    labels = labels_of(verdict.field.blocks)
+    labels = verdict.field.labels
     return {
         "question": verdict.field.question.name,
         "protocol": verdict.field.protocol,
         "told": verdict.field.told,
         "method": verdict.method,
+        "families": len(labels),
         "text": sentence(verdict, budget),
         "rivals": [
             {
                 "method": against.rival,
-                "families": against.num_blocks,
                 "difference": against.difference,
-                "interval": None if isinf(against.interval[0]) else against.interval,
+                "interval": against.interval,
                 "effect": against.effect,
                 "p": against.p,
                 "shows_from": None if isinf(against.least) else against.least,
@@ -147,7 +147,8 @@ def _caption(verdict: Verdict) -> str:
             _power(verdict),
             f"Question: {field.question.words}?{tested}",
             f"Difference: {verdict.method} minus the row's method, mean over families, with its 95 % "
-            "interval by Student's t. Effect: rank-biserial, from -1 (worse in every family) to 1.",
+            "interval by a bootstrap over families. Effect: rank-biserial, from -1 (worse in every "
+            "family) to 1.",
             f"p: exact signed-rank test over families, Holm's correction for {_rivals(verdict)}; below "
             f"{ALPHA} the verdict is better or worse.",
             f"Shows from: the least mean difference that {POWER:.0%} of such arenas would show, with ties "
@@ -160,10 +161,10 @@ def _caption(verdict: Verdict) -> str:
 def _against_cells(against: Against | None, labels: dict[Block, str]) -> list[Cell]:
     if against is None:
         return [Cell(NONE)] * 7
-    low, high = against.interval
+    low, high = (signed(bound, 3) for bound in against.interval)
     return [
         Cell(signed(against.difference, 3), against.difference),
-        Cell(NONE if isinf(low) else f"{signed(low, 3)} to {signed(high, 3)}"),
+        Cell(f"{low} to {high}"),
         Cell(fixed(against.effect, 2), against.effect),
         Cell(p_text(against.p), against.p, bold=against.p < ALPHA),
         Cell(NONE) if isinf(against.least) else Cell(fixed(against.least, 3), against.least),
@@ -191,7 +192,7 @@ def _family_by_family(verdict: Verdict, groups: dict[Block, InFamily], budget: i
     field, method = verdict.field, verdict.method
     places = by_family(field, method)
     rows = []
-    for block, label in labels_of(field.blocks).items():
+    for block, label in field.labels.items():
         own = field.scores[method][block]
         rivals = {name: field.scores[name][block] for name in field.ranks if name != method}
         best = max(rivals, key=lambda name: rivals[name])

@@ -14,7 +14,7 @@ from fedgrid.tracking.verdicts.families import by_family, false_splits, harm, wi
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, SOLO, field_of, ranks_without
 from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, UNKNOWN, WELL, Point, front
 from fedgrid.tracking.verdicts.page import latex, results, section_text
-from fedgrid.tracking.verdicts.verdict import standings
+from fedgrid.tracking.verdicts.verdict import shown_pairs
 from tests.tracking.verdicts.test_verdict import SOME
 
 FAMILIES = {f"rotated {number}": True for number in range(8)} | {"iid": False, "dirichlet": False}
@@ -61,13 +61,13 @@ def test_pairs_are_corrected_for_all_of_them_and_one_family_left_out():
     have p = 1. Of eight families 3 * 2 / 2^8 = 0.023, of seven 0.047, of six 0.09."""
     outcomes = [*of("low", "L", 0.5), *of("high", "H", 0.7), *of("twin", "T", 0.5)]
     field = field_of(outcomes, SERVING, "served")
-    by_method, changes = standings(field)
-    assert by_method["high"].better == {"low", "twin"}
-    assert (by_method["high"].holds, by_method["low"].worse, changes) == ((2, 0), {"high"}, {})
+    shown, changes = shown_pairs(field)
+    assert shown == [("high", "low", True), ("high", "twin", True)]
+    assert not changes
     assert field.comparison.cliques == (("low", "twin"),)
     few = [outcome for outcome in outcomes if outcome.family in [*FAMILIES][:7]]
-    by_method, changes = standings(field_of(few, SERVING, "served"))
-    assert by_method["high"].holds == (0, 0)
+    shown, changes = shown_pairs(field_of(few, SERVING, "served"))
+    assert shown == [("high", "low", False), ("high", "twin", False)]
     assert changes == dict.fromkeys([*FAMILIES][:7], 2)
 
 
