@@ -55,7 +55,7 @@ class Plateau:
     def shares_GL(self) -> Matrix:
         """Share of each class in the images of a hidden group."""
         counts_GL = np.stack([self.counts_KL[of_group_K].sum(axis=0) for of_group_K in self._groups])
-        return counts_GL / counts_GL.sum(axis=1, keepdims=True)
+        return np.asarray(counts_GL / counts_GL.sum(axis=1, keepdims=True))
 
     @property
     def entropy_G(self) -> Matrix:
