@@ -193,14 +193,11 @@ def add_harm(runs: Sequence[Run]) -> tuple[Run, ...]:
         other = rivals.get((rival, run.scenario, run.seed), run.run_id)
         return nan if other == run.run_id else worse_share(last[run.run_id], last[other])
 
-    return tuple(
-        replace(
-            run, scores={**run.scores, **finite({name: of(run, rival) for name, rival in RIVALS.items()})}
-        )
-        if run.is_finished
-        else run
-        for run in runs
-    )
+    def with_harm(run: Run) -> Run:
+        shares = {name: of(run, rival) for name, rival in RIVALS.items()}
+        return replace(run, scores={**run.scores, **finite(shares)})
+
+    return tuple(with_harm(run) if run.is_finished else run for run in runs)
 
 
 SWEPT = (PA_LAST, FINAL_ARI)

@@ -233,7 +233,8 @@ def _serve_held_out(
     next level. Each starts from `run_state`, which stays as it is. Returns its state with their clusters, and
     their last reports and tests.
     """
-    labels_K, reports, tests = run_state.state.labels_K.copy(), [], {}
+    labels_K, reports = run_state.state.labels_K.copy(), []
+    tests: ModelTests = {}
     for client in sorted(federation.participation.held_out):
         others = frozenset(range(len(labels_K))) - {client}
         joins = {client: run_state.rounds_done + 1}
@@ -249,7 +250,7 @@ def _serve_held_out(
                 break
         labels_K[client] = state.labels_K[client]
         reports += own
-        tests |= {client: dict(zip(SERVED_TESTS, of_client[client], strict=False))}
+        tests[client] = dict(zip(SERVED_TESTS, of_client[client], strict=False))
     return replace(run_state.state, labels_K=labels_K), reports, tests
 
 

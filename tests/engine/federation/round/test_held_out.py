@@ -57,8 +57,8 @@ def rows_without(clients, record):
 @pytest.mark.parametrize(
     "algorithm",
     [
-        *("fedavg", "scaffold", "lg-fedavg", "solo", "ladd", "ifca", "ocfl-kmeans", "sattler"),
-        *("evident-groups", "louvain", "flis-dc", "flis-hc"),
+        *("fedavg", "scaffold", "lg-fedavg", "solo", "ladd", "ifca", "ocfl-kmeans"),
+        *("evident-groups", "louvain", "flis-hc"),
     ],
 )
 def test_a_held_out_client_is_tested_once_and_changes_nothing_for_others(algorithm):
