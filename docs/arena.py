@@ -1,8 +1,11 @@
 """The results in docs/arena.md: `python docs/arena.py` writes them, and docs/arena/*.png, from what is kept.
 
+`python docs/arena.py FOLDER ...` first adds the rows and settings in these grids' folders to what is kept.
+
 The text around them, beyond the two marks, is written by hand.
 """
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,8 +24,9 @@ PICTURES = Path(__file__).with_name("arena")
 BEGIN, END = "<!-- results: python docs/arena.py writes them -->", "<!-- end of results -->"
 
 
-def main() -> None:
-    """Write the results into the page, and their figures."""
+def main(folders: Sequence[Path]) -> None:
+    """Add what is in the folders to what is kept, and write the results into the page, and their figures."""
+    add(folders)
     found = kept.read()
     sections = results(outcomes_of(found), BUDGET)
     PICTURES.mkdir(exist_ok=True)
@@ -31,6 +35,17 @@ def main() -> None:
     for plate in plates_of(sections):
         figures.save(plate.draw(), PICTURES / f"{plate.name}.png")
     PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), found, sections), encoding="utf-8")
+
+
+def add(folders: Sequence[Path]) -> None:
+    """Add outcomes and settings to those that the package keeps; later ones replace earlier ones."""
+    outcomes, tuned = dict(kept.read().outcomes), dict(kept.read().tuned)
+    for folder in folders:
+        new = kept.read(folder)
+        outcomes |= new.outcomes
+        tuned |= new.tuned
+    for name, text in kept.texts_of(outcomes.values(), [*tuned.values()]).items():
+        (kept.FOLDER / name).write_text(text, encoding="utf-8")
 
 
 def with_results(page: str, found: KeptResults, sections: Sequence[PageSection]) -> str:
@@ -63,4 +78,4 @@ def _source(found: KeptResults) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main([Path(folder) for folder in sys.argv[1:]])

@@ -16,7 +16,7 @@ def pages() -> dict[str, str]:
         for column in EVERY_COLUMN["rounds"]
         if column.only not in (COUNTS, MESSAGE) and column.name != "round"
     }
-    declared = (*scores.OF_ROUNDS, *scores.ONLY_CURVES)
+    declared = (*scores.OF_ROUNDS, *scores.ONLY_CURVES, *scores.HELD_OUT, *scores.HARM)
     scored = {each.name: each.meaning for each in declared if each.name not in recorded}
     return {
         "reference/scores.md": page(

@@ -37,12 +37,12 @@ def run_arena(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Ad
             return LaunchResult(stopped=True)
         tuning.append(tuned)
         _show_tuned(tuned, launcher)
-    params = {tuned.method: tuned.params for tuned in tuning}
+    params = {(tuned.method, tuned.protocol): tuned.params for tuned in tuning}
     entries = arena.entries(params)
     computed, missing = stored.divide(entries)
     result = LaunchResult()
     if missing:
-        result = launcher.run(arena.grid(missing, params))
+        result = launcher.run(arena.grid(missing))
     outcomes = [*computed, *read_outcomes(arena.name, missing, launcher.storage)]
     verdicts, missing_verdicts = verdicts_on(arena, outcomes)
     notes = [*missing_verdicts, *_notes(arena, len(computed), len(entries), outcomes, stored)]
@@ -73,18 +73,18 @@ def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict
 
 def _show_tuned(tuned: TunedMethod, launcher: Launcher) -> None:
     launcher.event("tuned", **asdict(tuned))
-    if tuned.trial:
-        settings = ", ".join(f"{key} {value}" for key, value in tuned.params.items())
+    if tuned.validation:
+        settings = ", ".join(f"{key} {value}" for key, value in tuned.params.items()) or "the defaults"
         launcher.say(
-            f"tuned {tuned.method}: trial {tuned.trial} of {tuned.trials}, validation accuracy "
-            f"{tuned.validation:.3f}: {settings}"
+            f"tuned {tuned.method} ({tuned.protocol}): trial {tuned.trial} of {tuned.trials}, validation "
+            f"accuracy {tuned.validation:.3f}: {settings}"
         )
 
 
 def _notes(
     arena: Arena, num_kept: int, rows: int, outcomes: Sequence[Outcome], stored: KeptResults
 ) -> list[str]:
-    notes = [*arena.left_out]
+    notes = [*arena.left_out, *stored.lost_by(arena.dataset_in_files, arena.seeds_used, arena.trials)]
     if arena.tuned_on is not None:
         notes.append(f"settings were tuned on {arena.tuned_on}, not on {arena.dataset}")
     if num_kept:
