@@ -14,7 +14,6 @@ import argparse
 import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +26,7 @@ from fedgrid.algorithms.clustered.while_training.ocfl import rises
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.updates.source import Matrix
 from fedgrid.tracking.figures.panels import Margins, panels, rule
-from fedgrid.tracking.figures.style import FAINT, HUES, INK, SMALL, paper_style, save
+from fedgrid.tracking.figures.style import FAINT, HUES, SMALL, paper_style, save
 from fedgrid.tracking.papers.shared.printed import csv_rows
 
 ARCHIVED = Path(
@@ -56,7 +55,7 @@ class Plateau:
     def shares_GL(self) -> Matrix:
         """Share of each class in the images of a hidden group."""
         counts_GL = np.stack([self.counts_KL[of_group_K].sum(axis=0) for of_group_K in self._groups])
-        return counts_GL / counts_GL.sum(axis=1, keepdims=True)
+        return np.asarray(counts_GL / counts_GL.sum(axis=1, keepdims=True))
 
     @property
     def entropy_G(self) -> Matrix:
@@ -144,36 +143,32 @@ def write_rows(path: Path, plateaus: Iterable[Plateau]) -> None:
 
 
 def draw(rows: Sequence[dict[str, str]]) -> Figure:
-    """Draw temperature against loss minus entropy: a panel a network of ours, the authors' run in each.
+    """Draw temperature against loss minus entropy: a panel a network, a line a scenario.
 
-    A line is a scenario; its rounds go from left to right, the first rise is filled and has its round.
+    Rounds go from left to right; the first rise is filled and has its round.
     """
-    lines = {key: list(line) for key, line in groupby(rows, lambda row: (row["network"], row["scenario"]))}
-    scenarios = list(dict.fromkeys(scenario for network, scenario in lines if network != AUTHORS))
+    networks, scenarios = ([*dict.fromkeys(row[key] for row in rows)] for key in ("network", "scenario"))
     colours = dict(zip(scenarios, HUES, strict=False))
-    networks = list(dict.fromkeys(network for network, _ in lines if network != AUTHORS))
     with paper_style():
         legend = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
-        legend.append(Line2D([], [], color=INK, linestyle=":", label=f"{AUTHORS}, overlapping-imbalanced"))
-        figure, places = panels(len(networks), 2, 1.7, margins=Margins(head=0.2), legend=legend)
+        figure, places = panels(len(networks), 3, 1.7, margins=Margins(head=0.2, gap=0.3), legend=legend)
         for axes, network in zip(places, networks, strict=True):
             axes.set_title(network)
-            for (of_network, scenario), line in lines.items():
-                if of_network == network:
-                    _draw_line(axes, line, colours[scenario], "-")
-                elif of_network == AUTHORS:
-                    _draw_line(axes, line, INK, ":")
+            for scenario, colour in colours.items():
+                of_line = {"network": network, "scenario": scenario}.items()
+                _draw_line(axes, [row for row in rows if of_line <= row.items()], colour)
             rule(axes, [0.0], upright=True, colors=FAINT)
-            axes.set(
-                xlim=(0.75, -1.4), ylim=(0.15, 0.6), xlabel="training loss minus entropy of the classes, nats"
-            )
+            axes.text(0.04, 0.47, "entropy", color=FAINT, fontsize=SMALL, ha="right")
+            axes.set(xlim=(0.6, -1.75), ylim=(0.15, 0.5), xticks=(0.5, 0, -0.5, -1, -1.5))
+            axes.set_yticks((0.2, 0.3, 0.4, 0.5))
+            axes.set_xlabel("training loss minus entropy, nats")
         places[0].set_ylabel("temperature")
     return figure
 
 
-def _draw_line(axes: Axes, line: Sequence[dict[str, str]], colour: str, style: str) -> None:
+def _draw_line(axes: Axes, line: Sequence[dict[str, str]], colour: str) -> None:
     above, temperature = ([float(row[key]) for row in line] for key in ("above_entropy", "temperature"))
-    axes.plot(above, temperature, color=colour, linestyle=style, marker="o", markerfacecolor="white")
+    axes.plot(above, temperature, color=colour, marker="o", markerfacecolor="white")
     rise = first_rise(temperature)
     if rise is not None:
         at = above[rise - 1], temperature[rise - 1]

@@ -79,7 +79,7 @@ def test_loss_on_the_plateau_is_the_entropy_of_the_groups_classes(tmp_path: Path
     rows = csv_rows(tmp_path / "rows.csv")
     assert [row["above_entropy"] for row in rows] == ["0.0000", "-0.2000"]
     (axes,) = draw(rows).axes
-    assert [text.get_text() for text in axes.texts] == ["2"]
+    assert "2" in [text.get_text() for text in axes.texts]
 
 
 def test_drawn_images_are_some_of_the_set_with_their_labels_each_time():

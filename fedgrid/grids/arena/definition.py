@@ -220,7 +220,7 @@ def load_arena(
         )
     if blind and (seeds is not None or not own):
         raise ConfigError("--blind draws the seeds from the file of --with: give that, and leave out --seeds")
-    subjects = mine or ((OURS,) if OURS in chosen else (rivals[0],))
+    subjects = mine or ((OURS,) if OURS in chosen else (_first_with_a_rival(rivals),))
     return Arena(
         name or _name(dataset or DATASET),
         dataset or DATASET,
@@ -241,6 +241,12 @@ def blind_seeds(own: Sequence[Path]) -> str:
     text = json.dumps([VERSION, *(sha256(path.read_bytes()).hexdigest() for path in own)])
     digest = sha256(text.encode()).digest()
     return ",".join(str(10**6 + int.from_bytes(digest[at : at + 3], "big")) for at in (0, 3))
+
+
+def _first_with_a_rival(methods: Sequence[str]) -> str:
+    """Return the first method beside which there is one that is told as much."""
+    told_of_all = [told_of(method) for method in methods]
+    return next((one for one in methods if told_of_all.count(told_of(one)) > 1), methods[0])
 
 
 def _name(dataset: str) -> str:

@@ -91,7 +91,7 @@ def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int, ac
 
     Without a round cache.
     """
-    asked = config.asked_share * (1 - config.dropout)
+    asked = config.participation * (1 - config.dropout)
     training = asked * config.training.local_epochs * images.train * speed.train
     tests = passes(config, images, rounds, actors) * speed.test
     return rounds * (training + asked * config.clients * speed.turn + SERVER_SECONDS) + tests

@@ -100,7 +100,7 @@ def passes(config: RunConfig, images: Images, rounds: int, actors: int = 1) -> f
     first round in which the algorithm can have any.
     """
     evaluation, last = config.evaluation, config.training.rounds
-    asked = config.asked_share * (1 - config.dropout)
+    asked = config.participation * (1 - config.dropout)
     different = images.test if images.different is None else min(images.test, actors * images.different)
     first_clusters = algorithm_of(config).start_order_key()[0]
     total = 0.0
@@ -110,7 +110,7 @@ def passes(config: RunConfig, images: Images, rounds: int, actors: int = 1) -> f
         local_server = min(actors, config.clients) if number == 1 else asked * config.clients
         models = config.split.num_clusters if number >= first_clusters else 1
         total += asked * images.test + evaluation.local_server * local_server * images.server
-        total += different * (config.asked_share if evaluation.clients == "asked" else 1 - config.held_out)
+        total += different * (config.participation if evaluation.clients == "asked" else 1)
         total += models * images.server
     return total
 

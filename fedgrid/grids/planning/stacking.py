@@ -174,7 +174,7 @@ def _compare(clients: int, alone: _Way, stacked: _Way, data_dir: Path, on_gpu: O
 def _kinds(alone: _Way, stacked: _Way, data_dir: Path) -> dict[Workload, _Kind]:
     kinds: dict[Workload, _Kind] = {}
     for run, in_stack in zip(alone.runs, stacked.runs, strict=True):
-        images, asked = expected_images(run, find(run.dataset, data_dir)), run.asked_share
+        images, asked = expected_images(run, find(run.dataset, data_dir)), run.participation
         load, train = workload_of(run, data_dir), images.train / run.clients
         share = min(1.0, MOST_IMAGES / train)
         tests = (images.test + images.server) / run.clients / 2

@@ -165,12 +165,6 @@ class Ifca(SharedLayers):
         state = replace(state, labels_K=labels_K).keep(choice_K=choice_K, chose_K=chose_K)
         return state, Diagnostics(clustered=True, counts=tuple(counts.tolist()), warnings=warnings)
 
-    def place(self, state: State, updates: Updates) -> State:
-        """Label the client with the model that it chose; it is tested with what it would choose."""
-        labels_K = state.labels_K.copy()
-        labels_K[list(updates.clients)] = [updates.chosen[client] for client in updates.clients]
-        return replace(state, labels_K=labels_K)
-
     def served(self, state: State) -> Served:
         """Test a client with the model that it has trained; one that was not asked chooses again."""
         choosing = np.flatnonzero(~state.arrays["chose_K"])

@@ -143,11 +143,6 @@ class RunConfig(Section):
                 raise ValueError("no epsilon counts what a held-out client sends; leave it out, or the noise")
         return share
 
-    @property
-    def asked_share(self) -> float:
-        """The mean share of all clients that are asked to train in a round."""
-        return self.participation * (1 - self.held_out)
-
     @cached_property
     def run_id(self) -> str:
         """Id of this configuration, and of what its numbers mean: twelve hexadecimal digits."""

@@ -6,7 +6,7 @@ temperature and cluster, aggregate inside the clusters, test the new cluster mod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,33 +15,36 @@ import numpy as np
 from fedgrid.algorithms.clustering.measures import is_defined, silhouette
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import Diagnostics, State
-from fedgrid.algorithms.contract.checks import check_step
-from fedgrid.algorithms.contract.orders import Order
+from fedgrid.algorithms.contract.checks import check_global_model, check_served, check_step
+from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache
 from fedgrid.engine.federation.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.errors import FinalError
 from fedgrid.engine.federation.own_code import own_code
+from fedgrid.engine.federation.record_names import GLOBAL_TESTS, SERVED_TESTS
 from fedgrid.engine.federation.round.federation import Federation, in_round
 from fedgrid.engine.federation.round.plan import Plan, plan_round
 from fedgrid.engine.federation.round.record import (
+    ModelTests,
     RoundRecord,
     client_rows,
     round_row,
     timing_row,
     warnings_of,
 )
-from fedgrid.engine.federation.round.serving import run_tests, serve_held_out
 from fedgrid.engine.federation.seeds import generator
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import State
     from fedgrid.engine.federation.clients.client_round import ClientRound
+    from fedgrid.engine.federation.clients.messages import Memories
     from fedgrid.engine.federation.clients.pool import Pool
     from fedgrid.engine.federation.round.federation import Federation
     from fedgrid.engine.federation.round.plan import Plan
     from fedgrid.engine.federation.round.run_state import RunState
+    from fedgrid.engine.federation.training.confusion import Counts
 
 
 def next_round(
@@ -73,29 +76,26 @@ def _run(
         with watch.step("cluster_seconds"):
             updates = _updates(federation, plan, work, reports)
             state, diagnostics = _step(federation, plan, updates)
-            warnings = plan.ledger.settle(plan.orders, [report.client for report in reports])
-            diagnostics = replace(diagnostics, warnings=(*diagnostics.warnings, *warnings))
+            unpaid = plan.ledger.settle(plan.orders, [report.client for report in reports])
+            diagnostics = replace(diagnostics, warnings=(*diagnostics.warnings, *unpaid))
+            warnings = warnings_of(plan.round_index + 1, reports, diagnostics)
             row = round_row(federation, plan, reports, updates, state, diagnostics)
         memories = work.memories()
         with watch.step("evaluate_seconds"):
-            tests = run_tests(federation, plan, work, state, {**run_state.memories, **memories})
-            newcomers = serve_held_out(federation, plan.round_index, state, pool)
+            tests = _run_tests(federation, plan, work, state, {**run_state.memories, **memories})
         if cache is not None and work.trained:
             # What other runs find in the cache is without this run's noise.
             without_noise = _updates(federation, plan, work, reports, noisy=False)
             aggregate = getattr(federation.algorithm.settings, "aggregate", MEAN)
             _cache_means_of_old_partition(plan.orders, plan.state, state, without_noise, aggregate)
-    rows = client_rows(
-        federation,
-        plan,
-        [*reports, *newcomers.reports],
-        replace(state, labels_K=newcomers.labels_K),
-        diagnostics,
-        {**tests, **newcomers.tests},
-    )
+    after = run_state.after_round(state, memories, plan.ledger.spent_K)
+    if after.rounds_done == federation.rounds:
+        with watch.step("evaluate_seconds"):
+            state, of_held_out, tests_of_held_out = _serve_held_out(federation, after, pool)
+        reports, tests = [*reports, *of_held_out], {**tests, **tests_of_held_out}
+    rows = client_rows(federation, plan, reports, state, diagnostics, tests)
     timing = timing_row(federation.run_id, plan, work, watch)
-    record = RoundRecord(row, rows, timing, warnings_of(plan.round_index + 1, reports, diagnostics))
-    return run_state.after_round(state, memories, plan.ledger.spent_K), record
+    return after, RoundRecord(row, rows, timing, warnings)
 
 
 def _work(
@@ -187,3 +187,92 @@ def _cache_means_of_old_partition(
     old = updates.groups(np.array([places[id(before.models[label])] for label in labels_K]))
     if sorted(old.values()) != sorted(updates.groups(after.labels_K).values()):
         aggregate.of(updates, list(old.values()))
+
+
+def _run_tests(
+    federation: Federation, plan: Plan, work: ClientRound, state: State, memories: Memories
+) -> ModelTests:
+    """Test the models that are served after a round and, if asked, the one for all; none if no test is due.
+
+    Every client tests on the server's images; those that are present, or were asked, on their own too.
+    `state` and `memories` are those after the round.
+    """
+    if not federation.evaluates(plan.round_index):
+        return {}
+    testing: Collection[int] = plan.attendance.present
+    if federation.evaluation.clients == "asked":
+        testing = [order.client for order in plan.orders]
+    size = federation.layout.size
+    served = check_served(federation.algorithm, state, size)
+    model = None
+    if federation.evaluation.global_model:
+        model = check_global_model(federation.algorithm, state, size)
+    of_served = _tests(served, work, memories, testing)
+    tests = [(SERVED_TESTS, of_served)]
+    if model is not None and served.adaptation is None and all(other is model for other in served.models):
+        tests.append((GLOBAL_TESTS, of_served))
+    elif model is not None:
+        alone = Served((model,), np.zeros(len(served.model_K), np.int64))
+        tests.append((GLOBAL_TESTS, _tests(alone, work, {}, testing)))
+    return {
+        client: {
+            name: counts
+            for names, by_client in tests
+            for name, counts in zip(names, by_client[client], strict=False)
+        }
+        for client in of_served
+    }
+
+
+def _serve_held_out(
+    federation: Federation, run_state: RunState, pool: Pool
+) -> tuple[State, list[TrainReport], ModelTests]:
+    """Serve each client that was held out as a newcomer to the round after the last one.
+
+    By its update the algorithm finds its place; in a cluster that was split later it trains again, for the
+    next level. Each starts from `run_state`, which stays as it is. Returns its state with their clusters, and
+    their last reports and tests.
+    """
+    labels_K, reports, tests = run_state.state.labels_K.copy(), [], {}
+    for client in sorted(federation.participation.held_out):
+        others = frozenset(range(len(labels_K))) - {client}
+        joins = {client: run_state.rounds_done + 1}
+        only = replace(federation.participation, joins=joins, held_out=others, dropout=0.0)
+        alone, state = replace(federation, participation=only), run_state.state
+        for _ in range(len(state.models)):  # As many levels as there can be.
+            plan = plan_round(alone, replace(run_state, state=state), pool)
+            with _work(alone, plan, run_state, pool, None, Stopwatch()) as work:
+                state, own = _placed(alone, plan, work)
+                served = check_served(alone.algorithm, state, alone.layout.size)
+                of_client = _tests(served, work, work.memories(), [client])
+            if state.labels_K[client] == plan.state.labels_K[client]:
+                break
+        labels_K[client] = state.labels_K[client]
+        reports += own
+        tests |= {client: dict(zip(SERVED_TESTS, of_client[client], strict=False))}
+    return replace(run_state.state, labels_K=labels_K), reports, tests
+
+
+def _placed(federation: Federation, plan: Plan, work: ClientRound) -> tuple[State, list[TrainReport]]:
+    """Return the state in which the round's only client has its place, and its report if it trained."""
+    reports = work.reports()
+    if not any(report.usable for report in reports):
+        return plan.state, reports
+    with own_code(federation.algorithm, "place"):
+        state = federation.algorithm.place(plan.state, _updates(federation, plan, work, reports))
+    return federation.checked("place", state), reports
+
+
+def _tests(
+    served: Served, work: ClientRound, memories: Memories, testing: Collection[int]
+) -> dict[int, tuple[Counts, ...]]:
+    """Return each client's tests of its model: on its own images, and on the server's."""
+    # Without the entries that clients keep to themselves, what the server has is no model.
+    is_whole = served.adaptation is None or not served.adaptation.rule.personal
+    tests: dict[int, tuple[Counts, ...]] = {}
+    for report in work.test(served, memories, testing):
+        if report.own is not None:
+            place = served.model_K[report.client] if report.chosen is None else report.chosen
+            on_server = (report.server[place],) if is_whole else ()
+            tests[report.client] = (report.own, *on_server)
+    return tests

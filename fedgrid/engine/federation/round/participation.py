@@ -101,14 +101,9 @@ def draw_held_out(truth_K: Labels, seed: int, count: int, others: Collection[int
     A hidden group keeps a client that trains, unless too few clients are left then.
     """
     clients = [client for client in range(len(truth_K)) if client not in others]
-    left = Counter(truth_K.tolist())
-    drawn: list[int] = []
-    last: list[int] = []
-    for client in generator(seed, "held out").permutation(clients).tolist() if count else ():
-        group = int(truth_K[client])
-        (drawn if left[group] > 1 else last).append(client)
-        left[group] -= 1
-    return frozenset([*drawn, *last][:count])
+    drawn = generator(seed, "held out").permutation(clients).tolist()
+    last_of_groups = {int(truth_K[client]): client for client in drawn}.values()
+    return frozenset(sorted(drawn, key=lambda client: client in last_of_groups)[:count])
 
 
 def encoder_clients(settings: EncoderSettings, seed: int, present: Sequence[int], index: int) -> list[int]:
