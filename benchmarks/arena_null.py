@@ -2,7 +2,7 @@
 
     python -m benchmarks.arena_null [ARENAS]
 
-Each arena has 28 families of two seeds and 18 methods, as the kept one. A method's score in a run is the
+Each arena has 30 families of two seeds and 18 methods, as the kept one. A method's score in a run is the
 family's difficulty, a draw of the method in the family, and one of the run, so that differences of two
 methods correlate by 0.8 within a family, as was measured. All draws of all methods have the same mean, though
 not the same spread. The verdicts are those of `tracking.verdicts`: over families, after Holm's correction for
@@ -24,7 +24,7 @@ import numpy as np
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.verdicts.power import judge
 
-FAMILIES, SEEDS, METHODS = 28, 2, 18
+FAMILIES, SEEDS, METHODS = 30, 2, 18
 CORRELATION = 0.8
 """Of the differences of two methods in two seeds of a family."""
 ARENAS = 500

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isnan, nan
 
 from fedgrid.tracking.arrays import mean
+from fedgrid.tracking.scoring.client_scores import worse_share
 from fedgrid.tracking.scoring.paired_tests import LEVEL
 from fedgrid.tracking.verdicts.field import BNC, Field, block_means
 from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Place
@@ -93,15 +94,10 @@ def harm(field: Field, method: str, baseline: str) -> dict[Block, float]:
 
     def share(outcome: Outcome) -> float:
         other = others.get(outcome.place)
-        return nan if other in (None, outcome) else _share_worse(outcome.clients, other.clients)
+        return nan if other in (None, outcome) else worse_share(outcome.clients, other.clients)
 
     shares = block_means(field.outcomes[method], share)
     return {block: value for block, value in shares.items() if not isnan(value)}
-
-
-def _share_worse(own: Sequence[float], other: Sequence[float]) -> float:
-    pairs = [(a, b) for a, b in zip(own, other, strict=False) if not (isnan(a) or isnan(b))]
-    return sum(a < b for a, b in pairs) / len(pairs) if pairs else nan
 
 
 def within_budget(field: Field, method: str, share: float, *, of_rounds: bool) -> float:

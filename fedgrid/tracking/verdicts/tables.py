@@ -48,7 +48,7 @@ def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool =
     rows: list[Row] = []
     sentences = [*map(_cannot, fields), f"Means over {first.where}."]
     if not explained:
-        sentences += [_OWN[first.question.name], _COUNTS]
+        sentences += [_OWN[first.question.name], _COUNTS, _HELD_OUT if _has_held_out(first) else ""]
     for field in fields:
         shown, changes = shown_pairs(field)
         rows += [
@@ -100,6 +100,7 @@ _COUNTS = (
     "Better than, worse than: how many methods of its class it is shown to differ from; in brackets, "
     "how many of these verdicts stay whichever family is left out. –: not shown, or not tested."
 )
+_HELD_OUT = "Held-out clients: mean accuracy of clients that never train, in the families that have some."
 _OWN = {
     "clustering": (
         "Exactly right: runs whose last clusters are the hidden groups. Clusters: mean number of the last; "

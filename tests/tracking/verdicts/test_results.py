@@ -122,7 +122,7 @@ def test_harm_is_the_share_of_clients_that_are_worse_off_than_alone():
     """Of three clients with both accuracies one is worse off; a client without a test counts for neither."""
     outcomes = [
         *of("good", "G", 0.7, clients=(0.9, 0.5, nan, 0.7)),
-        *of("bad", "B", 0.5, clients=()),
+        *of("bad", "B", 0.5, clients=(nan,) * 4),
         *of("solo", "S", 0.6, clients=(0.8, 0.6, 0.9, 0.7), is_reference=True),
     ]
     field = field_of(outcomes, SERVING, "served")
