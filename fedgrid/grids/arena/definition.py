@@ -12,8 +12,14 @@ import yaml
 
 from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.configuration.complete import PLUGINS, complete
-from fedgrid.grids.arena.families import Family, base_runs, families, families_named, tuning_families
+from fedgrid.grids.arena.families import (
+    Family,
+    base_runs,
+    families,
+    families_named,
+    tuning_families,
+    with_algorithm,
+)
 from fedgrid.grids.arena.kept import in_files
 from fedgrid.grids.arena.methods import (
     adapt_settings,
@@ -48,7 +54,7 @@ TRAINING: Mapping[str, Any] = {"digits": {"rounds": 80, "learning_rate": 0.4}}
 """Data set -> training; others have their defaults. On the families and the seed of the searches FedAvg has
 the best validation accuracy at 0.4 of the rates 0.2, 0.3, 0.4, 0.6, 0.8 with which 80 rounds are enough: it
 gains less than 0.005 in their last fifth (0.6 gains 0.0059, 0.8 is not stable)."""
-TESTS = 5
+TESTS = 4
 """Rounds with a test, evenly spread; that of fine-tuned clients costs as much as seven rounds."""
 DATASET = "digits"
 OURS = "evident-groups"
@@ -159,9 +165,7 @@ class Arena:
         return merged
 
     def _run(self, base: RunConfig, section: Mapping[str, Any], every: int | None = None) -> RunConfig:
-        values = base.model_dump(mode="json", exclude={PLUGINS})
-        evaluation = {**values["evaluation"], "every": every or max(1, base.training.rounds // TESTS)}
-        return complete({**values, "evaluation": evaluation, "algorithm": section}, self.data_dir)
+        return with_algorithm(base, section, every or max(1, base.training.rounds // TESTS), self.data_dir)
 
     def _base_runs(
         self, chosen: Iterable[Family], seeds: str, decided: Sequence[str] = ()

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedgrid.engine.federation.configuration.run_config import PLUGINS
 from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.grids.presets.load import RunConfig, load_grid
 from fedgrid.grids.presets.nested import merge
 
@@ -80,7 +82,7 @@ def families() -> Iterator[Family]:
     for name, moves in MOVES.items():
         kind = _of_kind(name, equal=True)
         drift = {client: {"round": MOVED, "to": group} for client, group in moves.items()}
-        conditions = {
+        conditions: Mapping[str, Mapping[str, Any]] = {
             "participation-0.3": {**kind.settings, "participation": 0.3},
             "few-images": {"split": {**kind.settings["split"], "quantity": 0.1}},
             "drift": {**kind.settings, "drift": drift},
@@ -140,6 +142,17 @@ def base_runs(
     if not runs:
         raise problem
     return runs, reasons
+
+
+def with_algorithm(base: RunConfig, section: Mapping[str, Any], every: int, data_dir: Path) -> RunConfig:
+    """Return a run like `base` with another algorithm, and tests in every so many rounds.
+
+    Raises:
+        ConfigError: the algorithm cannot do what the rest of the configuration says.
+    """
+    values = base.model_dump(mode="json", exclude={PLUGINS})
+    evaluation = {**values["evaluation"], "every": every}
+    return complete({**values, "evaluation": evaluation, "algorithm": section}, data_dir)
 
 
 def _of_kind(name: str, *, equal: bool) -> Family:
