@@ -15,7 +15,6 @@ from fedgrid.grids.arena.definition import BUDGET
 from fedgrid.grids.arena.kept import KeptResults
 from fedgrid.tracking.report.page import PageSection
 from fedgrid.tracking.verdicts.field import labels_of
-from fedgrid.tracking.verdicts.outcomes import Outcome
 from fedgrid.tracking.verdicts.page import plates_of, results, section_text
 from fedgrid.tracking.verdicts.tables import names_in
 
@@ -28,7 +27,7 @@ def main(folders: Sequence[Path]) -> None:
     """Add what is in the folders to what is kept, and write the results into the page, and their figures."""
     add(folders)
     found = kept.read()
-    sections = results(outcomes_of(found), BUDGET)
+    sections = results(found.outcomes.values(), BUDGET)
     PICTURES.mkdir(exist_ok=True)
     for old in PICTURES.glob("*.png"):
         old.unlink()
@@ -52,18 +51,15 @@ def with_results(page: str, found: KeptResults, sections: Sequence[PageSection])
     """Return the page with these results between its marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    below = "\n".join(section_text(each, f"{PICTURES.name}/{{}}.png") for each in sections)
-    return f"{before}{BEGIN}\n{_source(found)}\n\n{below}{END}{after}"
-
-
-def outcomes_of(found: KeptResults) -> list[Outcome]:
-    """Return the results that the page is about: competitors have tuned settings."""
-    return [one for one in found.outcomes.values() if one.is_reference or one.settings == "tuned"]
+    below = "".join(f"\n{section_text(each, f'{PICTURES.name}/{{}}.png')}" for each in sections)
+    return f"{before}{BEGIN}\n{_source(found)}\n{below}{END}{after}"
 
 
 def _source(found: KeptResults) -> str:
     """Return what the results are, and what made them."""
-    outcomes = outcomes_of(found)
+    outcomes = found.outcomes.values()
+    if not outcomes:
+        return f"No rows yet: they are computed in parts. Settings: of {len(found.tuned)} searches.\n"
     made = {tuple(sorted(outcome.made_with.items())) for outcome in outcomes}
     made_with = " or ".join(", ".join(f"{name} {value}" for name, value in each) for each in sorted(made))
     trials = sorted({one.trials for one in found.tuned.values()})

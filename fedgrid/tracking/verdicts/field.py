@@ -112,14 +112,14 @@ def field_of(
 ) -> Field | None:
     """Return the methods of a question; None if no two competitors of the class share a block.
 
-    Of clustering: methods that had two clusters in any run. Competitors have tuned settings, references their
-    own.
+    Of clustering: methods that had two clusters in any run.
     """
     outcomes = tuple(outcomes)
     clustering = clustering_methods(outcomes)
-    rows = [outcome for outcome in outcomes if outcome.is_reference or outcome.settings == "tuned"]
     asked = [
-        row for row in rows if row.protocol == protocol and (question is SERVING or row.method in clustering)
+        outcome
+        for outcome in outcomes
+        if outcome.protocol == protocol and (question is SERVING or outcome.method in clustering)
     ]
     scored = [
         outcome
@@ -145,7 +145,7 @@ def field_of(
         FINE_TUNED: (BNC, "fine-tuned"),
     }
     baselines = {
-        name: {row.place: row for row in rows if (row.method, row.protocol) == rival}
+        name: {one.place: one for one in outcomes if (one.method, one.protocol) == rival}
         for name, rival in rivals.items()
     }
     return Field(question, protocol, told, in_order, without_groups, comparison, baselines)

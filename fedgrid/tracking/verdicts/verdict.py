@@ -156,7 +156,7 @@ def _reason(
         clustering = clustering_methods(outcomes)
         if method not in clustering:
             return f"{method} has one cluster in every run" if clustering else "no method forms clusters"
-    if not any((one.method, one.settings, one.protocol) == (method, "tuned", protocol) for one in outcomes):
+    if not any((one.method, one.protocol) == (method, protocol) for one in outcomes):
         return f"{method} has no result"
     does = "forms clusters" if question is CLUSTERING else "has a result"
     return f"of the methods {CLASSES[told]} no other {does}"

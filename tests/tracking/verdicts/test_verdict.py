@@ -157,11 +157,6 @@ def test_methods_compete_within_their_class_and_references_in_none():
     assert cells == {"mine": "1.0", "rival": "2.0", "ifca": "told k", "ward": "told k", "oracle": "–"}
 
 
-def test_rows_with_default_settings_do_not_compete():
-    outcomes = [*of("mine", 0.8), *of("rival", 0.7), *of("rival", 0.9, settings="default")]
-    assert verdict(outcomes, "mine", SERVING, "served").against[0].verdict == "better"
-
-
 @pytest.mark.parametrize(
     ("outcomes", "question", "reason"),
     [
