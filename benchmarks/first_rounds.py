@@ -3,13 +3,13 @@
     OMP_NUM_THREADS=1 python -m benchmarks.first_rounds FOLDER --data DATA --reference REFERENCE --jobs 2
 
 Trains the runs of `paper` with plain averaging, at full size and without tests, until two rounds after the
-first rise of the temperature. A scenario that the folder has is not trained again. Then it prints two tables:
-the temperature by round and the round of its first rise; and what each clusterer finds. REFERENCE holds
-`published_temperature.csv` and `published_clustering.csv` of the archive.
+first rise of the temperature. A scenario that the folder has is not trained again. Then it prints three
+tables: the temperature by round and the round of its first rise; what each clusterer finds; and the loss
+of clients minus the entropy of their classes (`benchmarks.plateau`). REFERENCE holds the archive's files.
 
-Another data set, model or size: `--dataset`, `--set KEY=VALUE`, `--scenarios 15-nonoverlapping-balanced,...`,
-`--beside cifar10` for the archive's data set. The archive's cosines are over whole states, so for a network
-with BatchNorm both tables have a second row: with these.
+Another data set, model or size: `--dataset`, `--models`, `--set KEY=VALUE`, `--scenarios
+15-nonoverlapping-balanced,...`, `--beside cifar10` for the archive's data set. The archive's cosines are over
+whole states, so for a network with BatchNorm the first two tables have a second row: with these.
 """
 
 import argparse
@@ -28,7 +28,14 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.groups.decisions import decisions
 from benchmarks.groups.stored import Round, SharedPrefix, first_rounds_of
-from fedgrid.algorithms.clustered.while_training.ocfl import rises
+from benchmarks.plateau import (
+    Plateau,
+    archived,
+    archived_temperatures,
+    first_rise,
+    tabulate_plateaus,
+    write_rows,
+)
 from fedgrid.algorithms.clustering.measures import temperature
 from fedgrid.algorithms.updates.products import Products
 from fedgrid.engine.federation.clients.process import keep_freed_memory
@@ -76,11 +83,6 @@ def temperatures(rounds: Sequence[Round]) -> list[float]:
     return [temperature(each.cosine_distances_KK) for each in products]
 
 
-def first_rise(values: Sequence[float]) -> int | None:
-    """Return the first round, from 1, whose temperature exceeds that of the round before."""
-    return next((number for number in range(2, len(values) + 1) if rises(values[:number], 1)), None)
-
-
 def is_enough(rounds: Sequence[Round], limit: int = LIMIT) -> bool:
     """Return whether both first rises, over parameters and over states, are `AFTER` rounds ago, or it is
     round `limit`."""
@@ -116,6 +118,10 @@ class Archive:
         self.temperatures: Mapping[Scenario, list[float]] = defaultdict(list)
         for row in csv_rows(reference / "published_temperature.csv"):
             self.temperatures[_scenario(row)].append(float(row["temperature"]))
+        # CIFAR-10's runs of the temperature have another configuration than those of OCFL.
+        for results in (reference / "archive/experiments/CIFAR10").glob("*/*/*/kmeans_*/results"):
+            row = dict(zip(("dataset", "overlap", "balance", "n"), results.parts[-6:-2], strict=True))
+            self.temperatures[_scenario(row)] = archived_temperatures(results)
         rows = csv_rows(reference / "published_clustering.csv")
         self.clusterings = {(_scenario(row), row["algorithm"]): row for row in rows}
 
@@ -130,8 +136,25 @@ def _scenario(row: Mapping[str, str]) -> Scenario:
     return row["dataset"].lower(), int(row["n"]), f"{overlap}-{row['balance']}"
 
 
+def plateau_of(run: RunConfig, shared_prefix: SharedPrefix) -> Plateau:
+    """Return losses and accuracies of a scenario's clients, all of whom train in every round."""
+    fits = [each.fit_M2 for each in shared_prefix.rounds if each.fit_M2 is not None]
+    if shared_prefix.counts_KL is None or not fits:
+        raise SystemExit("the folder has rounds from before losses were kept: train into another folder")
+    loss_RK, accuracy_RK = np.moveaxis(np.stack(fits), 2, 0)
+    return Plateau(
+        network=run.model,
+        scenario=f"{run.split.kind}, {run.clients}",
+        temperature_R=temperatures(shared_prefix.rounds),
+        loss_RK=loss_RK,
+        accuracy_RK=accuracy_RK,
+        counts_KL=shared_prefix.counts_KL,
+        truth_K=shared_prefix.truth_K,
+    )
+
+
 def tabulate(runs: Sequence[RunConfig], found: Sequence[SharedPrefix], archive: Archive, beside: str) -> None:
-    """Print both tables."""
+    """Print the tables of temperatures and of clusterings."""
     scenarios = [(beside, run.clients, run.split.kind) for run in runs]
     print("| scenario | temperature by round | the archive's | first rise | archive's | its OCFL-KM |")
     print(f"|{' --- |' * 6}")
@@ -168,12 +191,15 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--dataset", default="mnist")
     parser.add_argument("--beside", default="mnist", help="The archive's data set.")
+    parser.add_argument("--models", default="", help="lenet5,...; the preset's by default.")
     parser.add_argument("--scenarios", default="", help="15-overlapping-balanced,...; all eight by default.")
     parser.add_argument("--set", action="append", default=[], help="KEY=VALUE of the runs.")
     parser.add_argument("--limit", type=int, default=LIMIT, help="Rounds at most.")
+    parser.add_argument("--rows", type=Path, help="csv file for `benchmarks.plateau`.")
     parser.add_argument("--jobs", type=int, default=1, help="Processes.")
     given = parser.parse_args()
     options = {"dataset": given.dataset, "algorithm": "fedavg"}
+    options |= {"model": given.models.split(",")} if given.models else {}
     runs = load_grid("paper", options, given.set, given.data).runs
     named = {text for text in given.scenarios.split(",") if text}
     runs = tuple(run for run in runs if not named or f"{run.clients}-{run.split.kind}" in named)
@@ -181,6 +207,12 @@ def main() -> None:
     with ProcessPoolExecutor(given.jobs) as executor:
         found = list(executor.map(task, runs))
     tabulate(runs, found, Archive(given.reference), given.beside)
+    plateaus = [plateau_of(*pair) for pair in zip(runs, found, strict=True)]
+    if given.beside == "mnist":
+        plateaus.append(archived(given.reference))
+    tabulate_plateaus(plateaus)
+    if given.rows:
+        write_rows(given.rows, plateaus)
 
 
 if __name__ == "__main__":

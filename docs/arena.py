@@ -1,8 +1,11 @@
 """The results in docs/arena.md: `python docs/arena.py` writes them, and docs/arena/*.png, from what is kept.
 
+`python docs/arena.py FOLDER ...` first adds the rows and settings in these grids' folders to what is kept.
+
 The text around them, beyond the two marks, is written by hand.
 """
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,21 +14,20 @@ from fedgrid.grids.arena import kept
 from fedgrid.grids.arena.definition import BUDGET
 from fedgrid.grids.arena.kept import KeptResults
 from fedgrid.tracking.report.page import PageSection
-from fedgrid.tracking.verdicts.field import families_of
-from fedgrid.tracking.verdicts.outcomes import Outcome
+from fedgrid.tracking.verdicts.field import labels_of
 from fedgrid.tracking.verdicts.page import plates_of, results, section_text
 from fedgrid.tracking.verdicts.tables import names_in
 
 PAGE = Path(__file__).with_name("arena.md")
 PICTURES = Path(__file__).with_name("arena")
 BEGIN, END = "<!-- results: python docs/arena.py writes them -->", "<!-- end of results -->"
-DATASET = "digits"
 
 
-def main() -> None:
-    """Write the results into the page, and their figures."""
+def main(folders: Sequence[Path]) -> None:
+    """Add what is in the folders to what is kept, and write the results into the page, and their figures."""
+    add(folders)
     found = kept.read()
-    sections = results(outcomes_of(found), BUDGET)
+    sections = results(found.outcomes.values(), BUDGET)
     PICTURES.mkdir(exist_ok=True)
     for old in PICTURES.glob("*.png"):
         old.unlink()
@@ -34,32 +36,42 @@ def main() -> None:
     PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), found, sections), encoding="utf-8")
 
 
+def add(folders: Sequence[Path]) -> None:
+    """Add outcomes and settings to those that the package keeps; later ones replace earlier ones."""
+    outcomes, tuned = dict(kept.read().outcomes), dict(kept.read().tuned)
+    for folder in folders:
+        new = kept.read(folder)
+        outcomes |= new.outcomes
+        tuned |= new.tuned
+    for name, text in kept.texts_of(outcomes.values(), [*tuned.values()]).items():
+        (kept.FOLDER / name).write_text(text, encoding="utf-8")
+
+
 def with_results(page: str, found: KeptResults, sections: Sequence[PageSection]) -> str:
     """Return the page with these results between its marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    below = "\n".join(section_text(each, f"{PICTURES.name}/{{}}.png") for each in sections)
-    return f"{before}{BEGIN}\n{_source(found)}\n\n{below}{END}{after}"
-
-
-def outcomes_of(found: KeptResults) -> list[Outcome]:
-    """Return the results that the page is about."""
-    return [outcome for outcome in found.outcomes.values() if outcome.dataset == DATASET]
+    below = "".join(f"\n{section_text(each, f'{PICTURES.name}/{{}}.png')}" for each in sections)
+    return f"{before}{BEGIN}\n{_source(found)}\n{below}{END}{after}"
 
 
 def _source(found: KeptResults) -> str:
     """Return what the results are, and what made them."""
-    outcomes = outcomes_of(found)
+    outcomes = found.outcomes.values()
+    if not outcomes:
+        return f"No rows yet: they are computed in parts. Settings: of {len(found.tuned)} searches.\n"
     made = {tuple(sorted(outcome.made_with.items())) for outcome in outcomes}
     made_with = " or ".join(", ".join(f"{name} {value}" for name, value in each) for each in sorted(made))
-    trials = sorted({one.trials for one in found.tuned.values() if one.dataset == DATASET})
+    trials = sorted({one.trials for one in found.tuned.values()})
+    datasets = sorted({outcome.dataset for outcome in outcomes})
+    families = labels_of(sorted({outcome.block for outcome in outcomes})).values()
     seeds = sorted({outcome.seed for outcome in outcomes})
     return (
-        f"{len(outcomes):,} rows of `{DATASET}`, tuned with {' or '.join(map(str, trials))} trials a method. "
-        f"Families: {', '.join(families_of(outcomes))}. Seeds: {', '.join(map(str, seeds))}. Made with "
+        f"{len(outcomes):,} rows of {', '.join(datasets)}, tuned with {' or '.join(map(str, trials))} trials "
+        f"a method. Families: {', '.join(families)}. Seeds: {', '.join(map(str, seeds))}. Made with "
         f"{made_with}. {names_in(outcomes)}"
     )
 
 
 if __name__ == "__main__":
-    main()
+    main([Path(folder) for folder in sys.argv[1:]])

@@ -210,7 +210,7 @@ CLIENTS = (
     RecordColumn(
         "part",
         pa.string(),
-        "What it did: `trained`, `excluded`, `dropped`, `not asked`, `not joined`, `spent`.",
+        "What it did: `trained`, `excluded`, `dropped`, `not asked`, `not joined`, `held out`, `spent`.",
     ),
     RecordColumn(
         "placed",

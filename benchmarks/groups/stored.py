@@ -4,11 +4,11 @@ Until an algorithm clusters, its rounds are those of FedAvg, and what it sees of
 products, as they are and standardised. So a federation is trained once, in this process, and these matrices
 are kept in a folder; to decide again takes milliseconds (`benchmarks.groups.decisions`).
 
-Shapes: K clients of the federation, M of them in a round.
+Shapes: K clients of the federation, M of them in a round, L classes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -28,6 +28,7 @@ from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector,
 from fedgrid.engine.federation.round.federation import Federation
 from fedgrid.engine.federation.round.next_round import next_round
 from fedgrid.engine.federation.round.participation import Participation
+from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.federation.training.settings import Evaluation
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
@@ -55,6 +56,9 @@ class Round:
     """1 - cosine of the standardised updates."""
     of_states_MM: Matrix | None = None
     """Inner products over the whole state; None if all of it is parameters."""
+    fit_M2: Matrix | None = None
+    """Mean cross-entropy and accuracy of each client's last local epoch, as its model changes; None in files
+    written before these were kept."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class SharedPrefix:
     """The hidden groups."""
     seed: int
     rounds: Sequence[Round]
+    counts_KL: Matrix | None = None
+    """Training images by class; None in files written before these were kept."""
 
 
 Enough: TypeAlias = Callable[[Sequence[Round]], bool]
@@ -123,7 +129,9 @@ def first_rounds_of(config: RunConfig, is_enough: Enough, path: Path, data_dir: 
             setup, truth_K = prepare(config, data_dir)
         except ConfigError as error:
             raise UndealtError(str(error)) from error
-        _write(path, truth_K, _trained(config, setup, truth_K, is_enough, data_dir))
+        counts = [np.bincount(client.train.labels, minlength=setup.num_classes) for client in setup.clients]
+        rounds = _trained(config, setup, truth_K, is_enough, data_dir)
+        _write(path, SharedPrefix(truth_K, config.root_seed, rounds, np.stack(counts)))
     with np.load(path) as kept:
         numbers = range(sum(name.startswith("clients") for name in kept.files))
         rounds = [
@@ -131,11 +139,12 @@ def first_rounds_of(config: RunConfig, is_enough: Enough, path: Path, data_dir: 
                 tuple(kept[f"clients_{n}"].tolist()),
                 kept[f"gram_{n}"],
                 kept[f"standardised_{n}"],
-                kept[f"of_states_{n}"] if f"of_states_{n}" in kept.files else None,
+                kept.get(f"of_states_{n}"),
+                kept.get(f"fit_{n}"),
             )
             for n in numbers
         ]
-        return SharedPrefix(kept["truth"], config.root_seed, rounds)
+        return SharedPrefix(kept["truth"], config.root_seed, rounds, kept.get("counts"))
 
 
 def all_met(num_clients: int, rounds: Sequence[Round]) -> int:
@@ -171,19 +180,30 @@ def _trained(
     pool = InProcessPool()
     pool.prepare(setup)
     progress = federation.begin(partial(initial_vector, *of_model, config.root_seed))
-    while not is_enough(recorder.rounds):
-        progress, _ = next_round(federation, progress, pool)
-    return recorder.rounds
+    rounds = recorder.rounds
+    while not is_enough(rounds):
+        done = len(rounds)
+        progress, record = next_round(federation, progress, pool)
+        # Without an update the round is not noted.
+        rounds[done:] = [replace(noted, fit_M2=_fit(record, noted.clients)) for noted in rounds[done:]]
+    return rounds
 
 
-def _write(path: Path, truth_K: Labels, rounds: Sequence[Round]) -> None:
-    arrays: dict[str, Any] = {"truth": truth_K}
-    for number, each in enumerate(rounds):
+def _fit(record: RoundRecord, clients: Sequence[int]) -> Matrix:
+    rows = [record.clients[client] for client in clients]
+    return np.array([(row["train_loss"], row["train_accuracy"]) for row in rows])
+
+
+def _write(path: Path, shared_prefix: SharedPrefix) -> None:
+    arrays: dict[str, Any] = {"truth": shared_prefix.truth_K, "counts": shared_prefix.counts_KL}
+    for number, each in enumerate(shared_prefix.rounds):
         arrays[f"clients_{number}"] = np.array(each.clients)
         arrays[f"gram_{number}"] = each.gram_MM
         arrays[f"standardised_{number}"] = each.standardised_MM
         if each.of_states_MM is not None:
             arrays[f"of_states_{number}"] = each.of_states_MM
+        if each.fit_M2 is not None:
+            arrays[f"fit_{number}"] = each.fit_M2
     part = path.with_suffix(".part")
     with part.open("wb") as file:
         np.savez(file, **arrays)

@@ -8,6 +8,7 @@ from itertools import product
 from docs.reference.markdown import code, page, table
 from fedgrid.tracking.report.contents import CONVENTIONS, report_page
 from fedgrid.tracking.report.page import Page, Plate
+from fedgrid.tracking.scoring.measures import WORSE
 from fedgrid.tracking.scoring.run import AxisValue
 from fedgrid.tracking.tables.table import Table
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
@@ -59,7 +60,8 @@ def _report(datasets: Iterable[str], clients: Iterable[int], axes: Iterable[tupl
         run = run_of(algorithm, dataset=dataset, clients=number, split="SPLIT")
         labels, curve = ALGORITHMS[algorithm]
         run = replace(run, run_id=f"{run.run_id}{values}", axes=values)
-        results.append(result_of(run, labels, curves=dict.fromkeys(CURVES, curve)))
+        result = result_of(run, labels, curves=dict.fromkeys(CURVES, curve))
+        results.append(replace(result, scores={**result.scores, **dict.fromkeys(WORSE, 0.5)}))
     return report_page(study_of(results, name="GRID"))
 
 

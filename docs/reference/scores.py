@@ -16,7 +16,7 @@ def pages() -> dict[str, str]:
         for column in EVERY_COLUMN["rounds"]
         if column.only not in (COUNTS, MESSAGE) and column.name != "round"
     }
-    declared = (*scores.OF_ROUNDS, *scores.ONLY_CURVES)
+    declared = (*scores.OF_ROUNDS, *scores.ONLY_CURVES, *scores.HELD_OUT, *scores.HARM)
     scored = {each.name: each.meaning for each in declared if each.name not in recorded}
     return {
         "reference/scores.md": page(
@@ -35,7 +35,8 @@ def pages() -> dict[str, str]:
             "## Computed",
             "From the records, for our runs and for the authors' archive alike. Each is declared as a "
             "`Score` in `tracking/scoring`; a measure of a table takes one by name: "
-            '`last_round("last F1", "personalised_f1")`.',
+            '`last_round("last F1", "personalised_f1")`. Those that begin with `worse_than` compare runs of '
+            "a grid: they are in `fedgrid table`, in reports and in `Study.to_pandas()`.",
             table(("score", "in MLflow", "meaning"), _rows(scored.items())),
         )
     }

@@ -47,11 +47,15 @@ class Solo(Algorithm):
 
     def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Take each client's model to where its training has ended."""
+        return self.place(state, updates), Diagnostics()
+
+    def place(self, state: State, updates: Updates) -> State:
+        """Take each client's model to where its training has ended, in a round or once held out."""
         models = list(state.models)
         # Means of one client each would fill the round cache, and no other run needs them.
         for client, update_P in zip(updates.clients, updates.vectors(), strict=True):
             models[client] = models[client] + update_P
-        return replace(state, models=tuple(models)), Diagnostics()
+        return replace(state, models=tuple(models))
 
 
 class Oracle(FedOpt):

@@ -23,6 +23,8 @@ from fedgrid.tracking.arrays import Array
 
 ASKED = ("trained", "excluded", "dropped")
 """Values of the column `part` of clients that were asked to train in a round."""
+HELD_OUT = "held out"
+"""That of clients that never train."""
 CLIENT_COLUMNS = (
     "cluster",
     "true_cluster",
@@ -90,8 +92,13 @@ class Records:
     rounds: Columns
     """The numbers of each round, shape (R,)."""
     clients: Columns
-    """`CLIENT_COLUMNS`, each of shape (R, K), clients ascending; NaN where there was no test. And `asked`: 1
-    where the client was to train, else 0. Of runs with attackers also `attacker`: 1 of those, else 0."""
+    """`CLIENT_COLUMNS`, each of shape (R, K), clients ascending, without those held out; NaN where there was
+    no test. And `asked`: 1 where the client was to train, else 0. Of runs with attackers also `attacker`: 1
+    of those, else 0."""
+    client_K: Array
+    """The numbers of these clients."""
+    held_out_RH: Array
+    """The personalised accuracy of the clients that are held out."""
     seconds_R: Array
     """Wall-clock time of each round, as it would have been without the round cache; NaN if unknown."""
     group_names: Mapping[int, str] = field(default_factory=dict)
@@ -110,6 +117,7 @@ def records_of_rows(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[
     columns = {name: np.array([[_number(row[name]) for row in rows]]) for name in names}
     if "part" in rows[0]:
         columns["asked"] = np.array([[float(row["part"] in ASKED) for row in rows]])
+        columns[HELD_OUT] = np.array([[float(row["part"] == HELD_OUT) for row in rows]])
     if "fault" in rows[0]:
         columns["attacker"] = np.array([[float(row["fault"] is not None) for row in rows]])
     return Records(
@@ -122,7 +130,7 @@ def records_of_rows(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[
                 if name != "round" and not isinstance(value, str | Sequence)
             },
         ),
-        Columns((1, len(rows)), columns),
+        *_split_off_held_out(columns),
         np.array([np.nan]),
     )
 
@@ -149,28 +157,32 @@ def read_records(run_folder: Path) -> Records:
     shape = (len(whole_R), len(clients) // len(whole_R))
     if (clients["client"].to_numpy().reshape(shape) != np.arange(shape[1])).any():
         raise RecordsError(f"the clients in {run_folder} are not numbered from 0 on; run it again")
-    numbers = [field.name for field in rounds.schema if field.name != "round" and is_number(field.type)]
+    names = [field.name for field in rounds.schema if field.name != "round" and is_number(field.type)]
+    numbers = {name: rounds[name].to_numpy() for name in names}
     group_names = _group_names(clients.slice(0, shape[1]))
     by_name = dict(zip(clients.column_names, clients.columns, strict=True))
     del clients
     by_round = _timings(run_folder)
+    of_messages = [name for name in OF_MESSAGES if any(name in row for row in by_round.values())]
+    numbers |= {name: _pick_rounds(by_round, whole_R, name) for name in of_messages}
     return Records(
         whole_R,
-        Columns(
-            shape[:1],
-            {
-                **{name: rounds[name].to_numpy() for name in numbers},
-                **{
-                    name: _pick_rounds(by_round, whole_R, name)
-                    for name in OF_MESSAGES
-                    if any(name in row for row in by_round.values())
-                },
-            },
+        Columns(shape[:1], numbers),
+        *_split_off_held_out(
+            {name: values.reshape(shape) for name, values in _client_columns(by_name).items()}
         ),
-        Columns(shape, {name: values.reshape(shape) for name, values in _client_columns(by_name).items()}),
         _pick_rounds(by_round, whole_R, "uncached_seconds"),
         group_names,
     )
+
+
+def _split_off_held_out(columns: dict[str, Array]) -> tuple[Columns, Array, Array]:
+    """Return the columns of the other clients, their numbers, and the accuracies of those held out."""
+    is_out_K = columns.pop(HELD_OUT, np.zeros_like(columns["cluster"]))[0] == 1
+    held_out_RH = columns["personalised_accuracy"][:, is_out_K] if is_out_K.any() else np.zeros((0, 0))
+    if is_out_K.any():  # Else a copy would take as much again.
+        columns = {name: values_RK[:, ~is_out_K] for name, values_RK in columns.items()}
+    return Columns(columns["cluster"].shape, columns), np.flatnonzero(~is_out_K), held_out_RH
 
 
 def _group_names(clients: pa.Table) -> dict[int, str]:
@@ -191,11 +203,12 @@ def _sort_rows(clients: pa.Table) -> pa.Table:
 
 
 def _client_columns(columns: dict[str, pa.ChunkedArray]) -> dict[str, Array]:
-    """Return those of `CLIENT_COLUMNS` that there are, `asked` and `attacker`; `columns` is emptied."""
+    """Return those of `CLIENT_COLUMNS` that there are, what `part` and `fault` say; `columns` is emptied."""
     part, fault = columns.pop("part", None), columns.pop("fault", None)
     arrays = {name: columns.pop(name).to_numpy() for name in CLIENT_COLUMNS if name in columns}
     if part is not None:
         arrays["asked"] = pc.is_in(part, value_set=pa.array(ASKED)).to_numpy().astype(np.float64)
+        arrays[HELD_OUT] = pc.is_in(part, value_set=pa.array([HELD_OUT])).to_numpy().astype(np.float64)
     if fault is not None:
         arrays["attacker"] = fault.is_valid().to_numpy().astype(np.float64)
     return arrays

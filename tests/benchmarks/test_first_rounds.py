@@ -1,11 +1,17 @@
 """The first rounds of a scenario, and a file of some images."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 
-from benchmarks.first_rounds import AFTER, LIMIT, first_rise, is_enough, over_states, temperatures, views
+from benchmarks.first_rounds import AFTER, LIMIT, is_enough, over_states, plateau_of, temperatures, views
 from benchmarks.groups.stored import Round, SharedPrefix
+from benchmarks.plateau import draw, first_rise, write_rows
 from benchmarks.some_images import drawn
 from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.tracking.papers.shared.printed import csv_rows
 
 
 def rounds_with(*cosines):
@@ -52,6 +58,28 @@ def test_training_goes_on_for_two_rounds_after_the_rise_and_ends_without_one():
     risen = [0.5, 0.6, 0.4, 0.3, 0.2]
     assert not is_enough(rounds_with(*risen[: 3 + AFTER - 1]))
     assert is_enough(rounds_with(*risen[: 3 + AFTER]))
+
+
+def test_loss_on_the_plateau_is_the_entropy_of_the_groups_classes(tmp_path: Path):
+    """Two clients have two classes alike, the third has one class; on the plateau losses are ln 2 and 0."""
+    counts_KL, truth_K = np.array([[3, 1], [1, 3], [0, 4]]), np.array([0, 0, 1])
+    losses = (np.log(2), np.log(2), 0.0), (np.log(2) - 0.2, np.log(2) - 0.4, 0.0)
+    fits = [np.column_stack([loss_K, (0.5, 0.7, 1.0)]) for loss_K in losses]
+    gram_KK = np.eye(3)
+    prefix = SharedPrefix(
+        truth_K, 0, [Round((0, 1, 2), gram_KK, gram_KK, None, fit) for fit in fits], counts_KL
+    )
+    run = complete({"dataset": "digits", "clients": 3, "split": {"kind": "iid"}}, tmp_path)
+    plateau = plateau_of(run, prefix)
+    assert plateau.shares_GL.tolist() == [[0.5, 0.5], [0.0, 1.0]]
+    assert np.allclose(plateau.above_entropy_R, [0.0, -0.2])
+    assert np.allclose(plateau.by_group(plateau.accuracy_RK), [[0.6, 1.0]] * 2)
+
+    write_rows(tmp_path / "rows.csv", [replace(plateau, temperature_R=[0.3, 0.4])])
+    rows = csv_rows(tmp_path / "rows.csv")
+    assert [row["above_entropy"] for row in rows] == ["0.0000", "-0.2000"]
+    (axes,) = draw(rows).axes
+    assert "2" in [text.get_text() for text in axes.texts]
 
 
 def test_drawn_images_are_some_of_the_set_with_their_labels_each_time():

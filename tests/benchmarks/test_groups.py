@@ -107,6 +107,10 @@ def test_federation_is_trained_once(tmp_path: Path):
     assert [each.clients for each in again.rounds] == [tuple(range(6))] * 3
     np.testing.assert_array_equal(again.rounds[1].gram_MM, first.rounds[1].gram_MM)
     np.testing.assert_array_equal(again.rounds[1].standardised_MM, first.rounds[1].standardised_MM)
+    assert again.counts_KL is not None
+    assert again.counts_KL.shape == (6, 10)
+    assert again.rounds[1].fit_M2 is not None
+    assert again.rounds[1].fit_M2.shape == (6, 2)
 
 
 @pytest.mark.parametrize("num_parameters", [1, 2])

@@ -8,7 +8,7 @@ from fedgrid.tracking.verdicts.page import plates_of, results
 
 def test_results_and_figures_are_those_of_the_kept_rows():
     found = kept.read()
-    sections = results(arena.outcomes_of(found), BUDGET)
+    sections = results(found.outcomes.values(), BUDGET)
     page = arena.PAGE.read_text(encoding="utf-8")
     assert page == arena.with_results(page, found, sections), "python docs/arena.py writes them again"
     drawn = {path.stem for path in arena.PICTURES.glob("*.png")}

@@ -200,6 +200,10 @@ class FedOpt(Algorithm):
             diagnostics, placed={**placed, **diagnostics.placed}
         )
 
+    def place(self, state: State, updates: Updates) -> State:
+        """Let the client join a part of the split at which it was absent."""
+        return place(state, updates)[0]
+
     def served(self, state: State) -> Served:
         """Test each client with its cluster's model, fine-tuned if the settings say so."""
         return replace(super().served(state), adaptation=self.fine_tuning(state))

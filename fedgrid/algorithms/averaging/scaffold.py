@@ -118,7 +118,7 @@ class Scaffold(FedOpt):
     def aggregate(self, state: State, updates: Updates, rng: Rng) -> State:
         """Average the updates, and move the variate: c <- c + (S / N) mean(c_i+ - c_i)."""
         [change_W] = updates.means([updates.clients], output=CHANGE)
-        share = np.float32(len(updates.clients) / len(state.labels_K))
+        share = np.float32(len(updates.clients) / (len(state.labels_K) - len(updates.held_out)))
         state = state.keep(**{VARIATE: state.arrays[VARIATE] + share * change_W})
         return super().aggregate(state, updates, rng)
 

@@ -127,6 +127,8 @@ class Conditions:
     """Whether `split.reference_images` is set."""
     training: Mapping[str, Any]
     """The run's section `training`, by key."""
+    has_held_out: bool = False
+    """Whether clients are held out of the federation."""
 
     def too_few_for(self, num_clusters: int | None) -> str | None:
         """Return what is wrong if more clusters are asked for than there are clients."""
@@ -222,6 +224,15 @@ class Algorithm(ABC):
         clients that are missing from it keep their place unless their cluster is split. `rng` is
         seeded by (run, round): all randomness of a step comes from it.
         """
+
+    def place(self, state: State, updates: Updates) -> State:
+        """Return the state in which a client that was held out of the federation is served.
+
+        `updates` has what that client alone has sent, after the last round; it may enter no mean. Of the
+        state that is returned only this client's part counts. By default it is served as a client that has
+        never taken part.
+        """
+        return state
 
     def served(self, state: State) -> Served:
         """Return which model each client is tested with; by default its cluster's."""

@@ -60,6 +60,7 @@ class Updates:
         steps: client id -> number of its optimizer steps.
         weights: client id -> positive weight in every mean; None: all are equal.
         sampled: clients that `participation` drew; others may have been asked too. None: all in the view.
+        held_out: the absent clients that never train in the federation.
         noise: what the server adds to every mean that it takes; None: nothing.
     """
 
@@ -77,6 +78,7 @@ class Updates:
         steps: Mapping[int, int] | None = None,
         weights: Mapping[int, float] | None = None,
         sampled: Iterable[int] | None = None,
+        held_out: Iterable[int] = (),
         noise: MeanNoise | None = None,
     ) -> None:
         if isinstance(vectors, Mapping):
@@ -85,17 +87,14 @@ class Updates:
         else:
             self.clients = tuple(sorted(clients or ()))
             self._source = vectors
-        self.layout = layout
-        self.similarity_over = similarity_over
+        self.layout, self.similarity_over = layout, similarity_over
         self.chosen = dict(chosen or {})
-        self.absent = frozenset(absent)
-        self.images = dict(images or {})
-        self.steps = dict(steps or {})
+        self.absent, self.held_out = frozenset(absent), frozenset(held_out)
+        self.images, self.steps = dict(images or {}), dict(steps or {})
         self.weights = None if weights is None else dict(weights)
         self.sampled = frozenset(self.clients if sampled is None else sampled)
         self._width = layout.num_parameters if similarity_over == "parameters" else layout.size
-        self._threads = threads
-        self._noise = noise
+        self._threads, self._noise = threads, noise
 
     def select(self, clients: Iterable[int], *, absent: Iterable[int] | None = None) -> "Updates":
         """Return the view of those of `clients` that have an update; inner products are shared.
@@ -116,6 +115,7 @@ class Updates:
             steps=self.steps,
             weights=self.weights,
             sampled=self.sampled,
+            held_out=self.held_out,
             noise=self._noise,
         )
         part.products = self.products.select(positions)

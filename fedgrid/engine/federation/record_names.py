@@ -7,10 +7,10 @@ seconds of what clients say about their data."""
 
 MESSAGE_BYTES = ("message_bytes", "encoder_bytes")
 
-PARTS = ("trained", "excluded", "dropped", "not asked", "not joined", "spent")
+PARTS = ("trained", "excluded", "dropped", "not asked", "not joined", "held out", "spent")
 """A client's part in a round: `trained` sent a usable update, `excluded` one that is NaN or infinite,
 `dropped` was sampled but sent none, `not asked` was not sampled, `not joined` is not in the federation
-yet, `spent` was sampled but has not enough left of its privacy budget."""
+yet, `held out` never is, `spent` was sampled but has not enough left of its privacy budget."""
 
 SCORES = ("loss", "accuracy", "f1_union", "f1", "balanced_accuracy", "recall")
 """`f1_union` averages over the classes that are true or predicted (as published), `f1` over those in the

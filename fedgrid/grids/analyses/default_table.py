@@ -3,14 +3,9 @@
 from collections.abc import Mapping, Sequence
 from math import nan
 
-from fedgrid.tracking.scoring.axes import setting_words
+from fedgrid.tracking.scoring.axes import scenario_words
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.tables.table import Column, Row, Table, number
-
-
-def scenario_of(run: Run) -> str:
-    """Return a run's scenario in words, as `digits 15 rotated`."""
-    return " ".join([run.dataset, str(run.clients), run.split, *setting_words(run.setting)])
 
 
 def table_of(name: str, results: Sequence[tuple[Run, Mapping[str, float]]]) -> Table:
@@ -18,7 +13,7 @@ def table_of(name: str, results: Sequence[tuple[Run, Mapping[str, float]]]) -> T
     columns = list(dict.fromkeys(metric for _, metrics in results for metric in metrics))
     rows: dict[tuple[str, str], list[Mapping[str, float]]] = {}
     for run, metrics in results:
-        rows.setdefault((scenario_of(run), run.algorithm), []).append(metrics)
+        rows.setdefault((scenario_words(run.scenario), run.algorithm), []).append(metrics)
     return Table(
         f"analysis-{name}",
         name.capitalize(),

@@ -23,7 +23,6 @@ from fedgrid.engine.runtime.leases.driver import check_driver
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import PluginSource
 from fedgrid.engine.runtime.run.failure import in_one_line
-from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.grids.analyses.analysis import Analysis, Context, Job
 from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.ray_cluster.cluster import LOCAL, address, connected, nodes_to_run_on
@@ -218,7 +217,7 @@ def _try(analysis: Analysis, job: Job, context: Context, may_write: Callable[[],
     """Do a job; return why it failed, if it did. `may_write` raises if nothing must be written."""
     files = JobFiles(context.storage, analysis.folder, job)
     try:
-        context.storage.pull(files.run.name, skip=(f"{analysis.folder}/", ASIDE))
+        context.storage.pull(files.run.name, skip=(f"{analysis.folder}/",))
         artifacts = analysis.compute(job, context)
         may_write()
         files.write(artifacts)

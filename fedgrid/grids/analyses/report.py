@@ -13,7 +13,6 @@ from fedgrid.algorithms.contract.section import PositiveInt
 from fedgrid.algorithms.contract.section import Section as Settings
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
-from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.engine.runtime.storage.format import DamagedFile, next_step, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, Job, JobResult
@@ -110,7 +109,7 @@ def find_results(
     Damaged results are said, and belong to the others.
     """
     for run in dict.fromkeys(runs[job.config.run_id].folder.name for job in jobs):
-        storage.pull(run, skip=("state-", ASIDE))
+        storage.pull(run, skip=("state-",))
     results, missing = [], []
     for job in jobs:
         try:

@@ -9,7 +9,7 @@ from fedgrid.grids.arena.definition import Arena
 from fedgrid.grids.arena.kept import KeptResults
 from fedgrid.grids.arena.results import read_outcomes
 from fedgrid.grids.execution.run import Launcher, LaunchResult
-from fedgrid.tracking.verdicts.outcomes import SCORES, Outcome
+from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SCORES, Outcome
 
 T = TypeVar("T")
 
@@ -21,18 +21,23 @@ def run_check(arena: Arena, stored: KeptResults, count: int, launcher: Launcher)
         ConfigError: none of the arena's rows is kept; as `Launcher.run`.
     """
     tuned_on = arena.tuning.dataset_in_files
-    tuned = {method: stored.tuned.get((tuned_on, method, arena.trials)) for method in arena.competitors}
-    entries = arena.entries({method: one.params for method, one in tuned.items() if one is not None})
+    tuned = {
+        (method, protocol): stored.tuned.get((tuned_on, method, protocol, arena.trials))
+        for method in arena.competitors
+        for protocol in PROTOCOLS
+    }
+    entries = arena.entries({row: one.params for row, one in tuned.items() if one is not None})
     outcomes, missing = stored.divide(entries)
     lines = {outcome.key for outcome in outcomes}
     with_result = [(row, run) for row, run in entries if (row, run) not in missing]
     if not lines:
         raise ConfigError(
-            f"fedgrid keeps no result of these rows of {arena.dataset}: leave out --set, --seeds or --dataset"
+            f"fedgrid keeps no result of these rows of {arena.dataset}: leave out --set, --seeds, --trials "
+            "or --dataset"
         )
     distinct = {run.run_id: (row, run) for row, run in reversed(with_result)}
     chosen = spread_evenly([*distinct.values()][::-1], count)
-    grid = replace(arena.grid(chosen, {}), name=f"{arena.name}-check")
+    grid = replace(arena.grid(chosen), name=f"{arena.name}-check")
     result = launcher.run(grid)
     before = {outcome.key: outcome for outcome in outcomes}
     again = read_outcomes(grid.name, chosen, launcher.storage)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import NamedTuple
 
 from fedgrid.grids.arena import files
 from fedgrid.grids.arena.definition import Arena
@@ -18,53 +19,70 @@ from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.execution.run import Launcher, LaunchResult
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
-from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SETTINGS, Outcome
-from fedgrid.tracking.verdicts.tables import as_dict, names_in, sentence, table_of, words_of
+from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Outcome
+from fedgrid.tracking.verdicts.tables import false_split_table, names_in, words_of
 from fedgrid.tracking.verdicts.verdict import NoVerdict, Verdict, verdict
+from fedgrid.tracking.verdicts.words import as_dict, sentence, tables_on
+
+
+class Computed(NamedTuple):
+    """What an arena has once its searches and rows are done, or stopped."""
+
+    result: LaunchResult
+    tuning: Sequence[TunedMethod] = ()
+    outcomes: Sequence[Outcome] = ()
+    num_kept: int = 0
+    num_rows: int = 0
 
 
 def run_arena(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Advance) -> LaunchResult:
     """Compute what is not kept, write outcomes, settings and verdicts to the grid's folder, and show these.
 
+    Of an arena that asks for false splits alone, show these.
+
     Raises:
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if a search or the grid as a whole cannot go on.
     """
+    computed = _compute(arena, stored, launcher, advance)
+    if arena.is_null:
+        _show_false_splits(computed.outcomes, launcher)
+    elif computed.num_rows:
+        verdicts, missing_verdicts = verdicts_on(arena, computed.outcomes)
+        notes = [*missing_verdicts, *_notes(arena, computed, stored)]
+        folder = GridFolder(launcher.storage, arena.name)
+        files.write(folder, computed.outcomes, computed.tuning, verdicts, notes, arena.budget)
+        _show(verdicts, notes, arena.budget, folder, launcher)
+    return computed.result
+
+
+def _compute(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Advance) -> Computed:
     tuning = []
     for tuned in tune(arena.tuning, stored, advance):
         if tuned is None:
-            return LaunchResult(stopped=True)
+            return Computed(LaunchResult(stopped=True))
         tuning.append(tuned)
         _show_tuned(tuned, launcher)
-    params = {tuned.method: tuned.params for tuned in tuning}
-    entries = arena.entries(params)
-    computed, missing = stored.divide(entries)
-    result = LaunchResult()
-    if missing:
-        result = launcher.run(arena.grid(missing, params))
-    outcomes = [*computed, *read_outcomes(arena.name, missing, launcher.storage)]
-    verdicts, missing_verdicts = verdicts_on(arena, outcomes)
-    notes = [*missing_verdicts, *_notes(arena, len(computed), len(entries), outcomes, stored)]
-    folder = GridFolder(launcher.storage, arena.name)
-    files.write(folder, outcomes, tuning, verdicts, notes, arena.budget)
-    _show(verdicts, notes, arena.budget, folder, launcher)
-    return result
+    entries = arena.entries({(tuned.method, tuned.protocol): tuned.params for tuned in tuning})
+    kept, missing = stored.divide(entries)
+    result = launcher.run(arena.grid(missing)) if missing else LaunchResult()
+    outcomes = [*kept, *read_outcomes(arena.name, missing, launcher.storage)]
+    return Computed(result, tuning, outcomes, len(kept), len(entries))
 
 
 def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict], list[str]]:
-    """Return the verdicts on the arena's subjects, tuned settings first, and why there are not more."""
+    """Return the verdicts on the arena's subjects, and why there are not more."""
     asked = [
-        (method, question, settings, protocol)
+        (method, question, protocol)
         for method in arena.subjects
-        for settings in SETTINGS
         for question in (CLUSTERING, SERVING)
         for protocol in (PROTOCOLS if question is SERVING else PROTOCOLS[:1])
     ]
     verdicts: list[Verdict] = []
     reasons: dict[str, None] = {}
-    for method, question, settings, protocol in asked:
+    for method, question, protocol in asked:
         try:
-            verdicts.append(verdict(outcomes, method, question, settings, protocol))
+            verdicts.append(verdict(outcomes, method, question, protocol))
         except NoVerdict as reason:
             within = "" if question is CLUSTERING else f", {words_of(protocol, arena.budget)}"
             reasons[f"no verdict on {question.name}{within}: {reason}"] = None
@@ -73,18 +91,17 @@ def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict
 
 def _show_tuned(tuned: TunedMethod, launcher: Launcher) -> None:
     launcher.event("tuned", **asdict(tuned))
-    if tuned.trial:
-        settings = ", ".join(f"{key} {value}" for key, value in tuned.params.items())
+    if tuned.validation:
+        settings = ", ".join(f"{key} {value}" for key, value in tuned.params.items()) or "the defaults"
         launcher.say(
-            f"tuned {tuned.method}: trial {tuned.trial} of {tuned.trials}, validation accuracy "
-            f"{tuned.validation:.3f}: {settings}"
+            f"tuned {tuned.method} ({tuned.protocol}): trial {tuned.trial} of {tuned.trials}, validation "
+            f"accuracy {tuned.validation:.3f}: {settings}"
         )
 
 
-def _notes(
-    arena: Arena, num_kept: int, rows: int, outcomes: Sequence[Outcome], stored: KeptResults
-) -> list[str]:
-    notes = [*arena.left_out]
+def _notes(arena: Arena, computed: Computed, stored: KeptResults) -> list[str]:
+    _, _, outcomes, num_kept, rows = computed
+    notes = [*arena.left_out, *stored.lost_by(arena.dataset_in_files, arena.seeds_used, arena.trials)]
     if arena.tuned_on is not None:
         notes.append(f"settings were tuned on {arena.tuned_on}, not on {arena.dataset}")
     if num_kept:
@@ -106,13 +123,21 @@ def _notes(
     return notes
 
 
+def _show_false_splits(outcomes: Sequence[Outcome], launcher: Launcher) -> None:
+    table = false_split_table(outcomes)
+    rows = [{"method": row.name, "false_splits": row.cells[0].text} for row in table.rows]
+    launcher.event("arena", null=rows)
+    if not launcher.options.as_json:
+        launcher.console.print(page_table(table, launcher.console.width))
+
+
 def _show(
     verdicts: Sequence[Verdict], notes: Sequence[str], budget: int, folder: GridFolder, launcher: Launcher
 ) -> None:
     console = launcher.console
-    for one in verdicts:
-        if one.field.settings == SETTINGS[0] and not launcher.options.as_json:
-            console.print(page_table(table_of(one, budget), console.width))
+    if not launcher.options.as_json:
+        for table in tables_on(verdicts, budget):
+            console.print(page_table(table, console.width))
             console.print()
     for one in verdicts:
         launcher.event("verdict", **as_dict(one, budget))

@@ -1,66 +1,164 @@
-"""The families of a file that a data set's images allow."""
+"""The families of an arena: who its clients are. Made by a rule that was committed before the first run.
+
+Families are the blocks of the arena's tests, so they are many and differ much: five kinds of hidden groups in
+equal and in unequal sizes; two that hardly differ; five conditions, each on a kind whose groups differ in
+classes and on one whose images differ; and eight kinds of clients without groups. No method was developed on
+two levels, or on a continuum; nor, but for evident-groups, on noise in a third, drift or one odd client.
+"""
 
 import re
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from fedgrid.algorithms.registry import ARENA
-from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.grids.presets.axes import Item, Preset, items
-from fedgrid.grids.presets.preset_files import open_preset
-from fedgrid.grids.presets.read_preset import read_preset
+from fedgrid.engine.federation.configuration.run_config import PLUGINS
+from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.grids.presets.load import RunConfig, load_grid
+from fedgrid.grids.presets.nested import merge
 
-__all__ = ["Families", "Item", "Preset", "allow_families", "members", "open_preset", "with_axes"]
+SHARED: Mapping[str, Any] = {"clients": 20, "split": {"reference_images": 150}, "algorithm": "fedavg"}
+"""Keys of all runs, unless a family has its own."""
+DEFAULT_NUMBER = 3
+"""What a method that is told the number of groups gets where there are none."""
 
 
-class Families(NamedTuple):
-    """The families of a file."""
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Who the clients are, up to the seed."""
 
-    preset: Preset
-    """With those alone that the images allow."""
-    left_out: tuple[str, ...]
-    """Why each of the others is left out."""
+    name: str
+    settings: Mapping[str, Any]
+    """Keys of a run, beside those that all families share."""
+    num_groups: int = 0
+    """Hidden groups that can be found; 0: there are none, and one cluster is right."""
 
     @property
-    def splits(self) -> list[Any]:
-        """The splits, as the file has them."""
-        return [item.value for item in self.preset.axes["split"]]
+    def number_told(self) -> int:
+        """What methods get that are told the number of groups."""
+        return self.num_groups or DEFAULT_NUMBER
 
 
-def allow_families(file: Path, load: Callable[[Preset], object]) -> Families:
-    """Return those of a file's families whose runs can be made, and why not the others.
+KINDS = {
+    "disjoint": ("nonoverlapping-balanced", 3),
+    "overlapping": ("overlapping-balanced", 3),
+    "rotated": ("rotated", 4),
+    "swapped": ("swapped", 4),
+    "two-levels": ("two-levels", 4),
+}
+"""Name -> kind of split and its hidden groups: disjoint classes, classes in common, turned images, other
+meanings of labels, both of the last two."""
+UNEQUAL = {3: (12, 5, 3), 4: (10, 5, 3, 2)}
+"""Number of groups -> their sizes."""
+HARDLY = {
+    "dimmed-equal": Family("", {"split": {"kind": "dimmed", "num_clusters": 2}}, 2),
+    "noise-in-a-third": Family("", {"split": {"kind": "noisy", "sizes": [13, 7]}}, 2),
+}
+MOVES = {"disjoint": {0: 1, 1: 1, 7: 2, 14: 0}, "rotated": {0: 1, 1: 2, 2: 3, 3: 0}}
+"""A fifth of the clients -> the group that they move to."""
+MOVED = 41
+"""The first round after the move, of 80."""
+WITHOUT: Mapping[str, Mapping[str, Any]] = {
+    "iid": {"split": {"kind": "iid"}},
+    "iid-unequal-clients": {"split": {"kind": "iid", "quantity": 0.1}},
+    "dirichlet-0.1": {"split": {"kind": "dirichlet", "alpha": 0.1}},
+    "dirichlet-1": {"split": {"kind": "dirichlet", "alpha": 1.0}},
+    "label-skew": {"split": {"kind": "label-skew"}},
+    "continuum": {"split": {"kind": "continuum", "arc": 90}},
+    "one-odd-client-rotated": {"split": {"kind": "rotated", "sizes": [19, 1]}},
+    "one-odd-client-flipped": {"split": {"kind": "flipped", "sizes": [19, 1]}},
+}
+"""Clients who do not differ, or not by groups. A client on its own is no group."""
 
-    Args:
-        file: has the key `split`.
-        load: makes the runs of a preset; a `ConfigError` says that the images do not allow them.
+
+def families() -> Iterator[Family]:
+    """Yield the families that methods are judged on."""
+    for name in KINDS:
+        yield _of_kind(name, equal=True)
+        yield _of_kind(name, equal=False)
+    for name, family in HARDLY.items():
+        yield Family(name, family.settings, family.num_groups)
+    for name, moves in MOVES.items():
+        kind = _of_kind(name, equal=True)
+        drift = {client: {"round": MOVED, "to": group} for client, group in moves.items()}
+        conditions: Mapping[str, Mapping[str, Any]] = {
+            "participation-0.3": {**kind.settings, "participation": 0.3},
+            "few-images": {"split": {**kind.settings["split"], "quantity": 0.1}},
+            "drift": {**kind.settings, "drift": drift},
+            "sixty-clients": {**kind.settings, "clients": 60},
+            "held-out-clients": {**kind.settings, "held_out": 0.2},
+        }
+        for condition, settings in conditions.items():
+            yield Family(f"{name}-{condition}", settings, kind.num_groups)
+    for name, settings in WITHOUT.items():
+        yield Family(name, settings)
+
+
+def tuning_families() -> Iterator[Family]:
+    """Yield the families of the searches: of the kinds that methods are judged on, with another seed."""
+    yield _of_kind("disjoint", equal=True)
+    yield Family("overlapping-10+6+4", {"split": {"kind": "overlapping-balanced", "sizes": [10, 6, 4]}}, 3)
+    yield _of_kind("rotated", equal=True)
+    yield _of_kind("swapped", equal=False)
+    for name in ("dirichlet-0.1", "iid"):
+        yield Family(name, WITHOUT[name])
+
+
+def families_named(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of families that a command line has, several between commas.
 
     Raises:
-        ConfigError: they allow none.
+        ConfigError: there is no such family.
     """
-    preset = read_preset(open_preset(str(file)), (str(file),))
-    possible: list[Item] = []
-    left_out: list[str] = []
-    for item in preset.axes["split"]:
+    names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
+    possible = [family.name for family in families()]
+    for name in names:
+        if name not in possible:
+            raise unknown("family", name, possible)
+    return tuple(names)
+
+
+def base_runs(
+    chosen: Iterable[Family], shared: Mapping[str, Any], changes: Sequence[str], data_dir: Path
+) -> tuple[dict[Family, tuple[RunConfig, ...]], list[str]]:
+    """Return the runs of FedAvg in each family, one a seed, and why other families have none.
+
+    `shared` has keys of a grid's file that all have; `changes` are as in `load_grid`.
+
+    Raises:
+        ConfigError: no family has any.
+    """
+    runs: dict[Family, tuple[RunConfig, ...]] = {}
+    reasons: list[str] = []
+    for family in chosen:
+        values = merge({**SHARED, **shared}, family.settings)
         try:
-            load(with_axes(preset, split=(item,), algorithm=(Item("fedavg"),)))
+            runs[family] = load_grid(values, {}, changes, data_dir, name=family.name).runs
         except ConfigError as error:
-            why = re.sub(rf"^{re.escape(str(file))}, line \d+: ", "", str(error))
-            left_out.append(f"family {item.label} is left out: {why}")
             problem = error
-        else:
-            possible.append(item)
-    if not possible:
+            why = re.sub(r"^(\S+): (?=\1)", "", str(error))
+            reasons.append(f"family {family.name} is left out: {why}")
+    if not runs:
         raise problem
-    return Families(with_axes(preset, split=tuple(possible)), tuple(left_out))
+    return runs, reasons
 
 
-def members() -> list[str]:
-    """Return the methods whose entries say that they are in the arena."""
-    return [item.label for item in items("algorithm", ARENA)]
+def with_algorithm(base: RunConfig, section: Mapping[str, Any], every: int, data_dir: Path) -> RunConfig:
+    """Return a run like `base` with another algorithm, and tests in every so many rounds.
+
+    Raises:
+        ConfigError: the algorithm cannot do what the rest of the configuration says.
+    """
+    values = base.model_dump(mode="json", exclude={PLUGINS})
+    evaluation = {**values["evaluation"], "every": every}
+    return complete({**values, "evaluation": evaluation, "algorithm": section}, data_dir)
 
 
-def with_axes(preset: Preset, **axes: tuple[Item, ...]) -> Preset:
-    """Return a preset with these axes in the place of its own."""
-    return replace(preset, axes={**preset.axes, **axes})
+def _of_kind(name: str, *, equal: bool) -> Family:
+    kind, num_groups = KINDS[name]
+    sizes = {} if equal else {"sizes": list(UNEQUAL[num_groups])}
+    size = "equal" if equal else "unequal"
+    return Family(
+        f"{name}-{size}", {"split": {"kind": kind, "num_clusters": num_groups, **sizes}}, num_groups
+    )

@@ -12,12 +12,13 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.regular_files import LARGEST_LIST, read_file
 from fedgrid.tracking.verdicts.outcomes import Outcome
 from fedgrid.tracking.verdicts.verdict import Verdict
+from fedgrid.tracking.verdicts.words import tables_on, verdict_page
 
 if TYPE_CHECKING:
     from fedgrid.tracking.report.page import Plate
 
-VERDICT, FIGURES = "verdict.md", "figures"
-FILES = (VERDICT, kept.OUTCOMES, kept.SETTINGS, f"{FIGURES}/")
+VERDICT, TABLES, FIGURES = "verdict.md", "tables.tex", "figures"
+FILES = (VERDICT, TABLES, kept.OUTCOMES, kept.SETTINGS, f"{FIGURES}/")
 FORMATS = ("svg", "png")
 
 
@@ -35,7 +36,7 @@ def write(
         RunError: if they cannot be written.
     """
     # They import matplotlib, which takes a second.
-    from fedgrid.tracking.verdicts.page import plates_of, results, verdict_page
+    from fedgrid.tracking.verdicts.page import latex, plates_of, results, section_text
 
     texts = kept.texts_of(outcomes, tuned)
     sections = results(outcomes, budget)
@@ -44,7 +45,9 @@ def write(
         _draw(folder, plates)
     for name, text in texts.items():
         folder.write(name, text)
-    folder.write(VERDICT, verdict_page(verdicts, budget, notes, sections, f"{FIGURES}/{{}}.svg"))
+    below = "\n".join(section_text(section, f"{FIGURES}/{{}}.svg") for section in sections)
+    folder.write(TABLES, latex(tables_on(verdicts, budget), sections))
+    folder.write(VERDICT, verdict_page(verdicts, budget, notes, below))
 
 
 def _is_drawn(folder: GridFolder, outcomes: str, plates: Sequence[Plate]) -> bool:

@@ -15,7 +15,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.redaction import csv_text
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.verdicts import outcomes as outcome_files
-from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena
+from fedgrid.tracking.verdicts.outcomes import Outcome, Protocol, RowOfArena
 
 __all__ = ["KeptResults", "TunedMethod", "in_files", "read", "texts_of"]
 
@@ -29,20 +29,27 @@ class TunedMethod:
 
     dataset: str
     method: str
+    protocol: Protocol
     trials: int
     """How many were asked for."""
     trial: int
-    """Which was the best; 0 if there was nothing to tune, or no trial has a score."""
+    """Which was the best; 0 is that of the defaults, which stand too if there was nothing to tune."""
     validation: float
     """Its score: mean personalised accuracy on validation images."""
     params: Mapping[str, Any]
     search: str
     """Digest of everything that the search depends on but the number of trials."""
 
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """Data set, method, protocol and number of trials."""
+        return self.dataset, self.method, self.protocol, self.trials
+
 
 COLUMNS: Mapping[str, Callable[[str], Any]] = {
     "dataset": str,
     "method": str,
+    "protocol": str,
     "trials": int,
     "trial": int,
     "validation": float,
@@ -58,18 +65,31 @@ class KeptResults:
 
     outcomes: Mapping[tuple[str, str, str, str, str, int], Outcome] = field(default_factory=dict)
     """By `Outcome.key`."""
-    tuned: Mapping[tuple[str, str, int], TunedMethod] = field(default_factory=dict)
-    """By data set, method and number of trials."""
+    tuned: Mapping[tuple[str, str, str, int], TunedMethod] = field(default_factory=dict)
+    """By `TunedMethod.key`."""
 
-    def settings(self, dataset: str, method: str, trials: int, search: str) -> TunedMethod | None:
+    def settings(self, key: tuple[str, str, str, int], search: str) -> TunedMethod | None:
         """Return the settings that this very search has found, None if it is not kept."""
-        tuned = self.tuned.get((dataset, method, trials))
+        tuned = self.tuned.get(key)
         return tuned if tuned is not None and tuned.search == search else None
 
     def outcome(self, row: RowOfArena, run: RunConfig, dataset: str) -> Outcome | None:
         """Return the outcome of this very run in this row, None if it is not kept."""
         outcome = self.outcomes.get((row.method, row.settings, row.protocol, dataset, row.family, run.seed))
         return outcome if outcome is not None and outcome.run_id == run.run_id else None
+
+    def lost_by(self, dataset: str, seeds: Iterable[int], trials: int) -> tuple[str, ...]:
+        """Return, in words, why other seeds or another number of trials compute more instead of less."""
+        of_rows = sorted({outcome.seed for outcome in self.outcomes.values() if outcome.dataset == dataset})
+        of_searches = sorted({tuned.trials for tuned in self.tuned.values() if tuned.dataset == dataset})
+        notes = []
+        if of_rows and not set(seeds) & set(of_rows):
+            names = ", ".join(map(str, of_rows))
+            notes.append(f"rows are kept of seeds {names}: with others all methods are run, not yours alone")
+        if of_searches and trials not in of_searches:
+            names = " or ".join(map(str, of_searches))
+            notes.append(f"settings are kept of {names} trials: with {trials} all methods are tuned and run")
+        return tuple(notes)
 
     def divide(
         self, entries: Sequence[tuple[RowOfArena, RunConfig]]
@@ -96,7 +116,7 @@ def read(folder: Path | None = None) -> KeptResults:
         raise ConfigError(f"{folder}: {error}; --recompute does without these results") from error
     return KeptResults(
         {outcome.key: outcome for outcome in outcomes},
-        {(one.dataset, one.method, one.trials): one for one in tuned},
+        {one.key: one for one in tuned},
     )
 
 
@@ -111,13 +131,13 @@ def texts_of(outcomes: Iterable[Outcome], tuned: Sequence[TunedMethod]) -> dict[
 
 
 def _tuned_text(tuned: Iterable[TunedMethod]) -> str:
-    """Return the file of settings: a line a method."""
+    """Return the file of settings: a line a method and protocol."""
     lines = [
         (
-            *(one.dataset, one.method, one.trials, one.trial, f"{one.validation:.6g}"),
+            *(*one.key, one.trial, f"{one.validation:.6g}"),
             *(json.dumps(dict(one.params), sort_keys=True), one.search),
         )
-        for one in sorted(tuned, key=attrgetter("dataset", "method"))
+        for one in sorted(tuned, key=attrgetter("key"))
     ]
     return csv_text([COLUMNS, *lines])
 

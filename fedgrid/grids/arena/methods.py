@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedgrid.algorithms.averaging.fedopt import FedOptSettings, OwnAdaptationSettings
+from fedgrid.algorithms.averaging.fedopt import OwnAdaptationSettings
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import read_source
-from fedgrid.tracking.verdicts.outcomes import Protocol
-
-COMMON = {"server_learning_rate": {"low": 0.5, "high": 2.0, "log": True}}
-"""What every method that averages can tune, beside its own settings: some have none."""
+from fedgrid.tracking.verdicts.outcomes import Protocol, Told
 
 
 def parse_methods(texts: Sequence[str]) -> list[str]:
@@ -26,6 +23,11 @@ def parse_methods(texts: Sequence[str]) -> list[str]:
         if method not in ALGORITHMS:
             raise unknown("algorithm", method, ALGORITHMS)
     return named
+
+
+def members() -> list[str]:
+    """Return the methods whose entries say that they are in the arena."""
+    return [name for name, entry in ALGORITHMS.items() if entry.arena is not None]
 
 
 def default(method: str) -> dict[str, Any]:
@@ -59,10 +61,28 @@ def methods_of(files: Sequence[Path]) -> tuple[str, ...]:
     return tuple(methods)
 
 
-def space_of(method: str, rounds: int) -> dict[str, Any]:
-    """Return the space of a method: its own, and what all that average have."""
+def told_of(method: str) -> Told:
+    """Return what a method is told of the hidden groups: nothing (""), their number, or the groups."""
+    return ALGORITHMS[method].told
+
+
+def told(method: str, number: int) -> dict[str, int]:
+    """Return the setting that tells a method this number of groups; empty if it is not told."""
     entry = ALGORITHMS[method]
-    return {**entry.space(rounds), **(COMMON if isinstance(entry.settings, FedOptSettings) else {})}
+    if told_of(method) != "number":
+        return {}
+    return {"num_clusters" if hasattr(entry.settings, "num_clusters") else "clusterer.num_clusters": number}
+
+
+def space_of(method: str, rounds: int) -> dict[str, Any]:
+    """Return what is tuned of a method: its own settings, without what it is told and the server's rate.
+
+    All methods that average have the same rate, so that none is better for having drawn a larger one.
+    """
+    space = ALGORITHMS[method].space(rounds)
+    return {
+        key: values for key, values in space.items() if key not in ("server_learning_rate", *told(method, 2))
+    }
 
 
 def budget_key(method: str) -> str | None:

@@ -6,11 +6,12 @@ from typing import Any
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.arena.definition import Arena, RunConfig
 from fedgrid.grids.arena.kept import KeptResults
-from fedgrid.grids.arena.tuning import Search, digest_of, search_of
+from fedgrid.grids.arena.tuning import Search, digest_of, searches
 from fedgrid.grids.execution.run import Launcher
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.suggest import suggestions
+from fedgrid.tracking.verdicts.outcomes import Protocol
 
 
 def plan_arena(arena: Arena, stored: KeptResults, launcher: Launcher) -> None:
@@ -22,29 +23,34 @@ def plan_arena(arena: Arena, stored: KeptResults, launcher: Launcher) -> None:
     storage = launcher.storage
     storage.pull_marks()
     searched: dict[str, RunConfig] = {}
-    params: dict[str, Mapping[str, Any]] = {}
-    searches = 0
-    for method in arena.competitors:
-        search = search_of(arena.tuning, method)
+    params: dict[tuple[str, Protocol], Mapping[str, Any]] = {}
+    missing_searches = 0
+    dataset = arena.tuning.dataset_in_files
+    for method, protocol, search in searches(arena.tuning):
         if search is None:
-            params[method] = {}
+            params[method, protocol] = {}
             continue
-        dataset = arena.tuning.dataset_in_files
-        tuned = stored.settings(dataset, method, arena.trials, digest_of(search))
+        tuned = stored.settings((dataset, method, protocol, arena.trials), digest_of(search))
         if tuned is not None:
-            params[method] = tuned.params
+            params[method, protocol] = tuned.params
             continue
-        searches += 1
-        runs, params[method] = _stand_ins(search, storage)
+        missing_searches += 1
+        runs, params[method, protocol] = _stand_ins(search, storage)
         searched |= {run.run_id: run for run in runs}
     entries = arena.entries(params)
     outcomes, missing = stored.divide(entries)
     rows = {run.run_id: run for _, run in missing}
     if launcher.options.as_json or searched or rows:
         launcher.plan(Grid(arena.name, (*searched.values(), *rows.values()), ""))
-    tuning = f"{searches} searches x {arena.trials} trials: {len(searched)} runs"
+    tuning = f"{missing_searches} searches x {arena.trials} trials: {len(searched)} runs"
     launcher.say(
-        *(f"note: {note}" for note in arena.left_out),
+        *(
+            f"note: {note}"
+            for note in (
+                *arena.left_out,
+                *stored.lost_by(arena.dataset_in_files, arena.seeds_used, arena.trials),
+            )
+        ),
         f"{arena.name}: {tuning}; {len(entries)} rows, {len(outcomes)} of them kept, {len(rows)} runs. "
         "Settings that are not found yet are stood in for by drawn ones: their runs will have other ids.",
     )

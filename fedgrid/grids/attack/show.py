@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedgrid.grids.analyses.default_table import scenario_of
 from fedgrid.grids.attack.settings import AttackKind
 from fedgrid.tracking.papers.prigent.tables import encoder_of, is_in_setting
+from fedgrid.tracking.scoring.axes import scenario_words
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.tables.table import Column, Row, Table, number
 
@@ -107,7 +107,7 @@ def summary_of(
         run = runs[run_id]
         row = rows.setdefault(
             (run.scenario, run.algorithm),
-            {"scenario": scenario_of(run), "algorithm": run.algorithm, LEVEL: level_of(run)},
+            {"scenario": scenario_words(run.scenario), "algorithm": run.algorithm, LEVEL: level_of(run)},
         )
         numbers = {
             "partition ARI": results[run_id].last("ari"),

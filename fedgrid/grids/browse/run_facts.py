@@ -12,7 +12,6 @@ from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS, complete
 from fedgrid.engine.runtime.configuration.idle_settings import idle_settings
 from fedgrid.engine.runtime.run.run_folder import LOG, folder_of
-from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import read_rows
 from fedgrid.grids.display.tables import RESULT_COLUMNS
@@ -37,7 +36,7 @@ def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir
     Raises:
         RunError: if the storage cannot be read.
     """
-    storage.pull(folder_of(storage.root, config).name, skip=("state-", ASIDE))
+    storage.pull(folder_of(storage.root, config).name, skip=("state-",))
     [row] = read_rows([config], storage)
     rounds, unread = _read_rounds(row.folder, config)
     return {
@@ -91,7 +90,7 @@ def _read_rounds(folder: Path, config: RunConfig) -> tuple[dict[str, Any], str |
     try:
         records = read_records(folder)
     except RecordsError as error:
-        nothing: dict[str, Any] = {name: [] for name in ("round", "clusters", "hidden_groups")}
+        nothing: dict[str, Any] = {name: [] for name in ("round", "clients", "clusters", "hidden_groups")}
         nothing |= {name: {} for name in ("curves", "events", "group_names")}
         return nothing, None if isinstance(error, NoRecords) else str(error)
     scores = curves(records)
@@ -99,6 +98,7 @@ def _read_rounds(folder: Path, config: RunConfig) -> tuple[dict[str, Any], str |
         "round": records.round_R.tolist(),
         "curves": {name: _numbers(scores[name]) for name in CURVES},
         "events": events(records, config),
+        "clients": records.client_K.tolist(),
         "clusters": records.clients["cluster"].astype(int).tolist(),
         "hidden_groups": records.truth_K.astype(int).tolist(),
         "group_names": {str(group): name for group, name in records.group_names.items()},

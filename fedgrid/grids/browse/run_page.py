@@ -63,9 +63,11 @@ def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> N
         say()
         console.print(_rounds_table(facts))
         say()
-        labels_RK, truth_K = np.array(facts["clusters"]), np.array(facts["hidden_groups"])
+        labels_RK, truth_K, client_K = (
+            np.array(facts[key]) for key in ("clusters", "hidden_groups", "clients")
+        )
         names = {int(group): printable(name) for group, name in facts["group_names"].items()}
-        for line in cluster_map(labels_RK, truth_K, np.array(facts["round"]), console.width, names):
+        for line in cluster_map(labels_RK, truth_K, np.array(facts["round"]), console.width, names, client_K):
             console.print(line, soft_wrap=True)
     if facts["scores"]:
         say()
@@ -144,12 +146,18 @@ def sparkline(values_R: Array, width: int) -> str:
 
 
 def cluster_map(
-    labels_RK: Array, truth_K: Array, round_R: Array, width: int, names: Mapping[int, str]
+    labels_RK: Array,
+    truth_K: Array,
+    round_R: Array,
+    width: int,
+    names: Mapping[int, str],
+    client_K: Array | None = None,
 ) -> Iterator[Text]:
     """Yield the lines of a map: a line a client, by hidden group, and a block a round.
 
     With more than `MOST_CLIENTS` clients, or a single round: the last round, a line a hidden group. `names`
-    is what the data set calls the groups, if it has any.
+    is what the data set calls the groups, if it has any; `client_K` are the clients' numbers, from 0 on if
+    they are not given.
     """
     groups = {int(group): names.get(int(group), str(group))[:LONGEST] for group in np.unique(truth_K)}
     longest = max(len("group"), *map(len, groups.values()))
@@ -163,7 +171,8 @@ def cluster_map(
     before = None
     for client in np.argsort(truth_K, kind="stable"):
         group = int(truth_K[client])
-        line = Text(f"{groups[group] if group != before else '':>{longest}} {client:>6}  ")
+        number = client if client_K is None else client_K[client]
+        line = Text(f"{groups[group] if group != before else '':>{longest}} {number:>6}  ")
         for place in places:
             line.append_text(_block(int(labels_RK[place, client]), wide))
         before = group

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedgrid.redaction import printable
-from fedgrid.tracking.scoring.disturbances import DRIFT, FAULTS
+from fedgrid.tracking.scoring.disturbances import DRIFT, FAULTS, HELD_OUT
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.scores import OF_ROUNDS
 from fedgrid.tracking.scoring.selection import text_of
@@ -25,8 +25,8 @@ RESULT_COLUMNS = {
 }
 """Score -> heading. Personalised: a cluster's model on its clients' own test sets; generalised: on the
 server's test set."""
-OWN_COLUMNS = {score.name: score.heading for score in (*FAULTS, *DRIFT) if score.heading}
-"""The same of scores that only runs with attackers or moved clients have (docs/faults.md)."""
+OWN_COLUMNS = {score.name: score.heading for score in (*FAULTS, *DRIFT, *HELD_OUT) if score.heading}
+"""The same of scores that only runs with attackers, moved or held-out clients have."""
 EXACTLY = "exactly_right"
 """Score: whether the last partition is that of the hidden groups, None without several of these."""
 

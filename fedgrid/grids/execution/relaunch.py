@@ -9,7 +9,6 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.run.run_folder import RunFolder
-from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.execution.run import run_grid
@@ -91,7 +90,7 @@ def sync_grid(
     claims = launch_claims(grid.runs, unfinished(grid.runs, storage))
     with Lease(storage, name, claims, warn):
         for run in grid.runs:
-            storage.pull(RunFolder(storage, run).path.name, skip=("state-", ASIDE))
+            storage.pull(RunFolder(storage, run).path.name, skip=("state-",))
         claim(storage)
         whole = [run for run in grid.runs if not _is_damaged(run, storage)]
         for line in sync(trackers, grid, whole, storage):

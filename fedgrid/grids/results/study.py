@@ -19,13 +19,13 @@ from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.data.datasets import default_data_dir, find
 from fedgrid.engine.runtime.integrity.made_with import CODE, IMAGES, MADE_WITH, Parts, differing, parts_of
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.storage.atomic import ASIDE
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.asked import superseded_words
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import read_scores
 from fedgrid.grids.results.runs import describe, read_run
 from fedgrid.tracking.records import RecordsError
+from fedgrid.tracking.scoring.measures import add_harm
 from fedgrid.tracking.scoring.run import FINISHED, Run, Scenario, load_result
 from fedgrid.tracking.scoring.study import Study
 
@@ -68,14 +68,14 @@ def load(
     left_out = 0 if superseded else len(old)
     of_old = [f"{superseded_words(left_out)}."] if left_out else []
     notes = (*of_old, *idle_lines(configs), *_training_notes(runs), *_origin_notes(runs, configs))
-    return Study(grid, tuple(runs), notes, left_out)
+    return Study(grid, add_harm(runs), notes, left_out)
 
 
 def _load_run(run: Run, config: RunConfig, storage: Storage) -> Run:
     """Return a run with its result, or with what it lacks."""
     now = read_run(run, config, storage)
     if now.state == FINISHED and storage.uri:
-        storage.pull(run.folder.name, skip=("state-", ASIDE))
+        storage.pull(run.folder.name, skip=("state-",))
         # The records have only come now.
         now = read_run(run, config, storage)
     if now.state != FINISHED:

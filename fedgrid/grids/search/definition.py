@@ -45,6 +45,8 @@ class Search:
     early_stop: EarlyStop
     base: tuple[RunConfig, ...]
     """The runs of each trial, without the settings that are searched."""
+    defaults_first: bool = False
+    """Whether the settings of `base` are the first trial, number 0."""
 
     def runs(self, params: Params) -> tuple[RunConfig, ...]:
         """Return the runs of a trial.
@@ -86,9 +88,29 @@ class Search:
             "searcher": self.searcher,
             "objective": self.objective,
             EARLY_STOP: self.early_stop.as_given(),
+            **({"defaults_first": True} if self.defaults_first else {}),
             "runs": [run.name for run in self.base],
             "settings": sha256(base.encode()).hexdigest()[:12],
         }
+
+
+def search_from(
+    name: str,
+    algorithm: str,
+    space: Mapping[str, Any],
+    trials: int,
+    objective: str,
+    base: tuple[RunConfig, ...],
+) -> Search:
+    """Return a search that tries the settings of `base` first, then random ones, then what Optuna suggests.
+
+    Raises:
+        ConfigError: the space is wrong.
+    """
+    spaces = read_space(space, algorithm)
+    return Search(
+        name, algorithm, spaces, trials, "optuna", objective, EarlyStop(), base, defaults_first=True
+    )
 
 
 def load_search(
@@ -102,13 +124,12 @@ def load_search(
     base: str | None = None,
     filters: Sequence[str] = (),
     seeds: str | None = None,
-    space: Mapping[str, Any] | None = None,
     also: Sequence[str] = (),
 ) -> Search:
     """Return the search that a command line describes.
 
     `what` is an algorithm, or the path of a YAML file; an algorithm is searched over the scenarios of `base`,
-    a preset or file, in `space` instead of its own. `also` has further settings, each as
+    a preset or file. `also` has further settings, each as
     `training.learning_rate=0.01,0.1` or `training.momentum={low: 0.1, high: 0.9}`. `own` has `trials`,
     `searcher`, `objective` and `early_stop`, if the command line gives them; the other arguments are as in
     `load_grid`, for the runs of each trial.
@@ -118,7 +139,7 @@ def load_search(
     """
     in_file: Mapping[str, Any] = {}
     further = dict(map(_setting, also))
-    place, preset, searched = None, None, frozenset(space or ())
+    place, preset = None, None
     if what in ALGORITHMS:
         if base := base or (BASE if filters else None):
             preset = read_preset(open_preset(base), (base,))
@@ -126,8 +147,7 @@ def load_search(
             filters = [*filters, f"algorithm={what}"]
         else:
             options = {**options, "algorithm": what}
-        if space is None:
-            searched = frozenset(ALGORITHMS[what].space(1))
+        searched = frozenset(ALGORITHMS[what].space(1))
     elif is_path(what):
         if base is not None:
             raise ConfigError(f"--base {base}: write base: into {what} instead")
@@ -143,7 +163,8 @@ def load_search(
     searched |= {*further}
     grid = load_grid(preset, options, changes, data_dir, filters=filters, seeds=seeds, searched=searched)
     algorithm = _algorithm(grid.runs)
-    if space is None and SEARCH not in in_file:
+    space: Mapping[str, Any] | None = None
+    if SEARCH not in in_file:
         rounds = min(run.training.rounds for run in grid.runs)
         space = ALGORITHMS[algorithm].space(rounds) if further else built_in(algorithm, rounds)
     at_file = place if SEARCH in in_file else None

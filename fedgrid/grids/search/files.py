@@ -155,7 +155,7 @@ def _table(search: Search, trials: Sequence[Trial]) -> str:
     scores = [f"{name}_oracle" if of.is_oracle else name for name, of in OBJECTIVES.items()]
     lines: list[list[Any]] = [["trial", *search.space, *scores, "stopped_at", "failed", "runs"]]
     for trial in trials:
-        params = [trial.params[key] for key in search.space]
+        params = [trial.params.get(key, "") for key in search.space]
         values = [trial.score(name) for name in OBJECTIVES]
         runs = " ".join(trial.run_ids)
         lines.append([trial.number, *params, *values, trial.stopped_at, trial.failed, runs])
@@ -173,7 +173,7 @@ def _draw(search: Search, trials: Sequence[Trial], folder: Path) -> None:
     # Best label-free score first, so that among ties by the oracle that one is ringed.
     ranked = sorted(trials, key=lambda trial: (trial.score(free) is None, -(trial.score(free) or 0.0)))
     tried = []
-    for trial in ranked:
+    for trial in (trial for trial in ranked if trial.params):
         scores = {title: trial.score(name) for title, name in panels.items()}
         tried.append(Tried(trial.params, {key: score for key, score in scores.items() if score is not None}))
     ranges = {key: of for key, of in search.space.items() if isinstance(of, Range)}

@@ -44,7 +44,7 @@ class Trial:
     """One choice of settings that a search has tried."""
 
     number: int
-    """From 1."""
+    """From 1; 0 is that of the defaults, in a search that tries them first."""
     params: Params
     run_ids: tuple[str, ...]
     scores: Mapping[str, float | None] | None

@@ -53,7 +53,8 @@ class SearchProgress:
         # All are suggested at once if early stopping compares all of them.
         needs_no_scores = search.searcher != "optuna" and not search.early_stop.in_batches
         size = search.trials if needs_no_scores else BATCH
-        while asked := searcher.ask(min(size, search.trials - len(self.trials))):
+        first: list[Params] = [{}] if search.defaults_first else []
+        while asked := [*first, *searcher.ask(min(size, search.trials - len(self.trials)) - len(first))]:
             batch = [self._suggest(params) for params in asked]
             self._runs |= {run.run_id: run for one in batch for run in one.runs}
             stopped: dict[int, Rung] = {}
@@ -65,10 +66,12 @@ class SearchProgress:
                 going = better
             yield self._grid((batch[place] for place in going), END)
             done = len(self.trials)
+            number = done if search.defaults_first else done + 1
             self.trials += [
-                self._trial_of(done + 1 + place, one, stopped.get(place)) for place, one in enumerate(batch)
+                self._trial_of(number + place, one, stopped.get(place)) for place, one in enumerate(batch)
             ]
-            searcher.tell([self._result(trial) for trial in self.trials[done:]])
+            searcher.tell([self._result(trial) for trial in self.trials[done + len(first) :]])
+            first = []
         self.complete = True
 
     def replay(self) -> tuple[Grid, Iterator[Grid]]:

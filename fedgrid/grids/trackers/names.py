@@ -19,6 +19,7 @@ from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.record_columns import EVERY_COLUMN, RecordColumn
 from fedgrid.tracking.arrays import Score
+from fedgrid.tracking.scoring.disturbances import HELD_OUT
 from fedgrid.tracking.scoring.scores import OF_ROUNDS
 
 VERSIONS = ("fedgrid", "torch", "ray", "scikit-learn", "hdbscan", "numpy")
@@ -33,7 +34,12 @@ def metric_meanings() -> dict[str, str]:
     UI slows down with more; the others are in the Parquet artifacts.
     """
     own = (number for entry in ALGORITHMS.values() for number in entry.numbers)
-    declared: Sequence[RecordColumn | Score | OwnNumber] = (*EVERY_COLUMN["rounds"], *OF_ROUNDS, *own)
+    declared: Sequence[RecordColumn | Score | OwnNumber] = (
+        *EVERY_COLUMN["rounds"],
+        *OF_ROUNDS,
+        *HELD_OUT,
+        *own,
+    )
     return {f"{one.section}/{one.name}": one.meaning for one in declared if one.section}
 
 

@@ -74,7 +74,7 @@ def client_curves(study: Study) -> Figure:
     def lowest(run: Run) -> str:
         last_K = run.accuracy_RK[-1]
         client = int(np.nanargmin(last_K)) if not np.isnan(last_K).all() else 0
-        return f"lowest: client {client}, {last_K[client]:.2f}"
+        return f"lowest: client {run.client_K[client]}, {last_K[client]:.2f}"
 
     def draw(axes: Axes, run: Run, *, is_first: bool) -> None:
         for accuracy_R, group in zip(run.accuracy_RK.T, run.truth_K, strict=True):

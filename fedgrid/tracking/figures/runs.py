@@ -105,7 +105,9 @@ def _draw_clusters(axes: Axes, records: Records) -> None:
     draw_map(axes, labels_RK, truth_K, records.round_R)
     number_rounds(axes, records.round_R)
     order_K, step = by_group(truth_K), -(-num_clients // 10)
-    axes.set_yticks(range(0, num_clients, step), [str(client) for client in order_K[::step]])
+    axes.set_yticks(
+        range(0, num_clients, step), [str(client) for client in records.client_K[order_K[::step]]]
+    )
     axes.set_ylabel("client, by hidden group")
     _number_clusters(axes, labels_RK[:, order_K].T, records.round_R, least=ceil(ROW * num_clients / TALLEST))
     _mark_clustering(axes, records, shift=-0.5)

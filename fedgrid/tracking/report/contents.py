@@ -58,6 +58,7 @@ def report_page(
         *_axes(study),
         *_privacy(study),
         *_own_numbers(study),
+        *_harm(study),
         *([_lacking(study)] if study.unfinished else []),
         *papers,
         *([_comparison(study, other, comparison.MEASURES)] if other else []),
@@ -168,6 +169,12 @@ def _own_numbers(study: Study) -> Iterator[PageSection]:
         yield PageSection(
             "own-numbers", "Numbers of algorithms' own", items=(scenarios.own_numbers(study, own),)
         )
+
+
+def _harm(study: Study) -> Iterator[PageSection]:
+    """Yield a section on clients that do worse than without the algorithm, if there are runs to compare."""
+    if table := scenarios.harm(study):
+        yield PageSection("harm", "Harm", items=(table,))
 
 
 def _sweeps(study: Study) -> Iterator[Choice]:

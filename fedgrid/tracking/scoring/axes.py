@@ -6,7 +6,7 @@ Which keys are axes is decided where the study is made; here they are read from 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from fedgrid.tracking.scoring.run import AXES, SETTING_OF_ALGORITHM, AxisValue, Run
+from fedgrid.tracking.scoring.run import AXES, SETTING_OF_ALGORITHM, AxisValue, Run, Scenario
 from fedgrid.tracking.scoring.selection import number_of
 from fedgrid.tracking.scoring.study import Study
 
@@ -70,6 +70,12 @@ def runs_of_setting(study: Study, setting: tuple[AxisValue, ...]) -> Study:
 def setting_words(setting: Iterable[AxisValue]) -> list[str]:
     """Return `["split.majority 0.5", "training.local_epochs 1"]`."""
     return [f"{key} {value}" for key, value in setting]
+
+
+def scenario_words(scenario: Scenario) -> str:
+    """Return a scenario as `digits 15 rotated split.majority 0.5`."""
+    dataset, clients, split, *setting = scenario
+    return " ".join((dataset, str(clients), split, *setting_words(setting)))
 
 
 def _name_without(run: Run, axis: str) -> str:

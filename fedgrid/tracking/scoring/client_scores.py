@@ -6,6 +6,7 @@ say. Shapes: R rounds, K clients.
 """
 
 from collections.abc import Callable, Mapping
+from math import nan
 from typing import TypeAlias
 
 import numpy as np
@@ -197,3 +198,28 @@ def latest(values_RK: ArrayLike) -> Array:
     rounds_RK = np.where(np.isnan(values_RK), -1, np.arange(len(values_RK))[:, None])
     last_RK = np.maximum.accumulate(rounds_RK, axis=0)
     return np.asarray(np.where(last_RK < 0, np.nan, np.take_along_axis(values_RK, last_RK, axis=0)))
+
+
+def worse_share(mine_K: ArrayLike, theirs_K: ArrayLike) -> float:
+    """Return the share of clients whose score is below their other one; equal is not worse.
+
+    Clients without one of the two (NaN) are left out; NaN if no client has both.
+    """
+    mine_K, theirs_K = np.asarray(mine_K, np.float64), np.asarray(theirs_K, np.float64)
+    has_both_K = ~(np.isnan(mine_K) | np.isnan(theirs_K))
+    return float((mine_K < theirs_K)[has_both_K].mean()) if has_both_K.any() else nan
+
+
+RIVALS = {"worse_than_solo": "solo", "worse_than_fine_tuned": "fine-tuned"}
+"""Score of `HARM` -> the algorithm with whose run a run is compared."""
+HARM = tuple(
+    Score(
+        name,
+        f"Share of the clients whose last personalised accuracy is below theirs in the run of `{rival}` with "
+        "the same scenario, seed and settings in the grid.",
+        worse_share,
+        highest=False,
+    )
+    for name, rival in RIVALS.items()
+)
+"""Of a run beside another one of its grid, computed from the clients' last accuracies in both."""

@@ -1,11 +1,12 @@
-"""Scores of runs with attackers (`faults`) or with clients whose data move to another group (`drift`).
+"""Scores of runs with attackers (`faults`), with clients whose data move to another group (`drift`), or with
+clients that never train (`held_out`).
 
 An attacker is *apart* if its cluster has no honest client, as when it is alone. A moved client *sits with its
 new group* if its cluster holds a larger share of the other clients of that group than of the other clients of
 its old one, so that one cluster for all, or one a client, finds nobody. It is found in the first such round
 after its data have changed.
 
-Runs without either have none of these scores. Shapes: R rounds, K clients.
+Runs without any have none of these scores. Shapes: R rounds, K clients.
 """
 
 from collections.abc import Callable, Mapping
@@ -90,9 +91,23 @@ DRIFT = (
 """Scores of the clients whose data have changed by a round, computed from `Clients`."""
 
 
-def score_disturbances(clients: Clients) -> dict[str, Array]:
-    """Return name -> score of each round, shape (R,), of what the run has: attackers, moved clients."""
-    scores: dict[str, Array] = {}
+HELD_OUT = (
+    Score(
+        "held_out_accuracy",
+        "Accuracy on their own test sets of the clients that never train in the federation, each placed as a "
+        "newcomer after the last round (`held_out`); mean over these clients.",
+        mean,
+        "clients",
+        heading="held\nout",
+    ),
+)
+"""Of the clients that are held out, computed from their accuracies, H on the last axis."""
+
+
+def score_disturbances(clients: Clients, held_out_RH: Array) -> dict[str, Array]:
+    """Return name -> score of each round, shape (R,), of what the run has: attackers, moved clients, held-out
+    ones."""
+    scores: dict[str, Array] = compute_scores(HELD_OUT, held_out_RH) if held_out_RH.size else {}
     if ATTACKER in clients:
         scores |= compute_scores(FAULTS, clients)
     if (clients["true_cluster"] != clients["true_cluster"][0]).any():

@@ -5,8 +5,8 @@ scenarios; a curve of `tracking.scoring.scores.curves` becomes a measure by `mea
 `last_round`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from math import isnan, nan
@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from fedgrid.tracking.arrays import finite
 from fedgrid.tracking.scoring import scores
+from fedgrid.tracking.scoring.client_scores import HARM, RIVALS, latest, worse_share
 from fedgrid.tracking.scoring.run import Run, Scenario
 from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study
@@ -65,6 +67,8 @@ def measure_named(score: str, *studies: Study) -> Measure:
         ValueError: no study has it; names the nearest.
     """
     results = [result for study in studies for result in study.finished]
+    if score in WORSE:
+        return WORSE[score]
     if score in DECLARED:
         return last_round(words_of(score), score, highest=DECLARED[score].highest)
     if any(score in result.curves for result in results):
@@ -167,6 +171,33 @@ def last_f1(study: Study) -> tuple[Measure, Measure]:
     """
     is_right = bool(choose_recorded(study, (PF1_LAST,)))
     return (PF1_LAST, GF1_LAST) if is_right else (PF1_LAST_PUBLISHED, GF1_LAST_PUBLISHED)
+
+
+WORSE = {score.name: final(words_of(score.name), score.name, highest=False) for score in HARM}
+"""Scores of `add_harm`, by their names there."""
+
+
+def add_harm(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """Return the runs of a grid, the finished ones with the scores of `HARM`.
+
+    They are None where the grid has no other run to compare with; of several, the first one counts.
+    """
+    last = {run.run_id: latest(run.accuracy_RK)[-1] for run in runs if run.is_finished}
+    rivals = {
+        (run.method, run.scenario, run.seed): run.run_id
+        for run in reversed(runs)
+        if run.is_finished and not run.is_superseded
+    }
+
+    def of(run: Run, rival: str) -> float:
+        other = rivals.get((rival, run.scenario, run.seed), run.run_id)
+        return nan if other == run.run_id else worse_share(last[run.run_id], last[other])
+
+    def with_harm(run: Run) -> Run:
+        shares = {name: of(run, rival) for name, rival in RIVALS.items()}
+        return replace(run, scores={**run.scores, **finite(shares)})
+
+    return tuple(with_harm(run) if run.is_finished else run for run in runs)
 
 
 SWEPT = (PA_LAST, FINAL_ARI)

@@ -8,7 +8,8 @@ data sets, or pairs with a difference.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from math import sqrt
 from typing import Any
@@ -36,10 +37,15 @@ class SignedRanks:
     effect: float
     """Rank-biserial: (ranks won - ranks lost) / all ranks. 1: better in all pairs, -1: worse in all; a pair
     without a difference counts for neither, so that few differences are a small effect."""
-    interval: tuple[float, float]
-    """Of the effect: percentiles of a bootstrap over the pairs."""
     p: float
     """Two-sided and exact, whatever ties and zeros there are."""
+    differences: tuple[float, ...] = field(repr=False)
+    """The first's score minus the second's, in each pair."""
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """Of the effect: percentiles of a bootstrap over the pairs, which takes most of the test's time."""
+        return _interval(np.array(self.differences))
 
     @property
     def is_testable(self) -> bool:
@@ -56,11 +62,11 @@ def signed_ranks(one_S: Array, other_S: Array) -> SignedRanks:
     differences_S = _differences(one_S, other_S)
     better, equal, worse = (int((np.sign(differences_S) == sign).sum()) for sign in (1, 0, -1))
     effect, p = effect_and_p(one_S, other_S)
-    return SignedRanks(better, equal, worse, effect, _interval(differences_S), p)
+    return SignedRanks(better, equal, worse, effect, p, tuple(differences_S.tolist()))
 
 
 def effect_and_p(one_S: Array, other_S: Array) -> tuple[float, float]:
-    """Return `effect` and `p` of `signed_ranks`, without the interval, which takes most of its time."""
+    """Return `effect` and `p` of `signed_ranks`."""
     differences_S = _differences(one_S, other_S)
     return float(_effect(differences_S)), _exact_p(_signed(differences_S))
 

@@ -92,6 +92,8 @@ class Run:
     labels_RK: Array = field(default_factory=partial(np.empty, 0), compare=False)
     accuracy_RK: Array = field(default_factory=partial(np.empty, 0), compare=False)
     """The personalised accuracy of each client, NaN where it was not tested."""
+    client_K: Array = field(default_factory=partial(np.empty, 0), compare=False)
+    """The numbers of the clients of these arrays: all but those that are held out."""
     truth_K: Array = field(default_factory=partial(np.empty, 0), compare=False)
     """The hidden groups of round 1; `group_names` has what the data set calls them, if it has any."""
     group_names: Mapping[int, str] = field(default_factory=dict, compare=False)
@@ -208,7 +210,7 @@ def load_result(run: Run, scores: Mapping[str, Any]) -> Run:
         RecordsError: there are no records, or they are not of all of its rounds and clients.
     """
     records = read_records(run.folder)
-    rounds, clients = records.clients["cluster"].shape
+    rounds, clients = len(records.round_R), len(records.client_K) + records.held_out_RH.shape[1]
     if (rounds, clients) != (run.rounds, run.clients):
         raise RecordsError(
             f"the records in {run.folder} are of {rounds} rounds and {clients} clients, not {run.rounds} and "
@@ -221,6 +223,7 @@ def load_result(run: Run, scores: Mapping[str, Any]) -> Run:
         curves=curves(records),
         labels_RK=records.clients["cluster"],
         accuracy_RK=records.clients["personalised_accuracy"],
+        client_K=records.client_K,
         truth_K=records.truth_K,
         group_names=records.group_names,
     )

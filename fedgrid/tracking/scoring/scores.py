@@ -16,8 +16,8 @@ from fedgrid.tracking import records
 from fedgrid.tracking.arrays import compute_scores, finite, last, mean
 from fedgrid.tracking.records import Columns, Records
 from fedgrid.tracking.scoring import disturbances
-from fedgrid.tracking.scoring.client_scores import CLIENTS, ONLY_CURVES, PUBLISHED_CLIENTS, TRAINING
-from fedgrid.tracking.scoring.disturbances import ATTACKER, DRIFT, FAULTS
+from fedgrid.tracking.scoring.client_scores import CLIENTS, HARM, ONLY_CURVES, PUBLISHED_CLIENTS, TRAINING
+from fedgrid.tracking.scoring.disturbances import ATTACKER, DRIFT, FAULTS, HELD_OUT
 from fedgrid.tracking.scoring.partitions import (
     PARTITION,
     clustering,
@@ -28,11 +28,11 @@ from fedgrid.tracking.scoring.partitions import (
 
 OF_ROUNDS = (*PARTITION, *CLIENTS, *TRAINING)
 """Scores that every round has."""
-DECLARED = {score.name: score for score in (*OF_ROUNDS, *PUBLISHED_CLIENTS, *ONLY_CURVES)}
-"""Those of curves, by name; a curve without a declaration is a recorded number."""
+DECLARED = {score.name: score for score in (*OF_ROUNDS, *PUBLISHED_CLIENTS, *ONLY_CURVES, *HELD_OUT, *HARM)}
+"""Those of curves, and of runs beside others, by name; a curve without a declaration is a recorded number."""
 SUMS = ("asked_clients", "bytes", "seconds")
 """Curves that are no scores."""
-SOMETIMES = (*(score.name for score in (*FAULTS, *DRIFT)), *records.OF_MESSAGES)
+SOMETIMES = (*(score.name for score in (*FAULTS, *DRIFT, *HELD_OUT)), *records.OF_MESSAGES)
 """Names of what only some runs have."""
 
 
@@ -42,8 +42,8 @@ def curves(whole: Records) -> Columns:
     A name that is neither a score's nor declared in `record_columns` is a `KeyError`.
 
     The names are the columns of `rounds.parquet`, the scores of `CLIENTS`, `PARTITION`, `PUBLISHED_CLIENTS`
-    (means over one round's clients), `TRAINING` and `ONLY_CURVES`; of runs with attackers or moved clients
-    also `disturbances.FAULTS` and `DRIFT`; `asked_clients`, the number of clients
+    (means over one round's clients), `TRAINING` and `ONLY_CURVES`; of runs with attackers, moved or held-out
+    clients also `disturbances.FAULTS`, `DRIFT`, `HELD_OUT`; `asked_clients`, the number of clients
     that were to train; `bytes`, sent since the start, up and down; and `seconds` since the start, as without
     the round cache.
     """
@@ -54,7 +54,7 @@ def curves(whole: Records) -> Columns:
         {
             **{name: np.asarray(values_R, np.float64) for name, values_R in whole.rounds.items()},
             **compute_scores((*CLIENTS, *PUBLISHED_CLIENTS, *TRAINING, *ONLY_CURVES), whole.clients),
-            **disturbances.score_disturbances(whole.clients),
+            **disturbances.score_disturbances(whole.clients, whole.held_out_RH),
             **{score.name: np.array([part[score.name] for part in parts], np.float64) for score in PARTITION},
             "asked_clients": whole.clients["asked"].sum(axis=1),
             "bytes": np.cumsum(sent_R),
@@ -74,7 +74,7 @@ def score_round(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str,
     """Score one round from its row of `rounds.parquet` and its K rows of `clients.parquet`.
 
     Returns name -> number, None where there is none: the columns of `rounds.parquet`, the scores of
-    `OF_ROUNDS`, `published_gf1`, and those of `FAULTS` if there are attackers.
+    `OF_ROUNDS`, `published_gf1`, and those of `FAULTS` and `HELD_OUT` if there are such clients.
     """
     return _score_at(records.records_of_rows(round_row, client_rows), 0)
 
@@ -122,7 +122,9 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
             **_numbers(compute_scores(PUBLISHED_CLIENTS, of_all)),
             **{
                 name: last(values_R)
-                for name, values_R in disturbances.score_disturbances(whole.clients).items()
+                for name, values_R in disturbances.score_disturbances(
+                    whole.clients, whole.held_out_RH
+                ).items()
             },
         }
     )
@@ -131,6 +133,7 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
 def _score_at(whole: Records, index: int) -> dict[str, Any]:
     clients = _clients(whole, index)
     of_faults = FAULTS if ATTACKER in clients else ()
+    of_held_out = HELD_OUT if whole.held_out_RH.size else ()
     return finite(
         {
             **{name: values_R[index].item() for name, values_R in whole.rounds.items()},
@@ -138,6 +141,7 @@ def _score_at(whole: Records, index: int) -> dict[str, Any]:
             **_numbers(compute_scores(CLIENTS, clients)),
             "published_gf1": mean(clients["local_server_f1_union"]).item(),
             **_numbers(compute_scores((*TRAINING, *of_faults), clients)),
+            **_numbers(compute_scores(of_held_out, whole.held_out_RH[index : index + 1])),
         }
     )
 

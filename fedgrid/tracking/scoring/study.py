@@ -15,6 +15,7 @@ import numpy as np
 from fedgrid.redaction import printable
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.names import names_line
+from fedgrid.tracking.scoring.client_scores import HARM
 from fedgrid.tracking.scoring.partitions import Clustering
 from fedgrid.tracking.scoring.run import AxisValue, Run, Scenario, select
 from fedgrid.tracking.scoring.selection import Condition
@@ -56,7 +57,8 @@ class Study:
 
         With `by_round` it has a row for each round, and the scores of that round, NaN where there is none.
         The columns are what identifies the run, the grid's further axes, then the scores as in
-        `Run.curves`. A run's row also has `clustering_round`, `last_change_round` and `exactly_right`.
+        `Run.curves`. A run's row also has `clustering_round`, `last_change_round`, `exactly_right`,
+        `worse_than_solo` and `worse_than_fine_tuned`.
         """
         from pandas import DataFrame, concat
 
@@ -285,9 +287,10 @@ def _identity(run: Run) -> dict[str, Any]:
 
 def _last_scores(run: Run) -> dict[str, Any]:
     clustering = {column.name: run.scores[column.name] for column in fields(Clustering)}
+    harm = {score.name: run.scores[score.name] for score in HARM if score.name in run.scores}
     return {
         "rounds": len(run.round_R),
-        **{name: np.nan if value is None else value for name, value in clustering.items()},
+        **{name: np.nan if value is None else value for name, value in {**clustering, **harm}.items()},
         **{name: run.last(name) for name in run.curves},
     }
 

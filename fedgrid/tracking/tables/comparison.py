@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedgrid.tracking.scoring.axes import setting_words
+from fedgrid.tracking.scoring.axes import scenario_words
 from fedgrid.tracking.scoring.measures import (
     CLUSTERING_ROUND,
     FINAL_ARI,
@@ -129,8 +129,8 @@ def _pairs(one: Study, other: Study) -> tuple[list[GridPair], list[str]]:
                 pairs.append(pair)
                 del others[scenario, partner]
             elif mine:
-                unpaired.append(f"{_title(scenario)} {algorithm} ({one.name})")
-    unpaired += [f"{_title(scenario)} {algorithm} ({other.name})" for scenario, algorithm in others]
+                unpaired.append(f"{scenario_words(scenario)} {algorithm} ({one.name})")
+    unpaired += [f"{scenario_words(scenario)} {algorithm} ({other.name})" for scenario, algorithm in others]
     return pairs, unpaired
 
 
@@ -235,7 +235,7 @@ def _pairs_table(
             Row(
                 pair.algorithm,
                 tuple(_both(*pair.cells(measure), measure) for measure in measures),
-                _title(pair.scenario),
+                scenario_words(pair.scenario),
             )
             for pair in pairs
         ),
@@ -261,8 +261,3 @@ def _tone(difference: float, measure: Measure) -> Tone:
     if measure.highest is None or not round(difference, measure.digits):
         return ""
     return "better" if (difference > 0) == measure.highest else "worse"
-
-
-def _title(scenario: Scenario) -> str:
-    dataset, clients, split, *setting = scenario
-    return " ".join((dataset, str(clients), split, *setting_words(setting)))

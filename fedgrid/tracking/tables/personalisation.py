@@ -187,21 +187,27 @@ OF_DRIFT = {
     "found": last_round("moved clients found", "moved_found"),
     "rounds": last_round("rounds until found", "moved", highest=False, digits=1),
 }
+OF_HELD_OUT = {"pers. acc.": last_round("personalised accuracy of held-out clients", "held_out_accuracy")}
 OF_ALL = {"ARI": measures.FINAL_ARI, "pers. acc.": measures.PA_LAST, "gen. acc.": measures.GA_LAST}
 """Heading -> measure."""
 
 
 def disturbances(study: Study) -> Table | None:
-    """Return scores of attackers, of honest clients and of moved ones, a row an algorithm; None of none.
+    """Return scores of attackers, honest, moved and held-out clients, a row an algorithm; None of none.
 
     Raises:
         ValueError: if the study has several data sets.
     """
-    special = measures.choose_recorded(study, (*OF_FAULTS.values(), *OF_DRIFT.values()))
+    of_special = {
+        "attackers and honest clients": OF_FAULTS,
+        "moved clients": OF_DRIFT,
+        "held-out clients": OF_HELD_OUT,
+    }
+    special = measures.choose_recorded(study, [m for group in of_special.values() for m in group.values()])
     if not special:
         return None
     (dataset,) = require_one(study, "dataset")
-    groups = {"all clients": OF_ALL, "attackers and honest clients": OF_FAULTS, "moved clients": OF_DRIFT}
+    groups = {"all clients": OF_ALL, **of_special}
     columns = {
         (group, name): measure
         for group, of_group in groups.items()
@@ -211,11 +217,12 @@ def disturbances(study: Study) -> Table | None:
     return measures_table(
         study,
         f"disturbances-{dataset}",
-        f"Attackers and clients whose data move: {dataset}",
+        f"Attackers, clients whose data move, held-out clients: {dataset}",
         "Of the last round. Apart: share of the attackers whose cluster has no honest client; ARI and "
         "accuracies beside it are of the honest clients alone. In place: share of the moved clients that sit "
         "with their new group, so that their cluster holds a larger share of it than of their old one; "
         "found: that have done so in some round; rounds: from the move until then, mean over those found. "
+        "Held-out clients never train, and are in no other number of the report. "
         "Means over scenarios; best of a column in bold.",
         columns,
     )

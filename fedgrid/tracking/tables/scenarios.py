@@ -1,8 +1,10 @@
-"""Two tables of a whole study: an overview, and every score of every scenario."""
+"""Tables of a whole study: an overview, harm to clients, every score of every scenario."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 
 from fedgrid.tracking.scoring import measures
+from fedgrid.tracking.scoring.axes import scenario_words
 from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rounds
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.scoring.study import Study
@@ -104,4 +106,35 @@ def own_numbers(study: Study, own: Sequence[Measure]) -> Table:
         "Of the last round that has one; means over scenarios. Meanings: `fedgrid algorithms NAME`.",
         (Column(measure.name) for measure in own),
         lambda part: (over_scenarios(part, measure) for measure in own),
+    )
+
+
+def harm(study: Study) -> Table | None:
+    """Return the shares of clients that do worse than alone, or than with FedAvg-FT, a row an algorithm; None
+    if the grid has no run to compare with."""
+    recorded = measures.choose_recorded(study, measures.WORSE.values())
+    if not recorded:
+        return None
+
+    def cells(part: Study) -> Iterator[Cell]:
+        for measure in recorded:
+            by_seed = measures.scores_by_seed(part, measure)
+            shares = {
+                scenario: fmean(v for (at, _), v in by_seed.items() if at == scenario)
+                for scenario in dict.fromkeys(scenario for scenario, _ in by_seed)
+            }
+            yield over_scenarios(part, measure)
+            worst = max(shares, key=shares.__getitem__, default=None)
+            yield Cell(NONE if worst is None else f"{shares[worst]:.2f} {scenario_words(worst)}")
+
+    return algorithms_table(
+        study,
+        "harm",
+        "Harm",
+        "Share of the clients whose last personalised accuracy is below theirs in the run of solo, or of "
+        "fine-tuned, with the same scenario, seed and settings; equal is not worse. Mean over scenarios, and "
+        "the scenario with the most. Best of a column in bold.",
+        [Column(name, measure.name) for measure in recorded for name in ("mean", "most")],
+        cells,
+        [highest for _ in recorded for highest in (False, None)],
     )

@@ -1,28 +1,30 @@
-"""The two questions of an arena, and all methods in one of them, over the blocks that every competitor has.
+"""The two questions of an arena, and all methods in one of them, over the families that every competitor has.
 
-A block is a family and a seed: seeds draw other images for other clients and other first weights, so blocks
-are independent given the data set. fedavg (one model for all) is what clustering has to beat; oracle (FedAvg
-in each hidden group) is what it hopes for. Where clients differ without groups, or do not differ, ORACLE is
-no upper bound. Source of the tests: `tracking.scoring.statistics`, where a scenario is what a block is here.
+A block is a family of a data set: its seeds, over which scores are averaged, share the kind of split, and
+methods that differ with one of them differ with the next. Methods are ranked and tested within a class: those
+that are told the number of groups, and those that are not. The others, and references, stand beside them.
+Source of the tests: `tracking.scoring.statistics`, where a scenario is what a block is here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isnan, nan
+from functools import cached_property
+from math import isnan
+from operator import attrgetter, itemgetter
 from typing import Literal
 
 import numpy as np
 
+from fedgrid.tracking.arrays import Array, mean
 from fedgrid.tracking.scoring.statistics import Comparison, compare_scores
-from fedgrid.tracking.verdicts.outcomes import Outcome, Protocol, Settings
+from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Place, Protocol, Told
 
-BNC, ORACLE = "fedavg", "oracle"
-ALIKE = "iid"
-"""The family whose clients do not differ: to cut them up is a failure."""
-TARGET = 0.95
-"""Share of a block's best accuracy that cost is counted to."""
-Block = tuple[str, str, int]
-"""Data set, family and seed."""
+BNC, FINE_TUNED = "fedavg", "FedAvg-FT"
+"""One model for all, what clustering has to beat; and the same after fine-tuning."""
+SOLO = "solo"
+"""Each client alone."""
+Number = Callable[[Outcome], float]
+"""NaN where an outcome has none."""
 
 
 @dataclass(frozen=True)
@@ -33,147 +35,128 @@ class Question:
     words: str
     score: str
     """The field of an outcome by which methods are ranked and tested."""
-    also: str
-    """A second field, whose mean is shown."""
 
 
-CLUSTERING = Question("clustering", "are the hidden groups found (ARI)", "ari", "exactly_right")
-SERVING = Question(
-    "serving", "how well are clients served (accuracy)", "personalised_accuracy", "worst_tenth_accuracy"
-)
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A method's means over the blocks of a question."""
-
-    is_reference: bool
-    score: float
-    also: float
-    num_blocks: int
-    megabytes: float
-    """Sent in a whole run."""
-    megabytes_to_target: float
-    """Median of what is sent until the target; infinite if most blocks never get there."""
-
-
-@dataclass(frozen=True)
-class InFamily:
-    """A method in one family, over its seeds; NaN where no seed has what it is compared with."""
-
-    seeds: int
-    ari: float
-    right: int
-    """Seeds in which the last clusters are the hidden groups; of clients that do not differ, in which they
-    are one cluster."""
-    regret: float
-    """ORACLE's accuracy less the method's, mean over seeds."""
-    gain: float
-    """The method's accuracy less fedavg's, likewise."""
-    below_bnc: int
-    """Seeds in which fedavg's clients are served better."""
+CLUSTERING = Question("clustering", "are the hidden groups found (ARI)", "ari")
+SERVING = Question("serving", "how well are clients served (accuracy)", "personalised_accuracy")
 
 
 @dataclass(frozen=True)
 class Field:
-    """The methods of a question side by side."""
+    """The methods of a question side by side; those of one class compete."""
 
     question: Question
-    settings: Settings
     protocol: Protocol
-    standings: Mapping[str, Standing]
-    """By method: the competitors by mean rank, then references."""
+    told: Told
+    """The class of the competitors."""
+    outcomes: Mapping[str, Sequence[Outcome]]
+    """Method -> its results in the families and seeds that every competitor has; of clustering, in families
+    with groups. Competitors by mean rank, then by score the methods of the other class and those that lack
+    most families, then references."""
+    without_groups: Mapping[str, Sequence[Outcome]]
+    """Of clustering: method -> its results in families without groups."""
     comparison: Comparison
     """Of the competitors."""
-    scores: Mapping[str, Mapping[Block, float]]
-    """Method -> block -> score, in the blocks that every competitor has."""
-    families: Mapping[str, Mapping[str, InFamily]]
-    """Method -> family -> what it does there; of clustering also in families without groups."""
-    names_of_families: list[str]
-    """Families in which the question has a right answer: of clustering, those with groups, and of clients
-    that do not differ."""
+    baselines: Mapping[str, Mapping[Place, Outcome]]
+    """`BNC`, `SOLO` (in this protocol) and `FINE_TUNED` -> place -> its result, if it has one."""
 
     @property
     def ranks(self) -> dict[str, float]:
         """The mean ranks of the competitors, best first; 1 is the best."""
         return dict(zip(self.comparison.algorithms, self.comparison.ranks, strict=True))
 
+    @cached_property
+    def scores(self) -> dict[str, dict[Block, float]]:
+        """Method -> block -> mean score over seeds."""
+        score = attrgetter(self.question.score)
+        return {method: block_means(own, score) for method, own in self.outcomes.items()}
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks that every competitor has, by data set and name."""
+        return sorted(self.scores[self.comparison.algorithms[0]])
+
+    @property
+    def labels(self) -> dict[Block, str]:
+        """The names of `blocks`."""
+        return labels_of(self.blocks)
+
+    def scores_of(self, method: str) -> Array:
+        """Return a competitor's scores, in the order of `blocks`."""
+        return np.array([self.scores[method][block] for block in self.blocks])
+
     @property
     def where(self) -> str:
         """The blocks, in words."""
-        blocks = self.scores[self.comparison.algorithms[0]]
-        families, seeds = ({block[at] for block in blocks} for at in (1, 2))
-        return f"{len(families)} families x {len(seeds)} seeds"
+        least, most = self.comparison.seeds
+        seeds = f"{most}" if least == most else f"{least} to {most}"
+        families = "family" if len(self.blocks) == 1 else "families"
+        return f"{len(self.blocks)} {families} (each the mean of {seeds} seed{'s' * (most > 1)})"
 
-    @property
-    def better(self) -> dict[str, set[str]]:
-        """Competitor -> those that it is shown to be better than."""
-        better: dict[str, set[str]] = {method: set() for method in self.comparison.algorithms}
-        for pair in self.comparison.pairs:
-            if pair.differs:
-                winner, loser = (pair.one, pair.other) if pair.test.effect > 0 else (pair.other, pair.one)
-                better[winner].add(loser)
-        return better
+    def label(self, method: str) -> str:
+        """Return a method with the number of its families, if it lacks some."""
+        count = len(self.scores[method])
+        return method if count == len(self.blocks) else f"{method} ({count} of {len(self.blocks)} families)"
 
-    def worse(self, method: str) -> set[str]:
-        """Return the competitors that a method is shown to be worse than."""
-        return {other for other, beaten in self.better.items() if method in beaten}
+    def is_reference(self, method: str) -> bool:
+        """Return whether a method competes in no class."""
+        return self.outcomes[method][0].is_reference
+
+    def mean(self, method: str, number: Number) -> float:
+        """Return the mean over families of a method's means over seeds; NaN where there is no number."""
+        return float(mean([*block_means(self.outcomes[method], number).values()]))
 
 
 def field_of(
-    outcomes: Iterable[Outcome], question: Question, settings: Settings, protocol: Protocol
+    outcomes: Iterable[Outcome], question: Question, protocol: Protocol, told: Told = ""
 ) -> Field | None:
-    """Return the methods of a question; None if no two competitors share a block.
+    """Return the methods of a question; None if no two competitors of the class share a block.
 
-    Of clustering: families with groups, and methods that had two clusters in any run, whatever its settings.
-    References have no tuned settings: their defaults stand beside both.
+    Of clustering: methods that had two clusters in any run.
     """
     outcomes = tuple(outcomes)
     clustering = clustering_methods(outcomes)
-    wide = [
+    asked = [
         outcome
         for outcome in outcomes
-        if outcome.protocol == protocol
-        and (outcome.settings == settings or (outcome.is_reference and outcome.settings == "default"))
-        and _is_asked(outcome, question)
-        and (question is SERVING or outcome.method in clustering)
+        if outcome.protocol == protocol and (question is SERVING or outcome.method in clustering)
     ]
-    chosen = [outcome for outcome in wide if question is SERVING or outcome.has_groups]
-    scores = {
-        method: {outcome.block: float(getattr(outcome, question.score)) for outcome in of_method}
-        for method, of_method in group_by_method(chosen).items()
-    }
-    references = {outcome.method for outcome in chosen if outcome.is_reference}
-    competing = {
-        method: {block: {0: score} for block, score in by_block.items()}
-        for method, by_block in scores.items()
-        if method not in references
-    }
-    comparison = compare_scores(competing, question.name)
+    scored = [
+        outcome
+        for outcome in asked
+        if (question is SERVING or outcome.has_groups) and not isnan(getattr(outcome, question.score))
+    ]
+    comparison = _compare([one for one in scored if one.told == told and not one.is_reference], question)
     if not comparison.algorithms:
         return None
-    shared = set.intersection(*(set(scores[method]) for method in comparison.algorithms))
-    order = [*comparison.algorithms, *sorted(references)]
-    standings = _standings([outcome for outcome in chosen if outcome.block in shared], question)
-    return Field(
-        question,
-        settings,
-        protocol,
-        {method: standings[method] for method in order if method in standings},
-        comparison,
-        {
-            method: {block: score for block, score in scores[method].items() if block in shared}
-            for method in order
-        },
-        by_family(group_by_method(wide)),
-        families_of(wide, of_groups=question is CLUSTERING),
+    by_method = group_by_method(scored)
+    shared = set.intersection(*({one.place for one in by_method[name]} for name in comparison.algorithms))
+    by_method = group_by_method(one for one in scored if one.place in shared)
+    beside = [name for name in by_method if name not in comparison.algorithms]
+    score = attrgetter(question.score)
+    beside.sort(key=lambda name: (by_method[name][0].is_reference, -np.mean([*map(score, by_method[name])])))
+    order = [*comparison.algorithms, *beside]
+    without_groups = group_by_method(
+        one for one in asked if question is CLUSTERING and not one.has_groups and one.method in order
     )
+    in_order = {name: by_method[name] for name in order}
+    rivals: dict[str, tuple[str, Protocol]] = {
+        **{BNC: (BNC, protocol), SOLO: (SOLO, protocol)},
+        FINE_TUNED: (BNC, "fine-tuned"),
+    }
+    baselines = {
+        name: {one.place: one for one in outcomes if (one.method, one.protocol) == rival}
+        for name, rival in rivals.items()
+    }
+    return Field(question, protocol, told, in_order, without_groups, comparison, baselines)
 
 
-def _is_asked(outcome: Outcome, question: Question) -> bool:
-    """Return whether an outcome has the score; without groups it has no ARI, and one cluster can be right."""
-    no_groups = question is CLUSTERING and not outcome.has_groups
-    return no_groups or not isnan(getattr(outcome, question.score))
+def _compare(outcomes: Iterable[Outcome], question: Question) -> Comparison:
+    scores: dict[str, dict[Block, dict[int, float]]] = {}
+    for outcome in outcomes:
+        of_block = scores.setdefault(outcome.method, {}).setdefault(outcome.block, {})
+        of_block[outcome.seed] = getattr(outcome, question.score)
+    return compare_scores(scores, question.name, dataset_of=itemgetter(0))
 
 
 def group_by_method(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
@@ -185,70 +168,33 @@ def group_by_method(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
 
 
 def clustering_methods(outcomes: Iterable[Outcome]) -> set[str]:
-    """Return the methods that had two clusters in any run, whatever its settings."""
+    """Return the methods that had two clusters in any run."""
     return {outcome.method for outcome in outcomes if outcome.clusters > 1}
 
 
-def by_family(by_method: Mapping[str, Sequence[Outcome]]) -> dict[str, dict[str, InFamily]]:
-    """Return every method in every family in which it has a result; outcomes of one protocol."""
-    accuracies = [
-        {outcome.block: outcome.personalised_accuracy for outcome in by_method.get(reference, ())}
-        for reference in (ORACLE, BNC)
-    ]
-    return {
-        method: {
-            family: _judge_family([outcome for outcome in outcomes if outcome.family == family], *accuracies)
-            for family in dict.fromkeys(outcome.family for outcome in outcomes)
-        }
-        for method, outcomes in by_method.items()
-    }
-
-
-def families_of(outcomes: Iterable[Outcome], *, of_groups: bool = False) -> list[str]:
-    """Return the families, those with groups to be found first, then by name.
-
-    With `of_groups` only those in which a partition can be right: with groups, or without any difference.
-    """
-    grouped_families = {outcome.family: outcome.has_groups for outcome in outcomes}
-    chosen = (name for name, groups in grouped_families.items() if not of_groups or groups or name == ALIKE)
-    return sorted(chosen, key=lambda family: (not grouped_families[family], family))
-
-
-def _judge_family(
-    outcomes: Sequence[Outcome], oracle: Mapping[Block, float], bnc: Mapping[Block, float]
-) -> InFamily:
-    behind_oracle, behind_bnc = (
-        [best[one.block] - one.personalised_accuracy for one in outcomes if one.block in best]
-        for best in (oracle, bnc)
-    )
-    return InFamily(
-        len(outcomes),
-        _mean([outcome.ari for outcome in outcomes]),
-        sum(one.clusters == 1 if one.family == ALIKE else one.exactly_right == 1 for one in outcomes),
-        _mean(behind_oracle),
-        -_mean(behind_bnc),
-        sum(difference > 0 for difference in behind_bnc),
-    )
-
-
-def _standings(outcomes: Sequence[Outcome], question: Question) -> dict[str, Standing]:
-    best: dict[Block, float] = {}
+def block_means(outcomes: Iterable[Outcome], number: Number) -> dict[Block, float]:
+    """Return block -> mean over its seeds, NaN if none of them has a number."""
+    values: dict[Block, list[float]] = {}
     for outcome in outcomes:
-        if not outcome.is_reference:
-            best[outcome.block] = max(best.get(outcome.block, 0.0), outcome.personalised_accuracy)
-    goals = {block: TARGET * accuracy for block, accuracy in best.items()}
+        values.setdefault(outcome.block, []).append(number(outcome))
+    return {block: float(mean(of_block)) for block, of_block in values.items()}
+
+
+def labels_of(blocks: Iterable[Block]) -> dict[Block, str]:
+    """Return block -> its family, with the data set if there are several."""
+    blocks = tuple(blocks)
+    several = len({dataset for dataset, _ in blocks}) > 1
+    return {block: f"{block[1]} ({block[0]})" if several else block[1] for block in blocks}
+
+
+def ranks_without(field: Field) -> dict[str, dict[str, float]]:
+    """Return data set -> the competitors' mean ranks without it; empty if there is one data set."""
+    from fedgrid.tracking.scoring.paired_tests import average_ranks
+
+    datasets = np.array([dataset for dataset, _ in field.blocks])
+    losses_SA = -np.stack([field.scores_of(name) for name in field.ranks], axis=1)
+    names = sorted(set(datasets.tolist())) if len(set(datasets.tolist())) > 1 else []
     return {
-        method: Standing(
-            of_method[0].is_reference,
-            _mean([getattr(outcome, question.score) for outcome in of_method]),
-            float(np.nanmean([getattr(outcome, question.also) for outcome in of_method])),
-            len(of_method),
-            _mean([outcome.megabytes for outcome in of_method]),
-            float(np.median([own.megabytes_to(goals.get(own.block, inf)) for own in of_method])),
-        )
-        for method, of_method in group_by_method(outcomes).items()
+        name: dict(zip(field.ranks, average_ranks(losses_SA[datasets != name]).tolist(), strict=True))
+        for name in names
     }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if values else nan

@@ -1,9 +1,10 @@
-"""Figures of an arena: accuracy against bytes, and the map of failures.
+"""Figures of an arena: accuracy against bytes, and maps of failures.
 
 Shapes: M methods (rows), F families (columns).
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,18 +15,26 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from fedgrid.tracking.figures.panels import LETTER, Margins, entries, name_rows, panels
 from fedgrid.tracking.figures.style import FAINT, GRID, PAGE, PaperFigure, Style, paper_style, styles
-from fedgrid.tracking.verdicts.field import Standing
 
 WELL, MIDDLE, ILL, UNKNOWN = "#FFFFFF", "#F7DDB0", "#E07B39", "#EFEFEF"
 """Colours of a map, from no failure to failure; and of a cell without a result."""
-ROW, GAP = 0.155, 0.12
-"""Inches: height of a map's row, and space between its panels."""
+ROW = 0.155
+"""Inches: height of a map's row."""
+
+
+class Point(NamedTuple):
+    """A method's means over families."""
+
+    score: float
+    megabytes: float
+    """Sent by all clients and the server in a whole run."""
+    is_reference: bool
 
 
 Map = Mapping[str, Mapping[str, tuple[str, str]]]
 """Method -> family -> colour of the cell, and what is written into it."""
-Points = Mapping[str, Standing]
-"""Method -> its accuracy, and what it sends."""
+Points = Mapping[str, Point]
+"""By method."""
 
 
 def front(points: Points) -> list[str]:
@@ -77,6 +86,7 @@ def _draw_points(axes: Axes, points: Points, style: Mapping[str, Style]) -> None
     axes.grid(axis="y", color=GRID, linewidth=0.6)
     line = [points[name] for name in front(points)]
     sent = [point.megabytes for point in line]
+    axes.set_xlim(*_limits([point.megabytes for point in points.values() if point.megabytes > 0]))
     axes.plot(sent, [point.score for point in line], color=FAINT, linewidth=0.8, zorder=1)
     for name, point in points.items():
         if point.megabytes > 0:
@@ -85,40 +95,38 @@ def _draw_points(axes: Axes, points: Points, style: Mapping[str, Style]) -> None
             axes.axhline(point.score, color=style[name].colour, linestyle=":", linewidth=0.9)
 
 
-def tiles(maps: Mapping[str, Map], legend: Mapping[str, str]) -> Figure:
-    """Draw maps side by side: a row a method, a column a family.
+def _limits(values: Sequence[float]) -> tuple[float, float]:
+    """Return the ticks below and above all values, so that the axis has two at least."""
+    ticks = np.outer(10.0 ** np.arange(-6, 10), (1.0, 2.0, 5.0)).ravel()
+    least, most = min(values, default=1.0), max(values, default=1.0)
+    return float(ticks[ticks < least].max()), float(ticks[ticks > most].min())
+
+
+def tiles(cells: Map, legend: Mapping[str, str]) -> Figure:
+    """Draw a map: a row a method, a column a family.
 
     Args:
-        maps: title -> map; a cell may be missing.
+        cells: one may be missing.
         legend: what a colour means -> colour.
     """
-    methods = list(dict.fromkeys(name for own in maps.values() for name in own))
-    families = {
-        title: list(dict.fromkeys(family for row in own.values() for family in row))
-        for title, own in maps.items()
-    }
-    names = [name for own in families.values() for name in own]
+    methods = list(cells)
+    families = list(dict.fromkeys(family for row in cells.values() for family in row))
     labels, left, _ = name_rows(methods)
-    head = 0.2 + 0.22 + LETTER * max(map(len, names), default=0)
+    head = 0.25 + LETTER * max(map(len, families), default=0)
     rows = ROW * max(1, len(methods))
     height = head + rows + 0.05
-    column = (PAGE - left - 0.05 - GAP * (len(maps) - 1)) / max(1, len(names))
     with paper_style():
         figure = PaperFigure(figsize=(PAGE, height))
-        for title, own in maps.items():
-            width = column * max(1, len(families[title]))
-            axes = figure.add_axes((left / PAGE, 0.05 / height, width / PAGE, rows / height))
-            _draw_map(axes, own, methods, families[title])
-            axes.set_title(title, y=1 + (head - 0.36) / rows)
-            if axes is figure.axes[0]:
-                axes.set_yticks(range(len(methods)), labels)
-            left += width + GAP
+        place = (left / PAGE, 0.05 / height, 1 - (left + 0.05) / PAGE, rows / height)
+        axes = figure.add_axes(place)
+        _draw_map(axes, cells, methods, families)
+        axes.set_yticks(range(len(methods)), labels)
         patches = [
             Patch(facecolor=colour, edgecolor=FAINT, linewidth=0.4, label=words)
             for words, colour in legend.items()
         ]
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 1), "borderaxespad": 0.2}
-        figure.legend(handles=patches, ncols=len(patches), borderpad=0, **place)
+        where = {"loc": "upper center", "bbox_to_anchor": (0.5, 1), "borderaxespad": 0.2}
+        figure.legend(handles=patches, ncols=len(patches), borderpad=0, **where)
     return figure
 
 
@@ -130,7 +138,6 @@ def _draw_map(axes: Axes, cells: Map, methods: Sequence[str], families: Sequence
         for column, (_, text) in enumerate(line):
             axes.text(column, row, text, ha="center", va="center", fontsize=5.0)
     axes.set_xticks(range(len(families)), families, rotation=90)
-    axes.set_yticks([])
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.set_xticks(np.arange(1, len(families)) - 0.5, minor=True)

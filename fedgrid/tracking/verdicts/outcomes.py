@@ -15,10 +15,18 @@ from typing import Any, Literal
 import numpy as np
 
 from fedgrid.redaction import csv_text
+from fedgrid.tracking.scoring.client_scores import latest
 from fedgrid.tracking.scoring.run import Run
 
 Settings = Literal["default", "tuned"]
 Protocol = Literal["served", "fine-tuned"]
+Told = Literal["", "number", "groups"]
+"""What a method is told of the hidden groups: nothing, how many there are, or which clients are in which."""
+Block = tuple[str, str]
+"""Data set and family: scores are averaged over its seeds."""
+Place = tuple[Block, int]
+"""Block and seed."""
+TOLD: tuple[Told, ...] = ("", "number", "groups")
 SETTINGS: tuple[Settings, ...] = ("tuned", "default")
 PROTOCOLS: tuple[Protocol, ...] = ("served", "fine-tuned")
 """What a client does before it is tested. `served`: it tests the model that it is served, as it is.
@@ -32,6 +40,7 @@ SCORES = (
     "personalised_accuracy",
     "worst_tenth_accuracy",
     "generalised_accuracy",
+    "held_out_accuracy",
     "megabytes",
 )
 """The numbers of an outcome; NaN where a run has no such number, an empty cell in the file."""
@@ -51,6 +60,7 @@ class RowOfArena:
     """The kind of split, with the sizes of its groups if these are given: `flipped 10+5+3+2`."""
     has_groups: bool
     """Whether the family has hidden groups that can be found."""
+    told: Told
 
 
 @dataclass(frozen=True)
@@ -70,36 +80,41 @@ class Outcome(RowOfArena):
     worst_tenth_accuracy: float
     """Mean over the tenth of the clients, rounded up, with the lowest accuracy."""
     generalised_accuracy: float
+    held_out_accuracy: float
+    """Mean over clients that never trained."""
     megabytes: float
     """Sent by all clients and the server in the whole run."""
     tested: tuple[tuple[int, float, float], ...]
     """Round, personalised accuracy and megabytes so far, of each round with a test."""
+    clients: tuple[float, ...]
+    """The last personalised accuracy of each client, by id; NaN of a client without a test."""
     made_with: Mapping[str, str]
     """By `MADE_WITH`; a missing one is not known."""
 
     @property
-    def block(self) -> tuple[str, str, int]:
-        """What methods are compared within: data set, family and seed."""
-        return self.dataset, self.family, self.seed
+    def block(self) -> Block:
+        """Its data set and family."""
+        return self.dataset, self.family
+
+    @property
+    def place(self) -> Place:
+        """Its block and seed."""
+        return self.block, self.seed
 
     @property
     def key(self) -> tuple[str, str, str, str, str, int]:
         """The line of the file that it is."""
-        return self.method, self.settings, self.protocol, *self.block
-
-    def megabytes_to(self, accuracy: float) -> float:
-        """Return what was sent until the first test with this accuracy; infinity if there is none."""
-        return next((sent for _, reached, sent in self.tested if reached >= accuracy), np.inf)
+        return self.method, self.settings, self.protocol, *self.block, self.seed
 
 
 def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outcome:
-    """Return the outcome of a finished run."""
+    """Return the outcome of a finished run, in the digits of the file: ties with kept ones stay ties."""
     accuracy_R = run.curves["personalised_accuracy"]
     sent_R = run.curves["bytes"] / 1e6
     measured = np.flatnonzero(~np.isnan(accuracy_R)).tolist()
     is_right = run.scores["exactly_right"]
     last = (name for name in SCORES if name not in ("exactly_right", "megabytes"))
-    numbers: dict[str, Any] = {name: run.last(name) for name in last}
+    numbers: dict[str, Any] = {name: _rounded(run.last(name)) if name in run.curves else nan for name in last}
     return Outcome(
         **asdict(row),
         **numbers,
@@ -108,10 +123,17 @@ def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outco
         seed=run.seed,
         run_id=run.run_id,
         exactly_right=nan if is_right is None else is_right,
-        megabytes=float(sent_R[-1]),
-        tested=tuple((int(run.round_R[at]), float(accuracy_R[at]), float(sent_R[at])) for at in measured),
+        megabytes=_rounded(sent_R[-1]),
+        tested=tuple(
+            (int(run.round_R[at]), _rounded(accuracy_R[at]), _rounded(sent_R[at])) for at in measured
+        ),
+        clients=tuple(_rounded(accuracy, 4) for accuracy in latest(run.accuracy_RK)[-1]),
         made_with={name: made_with[name] for name in MADE_WITH if name in made_with},
     )
+
+
+def _rounded(number: float, digits: int = 6) -> float:
+    return float(f"{number:.{digits}g}")
 
 
 def to_csv(outcomes: Iterable[Outcome]) -> str:
@@ -141,10 +163,11 @@ def from_csv(text: str, name: str) -> tuple[Outcome, ...]:
 _NAMES = (
     *("method", "title", "settings", "protocol", "dataset", "family", "seed"),
     *("is_reference", "has_groups", "run_id"),
-    *SCORES,
+    *(name for name in SCORES if name != "held_out_accuracy"),
 )
 _TESTED = ("tested_rounds", "tested_accuracy", "tested_megabytes")
-HEADINGS = (*_NAMES, *_TESTED, *MADE_WITH)
+_LATER = ("told", "held_out_accuracy")
+HEADINGS = (*_NAMES, *_TESTED, *MADE_WITH, *_LATER, "clients")
 
 
 def _cells(outcome: Outcome) -> list[str]:
@@ -153,6 +176,8 @@ def _cells(outcome: Outcome) -> list[str]:
         *(_cell(getattr(outcome, name)) for name in _NAMES),
         *(" ".join(map(_cell, values)) for values in (rounds, accuracies, sent)),
         *(outcome.made_with.get(name, "") for name in MADE_WITH),
+        *(_cell(getattr(outcome, name)) for name in _LATER),
+        " ".join(f"{accuracy:.4g}" for accuracy in outcome.clients),
     ]
 
 
@@ -171,7 +196,9 @@ def _read(line: Mapping[str, str]) -> Outcome:
     if line["settings"] not in SETTINGS or line["protocol"] not in PROTOCOLS:
         raise ValueError(f"settings {line['settings']!r}, protocol {line['protocol']!r}: no such row")
     columns = [line[name].split() for name in _TESTED]
-    texts = ("method", "title", "settings", "protocol", "dataset", "family", "run_id")
+    if line["told"] not in TOLD:
+        raise ValueError(f"told {line['told']!r}: expected one of {', '.join(map(repr, TOLD))}")
+    texts = ("method", "title", "settings", "protocol", "dataset", "family", "run_id", "told")
     values: dict[str, Any] = {name: line[name] for name in texts}
     values |= {name: float(line[name]) if line[name] else nan for name in SCORES}
     values |= {name: line[name] == "1" for name in ("is_reference", "has_groups")}
@@ -182,5 +209,6 @@ def _read(line: Mapping[str, str]) -> Outcome:
             (int(number), float(accuracy), float(sent))
             for number, accuracy, sent in zip(*columns, strict=True)
         ),
+        clients=tuple(map(float, line["clients"].split())),
         made_with={name: line[name] for name in MADE_WITH if line[name]},
     )

@@ -1,46 +1,47 @@
-"""The page of an arena: verdicts, and the results of all methods as sections with tables and figures.
+"""The results of all methods of an arena as sections with tables and figures.
 
-Nothing is compared across protocols.
+Nothing is compared across protocols but harm, whose baseline is fine-tuned.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isnan
+from operator import attrgetter
 
 from fedgrid.tracking.report.page import PageSection, Plate
 from fedgrid.tracking.report.ranks import diagram
-from fedgrid.tracking.tables.formats import to_markdown
-from fedgrid.tracking.tables.table import Table, fixed
+from fedgrid.tracking.tables.formats import to_latex, to_markdown
+from fedgrid.tracking.tables.table import Table, fixed, signed
 from fedgrid.tracking.verdicts import tables
-from fedgrid.tracking.verdicts.field import CLUSTERING, ORACLE, SERVING, Field, InFamily, field_of
-from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, WELL, Map, pareto, tiles
-from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Outcome
-from fedgrid.tracking.verdicts.verdict import Verdict
+from fedgrid.tracking.verdicts.families import InFamily, by_family
+from fedgrid.tracking.verdicts.field import (
+    BNC,
+    CLUSTERING,
+    SERVING,
+    SOLO,
+    Field,
+    Question,
+    field_of,
+    labels_of,
+)
+from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, UNKNOWN, WELL, Map, Point, pareto, tiles
+from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, TOLD, Outcome, Protocol
+from fedgrid.tracking.verdicts.verdict import CLASSES
 
-COLOURS = {
-    "groups right in all seeds; at least oracle's accuracy": WELL,
-    "right in some seeds; below oracle": MIDDLE,
-    "right in no seed; below fedavg": ILL,
+GROUPS = {"right in all seeds": WELL, "in some": MIDDLE, "in none": ILL, "no result": UNKNOWN}
+ACCURACY = {
+    f"at least {BNC} and {SOLO}": WELL,
+    f"below {SOLO}": MIDDLE,
+    f"below {BNC}": ILL,
+    "one of these has no result": UNKNOWN,
 }
 
 
-def verdict_page(
-    verdicts: Sequence[Verdict],
-    budget: int,
-    notes: Sequence[str],
-    sections: Sequence[PageSection],
-    pictures: str,
-) -> str:
-    """Return all verdicts in Markdown, sentences then tables, and below them the results of all methods.
-
-    `pictures` is the place of a figure, with its name as `{}`.
-    """
-    sentences = "\n".join(f"- {tables.sentence(verdict, budget)}" for verdict in verdicts) or "None."
-    shown = "\n".join(to_markdown(tables.table_of(verdict, budget)) for verdict in verdicts)
-    remarks = "".join(f"- {note}\n" for note in notes)
-    below = "\n".join(section_text(section, pictures) for section in sections)
-    return f"# Verdict\n\n{sentences}\n\n{remarks}\n{shown}" + (f"\n{below}" if below else "")
+def latex(verdicts: Iterable[Table], sections: Sequence[PageSection]) -> str:
+    """Return the tables of verdicts and of sections for a document that uses booktabs."""
+    of_all = (item for section in sections for item in section.items if isinstance(item, Table))
+    return "\n".join(map(to_latex, (*verdicts, *of_all)))
 
 
 def section_text(section: PageSection, pictures: str) -> str:
@@ -61,101 +62,109 @@ def plates_of(sections: Sequence[PageSection]) -> Iterator[Plate]:
 
 
 def results(outcomes: Iterable[Outcome], budget: int) -> tuple[PageSection, ...]:
-    """Return the sections of one data set's outcomes; a question that two methods do not share has none.
+    """Return the sections of these outcomes; a question that two methods of a class do not share has none.
 
     `budget` is the number of fine-tuning steps of the protocol `fine-tuned`.
     """
     outcomes = tuple(outcomes)
-    clustering = field_of(outcomes, CLUSTERING, "tuned", PROTOCOLS[0])
+    clustering = _fields(outcomes, CLUSTERING, PROTOCOLS[0])
     serving = {
-        tables.words_of(protocol, budget): field
+        tables.words_of(protocol, budget): fields
         for protocol in PROTOCOLS
-        if (field := field_of(outcomes, SERVING, "tuned", protocol))
+        if (fields := _fields(outcomes, SERVING, protocol))
     }
     sections = []
     if clustering:
-        title = "Clustering: are the hidden groups found?"
-        groups = tables.groups_by_family(clustering)
-        sections.append(_question(clustering, "clustering", title, "Clustering, tuned settings", groups))
-    for words, field in serving.items():
-        name, title = f"serving-{field.protocol}", f"Serving, tuned settings, {words}"
-        sections.append(_question(field, name, f"Serving: {words}", title))
+        sections.append(_question(clustering, "clustering", "Clustering: are the hidden groups found?"))
+    for words, fields in serving.items():
+        name, explained = f"serving-{fields[0].protocol}", words != next(iter(serving))
+        sections.append(_question(fields, name, f"Serving: {words}", explained=explained))
     if serving:
-        sections += [_cost(serving), _families(serving, clustering)]
-        sections.append(_defaults(outcomes, clustering, serving))
+        sections.append(_cost(serving))
+    headings = {"clustering": clustering, **serving}
+    left_out = tables.without_datasets({words: fields[0] for words, fields in headings.items() if fields})
+    if left_out:
+        sections.append(PageSection("data-sets", "Data set by data set", items=(left_out,)))
     return tuple(sections)
 
 
-def _question(field: Field, name: str, title: str, title_of_table: str, *more: Table) -> PageSection:
-    plate = diagram(name, field.comparison)
+def _fields(outcomes: Sequence[Outcome], question: Question, protocol: Protocol) -> list[Field]:
+    """Return a field for each class with two competitors, those that are told nothing first."""
+    return [field for told in TOLD if (field := field_of(outcomes, question, protocol, told))]
+
+
+def _question(fields: Sequence[Field], name: str, title: str, *, explained: bool = False) -> PageSection:
+    """Return a section: the table of all methods, the ranks of the first class, the map of failures."""
+    first = fields[0]
+    table = tables.overall(fields, name, "All methods", explained=explained)
     ranks = replace(
-        plate,
-        title=f"Mean ranks by {'ARI' if field.question is CLUSTERING else 'accuracy'}",
-        caption=f"{plate.caption} A scenario is here a family and a seed.",
+        diagram(name, first.comparison),
+        title=f"Mean ranks by {'ARI' if first.question is CLUSTERING else 'accuracy'}",
+        caption=f"Methods {CLASSES[first.told]}; a bar joins those that are not shown to differ.",
     )
-    return PageSection(name, title, items=(tables.overall(field, name, title_of_table), ranks, *more))
-
-
-def _cost(serving: Mapping[str, Field]) -> PageSection:
-    points = {words: dict(sorted(field.standings.items())) for words, field in serving.items()}
-    plate = Plate(
-        "pareto",
-        "Accuracy against bytes sent",
-        "Means over blocks, tuned settings. The line joins the methods than which no other has as much "
-        "accuracy for as few bytes. A dotted line is a reference that sends nothing.",
-        partial(pareto, points),
+    words, legend = (
+        ("Mean ARI; without groups, runs with several clusters", GROUPS)
+        if first.question is CLUSTERING
+        else (f"Percentage points above {BNC}, mean over seeds", ACCURACY)
     )
-    return PageSection("cost", "Accuracy against bytes", items=(plate,))
-
-
-def _families(serving: Mapping[str, Field], clustering: Field | None) -> PageSection:
-    order = next(iter(serving.values()))
-    fields = {**({"groups found (ARI)": clustering} if clustering else {}), **serving}
-    maps = {title: _map(field, order) for title, field in fields.items()}
     failures = Plate(
-        "failures",
+        f"failures-{name}",
         "Map of failures",
-        "Rows by mean rank, models as served. Numbers: at the left mean ARI; else in how many seeds clients "
-        "are served worse than by fedavg. Grey: nothing to find, or no clusters formed.",
-        partial(tiles, maps, COLOURS),
+        f"{words}. Rows by mean rank, references last.",
+        partial(tiles, _map(fields), legend),
     )
-    regrets = [
-        tables.regret(field, f"regret-{field.protocol}", f"Regret against oracle, {words}")
-        for words, field in serving.items()
-    ]
-    return PageSection("families", "Family by family", items=(failures, *regrets))
+    return PageSection(name, title, items=(table, ranks, failures))
 
 
-def _map(field: Field, order: Field) -> Map:
-    """Return the map of a field, a row for each method of `order`; the oracle cannot be below itself."""
-
-    def cell(place: InFamily) -> tuple[str, str]:
-        if field.question is CLUSTERING:
-            colour = WELL if place.right == place.seeds else MIDDLE if place.right else ILL
-            return colour, "" if isnan(place.ari) else fixed(place.ari, 2)
-        colour = ILL if place.gain < 0 else MIDDLE if place.regret > 0 else WELL
-        return colour, str(place.below_bnc or "")
-
+def _map(fields: Sequence[Field]) -> Map:
+    """Return the map of a question: of clustering, families with groups first."""
+    first = fields[0]
+    references = [(first, method) for method in first.outcomes if first.is_reference(method)]
+    ranked = [(field, method) for field in fields for method in field.ranks]
+    of_method = {method: by_family(field, method) for field, method in (*ranked, *references)}
+    blocks = {block: place for places in of_method.values() for block, place in places.items()}
+    ordered = sorted(blocks, key=lambda block: (not blocks[block].has_groups, block))
+    labels = labels_of(ordered)
+    cell = _groups_cell if first.question is CLUSTERING else _accuracy_cell
     return {
-        method: {
-            family: cell(place)
-            for family in field.names_of_families
-            if method in field.standings and (place := field.families[method].get(family))
-        }
-        for method in order.standings
-        if method != ORACLE
+        method: {labels[block]: cell(places[block]) for block in ordered if block in places}
+        for method, places in of_method.items()
     }
 
 
-def _defaults(
-    outcomes: Sequence[Outcome], clustering: Field | None, serving: Mapping[str, Field]
-) -> PageSection:
-    fields = {"ARI": clustering} if clustering else {}
-    fields |= {f"accuracy, {words}": field for words, field in serving.items()}
-    columns = [
-        (heading, field_of(outcomes, field.question, "default", field.protocol), field)
-        for heading, field in fields.items()
-    ]
-    first = next(iter(serving.values()))
-    table = tables.compare_settings(columns, list(first.ranks))
-    return PageSection("defaults", "What tuning changes", items=(table,))
+def _groups_cell(place: InFamily) -> tuple[str, str]:
+    colour = WELL if place.right == place.seeds else MIDDLE if place.right else ILL
+    if place.has_groups:
+        return colour, fixed(place.score, 2)
+    return colour, str(place.seeds - place.right or "")
+
+
+def _accuracy_cell(place: InFamily) -> tuple[str, str]:
+    above, above_solo = place.above[BNC], place.above[SOLO]
+    if isnan(above) or isnan(above_solo):
+        return UNKNOWN, "" if isnan(above) else signed(100 * above, 0)
+    colour = ILL if above < 0 else MIDDLE if above_solo < 0 else WELL
+    return colour, signed(100 * above, 0)
+
+
+def _cost(serving: Mapping[str, Sequence[Field]]) -> PageSection:
+    sent = attrgetter("megabytes")
+    points = {
+        words: {
+            method: Point(
+                field.mean(method, attrgetter(field.question.score)),
+                field.mean(method, sent),
+                field.is_reference(method),
+            )
+            for method in sorted(field.outcomes)
+        }
+        for words, (field, *_) in serving.items()
+    }
+    plate = Plate(
+        "pareto",
+        "Accuracy against bytes sent",
+        "Means over families. The line joins the methods than which no other has as much accuracy for as few "
+        "bytes. A dotted line is a reference that sends nothing.",
+        partial(pareto, points),
+    )
+    return PageSection("cost", "Cost", items=(tables.cost(serving), plate))

@@ -1,21 +1,32 @@
-"""Tables of an arena, the sentence on a verdict, and a verdict for programs."""
+"""Tables of an arena: all methods of a question side by side, and what a method is worth for its cost."""
 
-from collections.abc import Callable, Iterable, Sequence
-from math import isinf, isnan
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from math import isnan, nan
+from operator import attrgetter
 
 from fedgrid.tracking.names import names_line
-from fedgrid.tracking.scoring.paired_tests import ALPHA
-from fedgrid.tracking.tables.significance import p_text
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_columns, fixed
-from fedgrid.tracking.verdicts.field import BNC, CLUSTERING, TARGET, Field, InFamily
+from fedgrid.tracking.verdicts.families import BUDGETS, false_splits, harm, within_budget
+from fedgrid.tracking.verdicts.field import (
+    BNC,
+    CLUSTERING,
+    FINE_TUNED,
+    SOLO,
+    Field,
+    group_by_method,
+    labels_of,
+    ranks_without,
+)
 from fedgrid.tracking.verdicts.outcomes import Outcome, Protocol
-from fedgrid.tracking.verdicts.verdict import POWER, Against, Verdict
+from fedgrid.tracking.verdicts.power import blocks_needed
+from fedgrid.tracking.verdicts.verdict import CLASSES, Shown, shown_pairs
 
 NAMED = 6
-"""Rivals that a sentence names."""
-BELOW_BNC = "b"
-BLOCKS = "Means over {} blocks ({}; a block is a family and a seed)."
+"""Rivals or families that a sentence names."""
+MOST = 3
+"""Families that the caption of all methods names."""
+RANK_OF_OTHERS = {"": "not told", "number": "told k", "groups": "told groups"}
+"""In the place of the rank of methods of another class."""
 
 
 def words_of(protocol: Protocol, budget: int) -> str:
@@ -28,254 +39,228 @@ def names_in(outcomes: Iterable[Outcome]) -> str:
     return names_line({outcome.method: outcome.title for outcome in outcomes})
 
 
-def table_of(verdict: Verdict, budget: int) -> Table:
-    """Return the verdict as a table: a row a method, and what is shown against it."""
-    field = verdict.field
-    against = {comparison.rival: comparison for comparison in verdict.against}
-    shown = ("difference", "95 %", "effect", "p", "shows from", "verdict")
-    return Table(
-        "-".join(("verdict", field.question.name, field.settings, field.protocol)),
-        f"{verdict.method}, {field.question.name}: {field.settings} settings{_within(field, budget)}",
-        _caption(verdict),
-        (*_own_columns(field), *map(Column, shown)),
-        tuple(
+def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool = False) -> Table:
+    """Return the table of a question: a section a class, by mean rank, then methods without a rank.
+
+    With `explained`, another table on the page says what the columns are.
+    """
+    first = fields[0]
+    tests = ("better than", "worse than", *([f"against {BNC}"] if BNC in first.ranks else []))
+    rows: list[Row] = []
+    sentences = [*map(_cannot, fields), f"Means over {first.where}."]
+    if not explained:
+        sentences += [_OWN[first.question.name], _COUNTS, _HELD_OUT if _has_held_out(first) else ""]
+    for field in fields:
+        shown, changes = shown_pairs(field)
+        rows += [
             Row(
                 method,
-                (*_own_cells(field, method, verdict.method), *_against_cells(against.get(method))),
-                is_reference=standing.is_reference,
+                (*score_cells(field, method), *_own_cells(field, method), *_counts(method, shown, tests)),
+                CLASSES[field.told],
             )
-            for method, standing in field.standings.items()
-        ),
-        corner="method",
-    )
-
-
-def sentence(verdict: Verdict, budget: int) -> str:
-    """Return the verdict in words, with what it could not have shown."""
-    kinds = {"better": "better than", "worse": "worse than", "not shown": "undecided with"}
-    said = []
-    for kind, words in kinds.items():
-        if rivals := [against.rival for against in verdict.against if against.verdict == kind]:
-            names = ", ".join(rivals[:NAMED])
-            more = f" and {len(rivals) - NAMED} more" if len(rivals) > NAMED else ""
-            said.append(f"{words} {len(rivals)} of {len(verdict.against)} rivals ({names}{more})")
-    field = verdict.field
-    how = f"{field.question.name} ({field.settings}{_within(field, budget)})"
-    return f"{how}: {verdict.method} is {', '.join(said)}. {_power(verdict)}"
-
-
-def _within(field: Field, budget: int) -> str:
-    """Return the protocol of a field, of serving, after a comma."""
-    return "" if field.question is CLUSTERING else f", {words_of(field.protocol, budget)}"
-
-
-def as_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
-    """Return the verdict for programs; None stands for a number that there is none of."""
-    return {
-        "question": verdict.field.question.name,
-        "settings": verdict.field.settings,
-        "protocol": verdict.field.protocol,
-        "method": verdict.method,
-        "text": sentence(verdict, budget),
-        "rivals": [
-            {
-                "method": against.rival,
-                "blocks": against.num_blocks,
-                "difference": against.difference,
-                "interval": None if isinf(against.interval[0]) else against.interval,
-                "effect": against.effect,
-                "p": against.p,
-                "shows_from": None if isinf(against.least) else against.least,
-                "verdict": against.verdict,
-            }
-            for against in verdict.against
-        ],
-    }
-
-
-def _power(verdict: Verdict) -> str:
-    """Return in words the differences that these blocks cannot show."""
-    differences = sorted(against.least for against in verdict.against)
-    least = [fixed(value, 3) for value in differences if not isinf(value)]
-    if not least:
-        rivals = f"{len(verdict.against)} rivals"
-        return f"{verdict.field.where} cannot show any difference from {rivals}: take more --seeds."
-    spread = least[-1]
-    if least[0] != spread:
-        spread = f"{least[0]} (against the rival most like it) to {spread}"
-    return f"{verdict.field.where} cannot show less than {spread}."
-
-
-def overall(field: Field, name: str, title: str) -> Table:
-    """Return the table of a question: a row a method, by mean rank; references without a rank."""
-    is_clustering = field.question is CLUSTERING
-    rows = [
+            for method in field.ranks
+        ]
+        if most := changes.most_common(MOST):
+            named = ", ".join(f"{family} ({count})" for family, count in most)
+            sentences.append(f"Left out, these families change most verdicts on pairs: {named}.")
+    competing = {row.name for row in rows}
+    rows += [
         Row(
-            method,
-            (*_own_cells(field, method), *_test_cells(field, method)),
-            is_reference=standing.is_reference,
+            first.label(method),
+            (*score_cells(first, method), *_own_cells(first, method), *(Cell(NONE) for _ in tests)),
+            "no rank",
+            is_reference=True,
         )
-        for method, standing in field.standings.items()
+        for method in first.outcomes
+        if method not in competing
     ]
-    shown = ("better than", "worse than", *([] if is_clustering else ["against fedavg"]))
-    highest = [False, True, *([None] if is_clustering else [True, None, None]), *(None for _ in shown)]
+    own = _own_columns(first)
     return Table(
         name,
         title,
-        f"{BLOCKS.format(field.comparison.num_scenarios, field.where)} Better than, worse than: how many "
-        "other methods it is shown to be better or worse than. References have no rank."
-        + ("" if is_clustering else f" {_COST}"),
-        (*_own_columns(field), *map(Column, shown)),
-        bold_columns(rows, highest),
+        " ".join(filter(None, sentences)),
+        (*score_columns(first), *map(Column, (*own, *tests))),
+        bold_columns(rows, [False, True, *own.values(), *(None for _ in tests)]),
         corner="method",
     )
 
 
-def groups_by_family(field: Field) -> Table:
-    """Return ARI, and in how many seeds the partition is right, by family."""
-    caption = (
-        "Mean ARI, and in how many seeds the clusters are the hidden groups; iid: clients do not differ, and "
-        "one cluster is right."
+def _cannot(field: Field) -> str:
+    """Return a sentence if there are too few families for any verdict."""
+    pairs = len(field.ranks) * (len(field.ranks) - 1) // 2
+    needed = blocks_needed(pairs)
+    if len(field.blocks) >= needed:
+        return ""
+    return (
+        f"Nothing can be shown of the {len(field.ranks)} methods {CLASSES[field.told]}: the test needs "
+        f"{needed} families in which two differ, of {len(field.blocks)}."
     )
 
-    def cell(place: InFamily) -> Cell:
-        right = f"{place.right}/{place.seeds}"
-        return Cell(right) if isnan(place.ari) else Cell(f"{fixed(place.ari, 2)} ({right})", place.ari)
 
-    return _by_family(field, "groups-by-family", "Groups found, by family", caption, cell)
+_COUNTS = (
+    "Better than, worse than: how many methods of its class it is shown to differ from; in brackets, "
+    "how many of these verdicts stay whichever family is left out. –: not shown, or not tested."
+)
+_HELD_OUT = "Held-out clients: mean accuracy of clients that never train, in the families that have some."
+_SPLITS = (
+    "False splits: runs with several clusters in families without groups, the exact 95 % interval of their "
+    "share, and in how many of these families."
+)
+_OWN = {
+    "clustering": (
+        "Exactly right: runs whose last clusters are the hidden groups. Clusters: mean number of the last; "
+        f"oracle has the true one. {_SPLITS}"
+    ),
+    "serving": (
+        "% worse than: of the clients, those served worse than by solo, or by fedavg with fine-tuning "
+        "(FedAvg-FT), in the same family and seed; in brackets the family with the most."
+    ),
+}
 
 
-def regret(field: Field, name: str, title: str) -> Table:
-    """Return the oracle's accuracy less the method's, by family."""
-    caption = (
-        "The oracle's accuracy less the method's in percentage points, mean over seeds; negative: the method "
-        "is better. Where clients differ without groups it is no upper bound."
+def score_columns(field: Field) -> tuple[Column, Column]:
+    """Return the columns of `score_cells`."""
+    return Column("rank"), Column("ARI" if field.question is CLUSTERING else "accuracy")
+
+
+def score_cells(field: Field, method: str) -> list[Cell]:
+    """Return the mean rank of a method, or why it has none, and its mean score."""
+    own, rank = field.outcomes[method][0], field.ranks.get(method)
+    other = NONE if own.is_reference else RANK_OF_OTHERS[own.told]
+    score = field.mean(method, attrgetter(field.question.score))
+    return [Cell(other) if rank is None else Cell(fixed(rank, 1), rank), _number(score)]
+
+
+def _own_columns(field: Field) -> dict[str, bool | None]:
+    """Return heading -> whether more is better, None if neither is, of `_own_cells`."""
+    if field.question is CLUSTERING:
+        return {
+            "exactly right": True,
+            **dict.fromkeys(("clusters", "false splits", "95 %", "in families")),
+        }
+    held_out = {"held-out clients": True} if _has_held_out(field) else {}
+    return {
+        "worst tenth": True,
+        **held_out,
+        **{f"% worse than {baseline}": False for baseline in (SOLO, FINE_TUNED)},
+    }
+
+
+def _own_cells(field: Field, method: str) -> list[Cell]:
+    """Return the cells of a method that no test is in, beyond its score."""
+    own = field.outcomes[method]
+    if field.question is CLUSTERING:
+        right = sum(outcome.exactly_right == 1 for outcome in own)
+        clusters = _number(field.mean(method, attrgetter("clusters")), 1)
+        return [
+            Cell(f"{right}/{len(own)}", right / len(own)),
+            clusters,
+            *_splits(field.without_groups.get(method, ())),
+        ]
+    names = ["worst_tenth_accuracy", *(["held_out_accuracy"] if _has_held_out(field) else [])]
+    cells = [_number(field.mean(method, attrgetter(name))) for name in names]
+    return [*cells, *(_harm(field, method, baseline) for baseline in (SOLO, FINE_TUNED))]
+
+
+def _has_held_out(field: Field) -> bool:
+    return any(not isnan(one.held_out_accuracy) for own in field.outcomes.values() for one in own)
+
+
+def _number(value: float, digits: int = 3) -> Cell:
+    return Cell(NONE) if isnan(value) else Cell(fixed(value, digits), value)
+
+
+def false_split_table(outcomes: Iterable[Outcome]) -> Table:
+    """Return how often each method splits clients without groups; all outcomes are of such families."""
+    rows = tuple(Row(method, tuple(_splits(own))) for method, own in group_by_method(outcomes).items())
+    columns = tuple(map(Column, ("false splits", "95 %", "in families")))
+    return Table("null", "False splits", _SPLITS, columns, rows, corner="method")
+
+
+def _splits(own: Sequence[Outcome]) -> list[Cell]:
+    splits = false_splits(own)
+    if splits is None:
+        return [Cell(NONE)] * 3
+    low, high = (fixed(100 * bound, 0) for bound in splits.interval)
+    return [
+        Cell(f"{splits.runs}/{splits.num_runs}", splits.runs / splits.num_runs),
+        Cell(f"{low}–{high} %"),
+        Cell(f"{splits.families}/{splits.num_families}", splits.families / splits.num_families),
+    ]
+
+
+def _harm(field: Field, method: str, baseline: str) -> Cell:
+    shares = harm(field, method, baseline)
+    if not shares:
+        return Cell(NONE)
+    mean = sum(shares.values()) / len(shares)
+    worst = max(shares, key=lambda block: shares[block])
+    at_worst = f" ({labels_of(shares)[worst]} {fixed(100 * shares[worst], 0)})" if shares[worst] else ""
+    return Cell(f"{fixed(100 * mean, 0)}{at_worst}", mean)
+
+
+def _counts(method: str, shown: Sequence[Shown], columns: Sequence[str]) -> list[Cell]:
+    """Return how many methods one is better and worse than and, with a third column, how it stands against
+    BNC."""
+    better = {pair.loser: pair.stays for pair in shown if pair.winner == method}
+    worse = {pair.winner: pair.stays for pair in shown if pair.loser == method}
+    texts = [f"{len(others)} ({sum(others.values())})" if others else "0" for others in (better, worse)]
+    against = "better" if BNC in better else "worse" if BNC in worse else NONE
+    return [*map(Cell, texts), Cell(against)][: len(columns)]
+
+
+def cost(serving: Mapping[str, Sequence[Field]]) -> Table:
+    """Return the accuracy of each method within equal budgets, by protocol in words -> its fields."""
+    fields = {words: of_protocol[0] for words, of_protocol in serving.items()}
+    first = next(iter(fields.values()))
+    rows = []
+    for method in first.outcomes:
+        by_bytes, by_rounds = (
+            [
+                _number(
+                    within_budget(field, method, share, of_rounds=of_rounds)
+                    if method in field.outcomes
+                    else nan
+                )
+                for field in fields.values()
+                for share in BUDGETS
+            ]
+            for of_rounds in (False, True)
+        )
+        sent, is_reference = first.mean(method, attrgetter("megabytes")), first.is_reference(method)
+        rows.append(Row(method, (Cell(f"{sent:.3g}", sent), *by_bytes), is_reference=is_reference))
+        if by_rounds != by_bytes:
+            rows.append(Row(f"{method}, by rounds", (Cell(NONE), *by_rounds), is_reference=True))
+    return Table(
+        "cost",
+        "Accuracy within equal budgets",
+        "At the last test within a share of what fedavg sends in the whole run (MB: mean over families), and "
+        "within that share of its rounds if this is another number. A round has the same passes over the "
+        "clients' training images for all, and in ifca one more for each model to choose from. Clients of "
+        "ifca and flis-dc get all models. –: no test by then.",
+        (Column("MB"), *(Column(f"{share:.0%}", words) for words in fields for share in BUDGETS)),
+        bold_columns(rows, [None, *(True for _ in fields for _ in BUDGETS)]),
+        corner="method",
     )
 
-    def cell(place: InFamily) -> Cell:
-        notes = (BELOW_BNC,) if place.gain < 0 else ()
-        points = 100 * place.regret
-        return Cell(NONE) if isnan(points) else Cell(fixed(points, 1), points, notes=notes)
 
-    return _by_family(field, name, title, caption, cell)
+def without_datasets(fields: Mapping[str, Field]) -> Table | None:
+    """Return the mean ranks without each data set, by heading -> field; None with a single data set."""
+    left_out = {heading: ranks for heading, field in fields.items() if (ranks := ranks_without(field))}
+    if not left_out:
+        return None
+    columns = [(heading, name) for heading, ranks in left_out.items() for name in ranks]
+    methods = dict.fromkeys(method for heading in left_out for method in fields[heading].ranks)
 
-
-def compare_settings(
-    columns: Sequence[tuple[str, Field | None, Field | None]], methods: Sequence[str]
-) -> Table:
-    """Return each method's score with default and with tuned settings.
-
-    `columns` are heading, default and tuned, of each question and protocol.
-    """
-
-    def cell(field: Field | None, method: str) -> Cell:
-        if field is None or method not in field.standings:
-            return Cell(NONE)
-        score = field.standings[method].score
-        return Cell(fixed(score, 3), score)
+    def cell(heading: str, name: str, method: str) -> Cell:
+        rank = left_out[heading][name].get(method)
+        return Cell(NONE) if rank is None else Cell(fixed(rank, 1), rank)
 
     return Table(
-        "defaults",
-        "Default and tuned settings",
-        "Means over blocks, as in the tables above.",
-        tuple(Column(settings, heading) for heading, *_ in columns for settings in ("default", "tuned")),
-        tuple(
-            Row(method, tuple(cell(field, method) for _, *pair in columns for field in pair))
-            for method in methods
-        ),
+        "without-data-sets",
+        "Mean ranks without a data set",
+        "Mean ranks over the families of the other data sets; 1 is the best.",
+        tuple(Column(f"without {name}", heading) for heading, name in columns),
+        tuple(Row(method, tuple(cell(*place, method) for place in columns)) for method in methods),
         corner="method",
     )
-
-
-def _by_family(field: Field, name: str, title: str, caption: str, cell: Callable[[InFamily], Cell]) -> Table:
-    """Return a table with a row a method and a column a family."""
-    families = field.names_of_families
-    rows = tuple(
-        Row(
-            method,
-            tuple(cell(of_method[family]) if family in of_method else Cell(NONE) for family in families),
-            is_reference=standing.is_reference,
-        )
-        for method, standing in field.standings.items()
-        for of_method in [field.families[method]]
-    )
-    is_noted = any(cell.notes for row in rows for cell in row.cells)
-    notes = {BELOW_BNC: "worse than fedavg too, mean over seeds"} if is_noted else {}
-    return Table(name, title, caption, tuple(map(Column, families)), rows, corner="method", notes=notes)
-
-
-_COST = (
-    f"MB: sent by all clients and the server, mean; until {TARGET:.0%} of the accuracy of the block's best "
-    "competitor, median."
-)
-
-
-def _own_columns(field: Field) -> tuple[Column, ...]:
-    if field.question is CLUSTERING:
-        return tuple(map(Column, ("rank", "ARI", "exactly right")))
-    return tuple(map(Column, ("rank", "accuracy", "worst tenth", "MB", f"MB to {TARGET:.0%}")))
-
-
-def _own_cells(field: Field, method: str, bold: str = "") -> list[Cell]:
-    standing, rank = field.standings[method], field.ranks.get(method)
-    cells = [
-        Cell(NONE) if rank is None else Cell(fixed(rank, 1), rank),
-        Cell(fixed(standing.score, 3), standing.score, bold=method == bold),
-    ]
-    if field.question is CLUSTERING:
-        right = round(standing.also * standing.num_blocks)
-        return [*cells, Cell(f"{right}/{standing.num_blocks}", standing.also)]
-    sent = (standing.megabytes, standing.megabytes_to_target)
-    return [
-        *cells,
-        Cell(fixed(standing.also, 3), standing.also),
-        *(Cell("never") if isinf(megabytes) else Cell(f"{megabytes:.3g}", megabytes) for megabytes in sent),
-    ]
-
-
-def _test_cells(field: Field, method: str) -> list[Cell]:
-    """Return how many methods one is better and worse than and, of serving, how it stands against FedAvg."""
-    better, worse = field.better.get(method), field.worse(method)
-    counts = [Cell(NONE)] * 2 if better is None else [Cell(str(len(methods))) for methods in (better, worse)]
-    if field.question is CLUSTERING:
-        return counts
-    words = NONE
-    if better is not None and method != BNC and BNC in field.better:
-        words = "better" if BNC in better else "worse" if BNC in worse else "not shown"
-    return [*counts, Cell(words)]
-
-
-def _caption(verdict: Verdict) -> str:
-    field = verdict.field
-    friedman_p = field.comparison.friedman_p
-    tested = "" if friedman_p is None else f" Friedman's test of all methods: p {p_text(friedman_p, 'is ')}."
-    return " ".join(
-        (
-            f"Question: {field.question.words}?",
-            f"{BLOCKS.format(field.comparison.num_scenarios, field.where)}{tested}",
-            f"Difference: {verdict.method} minus the row's method, mean over blocks, with its 95 % interval "
-            "by Student's t. Effect: rank-biserial, from -1 (worse in every block) to 1.",
-            f"p: exact signed-rank test, Holm's correction for {len(verdict.against)} rivals; below {ALPHA} "
-            "the verdict is better or worse.",
-            f"Shows from: the least difference that would be shown in {POWER:.0%} of such arenas, as "
-            "differences spread here. References are neither ranked nor tested.",
-        )
-    )
-
-
-def _against_cells(against: Against | None) -> list[Cell]:
-    if against is None:
-        return [Cell(NONE)] * 6
-    low, high = against.interval
-    return [
-        Cell(_signed(against.difference), against.difference),
-        Cell(NONE if isinf(low) else f"{_signed(low)} to {_signed(high)}"),
-        Cell(fixed(against.effect, 2), against.effect),
-        Cell(p_text(against.p), against.p, bold=against.p < ALPHA),
-        Cell(NONE) if isinf(against.least) else Cell(fixed(against.least, 3), against.least),
-        Cell(against.verdict, bold=against.p < ALPHA),
-    ]
-
-
-def _signed(value: float) -> str:
-    return f"{'+' if value > 0 else ''}{fixed(value, 3)}"

@@ -1,22 +1,33 @@
 """The verdict on a method: its paired differences from each rival, their test, and what it could have shown.
 
-Source of the test: `tracking.scoring.paired_tests`; Holm 1979. Shapes: N blocks.
+Source of the test: `tracking.scoring.paired_tests`; Holm 1979. Shapes: N blocks, P pairs.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import inf, sqrt
+from dataclasses import dataclass
+from itertools import combinations
+from math import isinf
+from typing import NamedTuple
 
 import numpy as np
 
-from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.scoring.paired_tests import ALPHA, effect_and_p, holm, mean_and_half
-from fedgrid.tracking.verdicts.field import CLUSTERING, Block, Field, Question, clustering_methods, field_of
-from fedgrid.tracking.verdicts.outcomes import Outcome, Protocol, Settings
+from fedgrid.tracking.scoring.paired_tests import effect_and_p, holm
+from fedgrid.tracking.verdicts.field import (
+    CLUSTERING,
+    Field,
+    Question,
+    clustering_methods,
+    field_of,
+)
+from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Protocol, Told
+from fedgrid.tracking.verdicts.power import Word, judge, judge_without, mean_interval, shows_from
 
-POWER = 0.8
-RELATIVE_EFFICIENCY = 0.955
-"""Of signed ranks to the t-test under normal differences, 3 / pi (Hodges and Lehmann 1956)."""
+CLASSES: Mapping[Told, str] = {
+    "": "not told the number of groups",
+    "number": "told the number of groups",
+    "groups": "told the groups",
+}
 
 
 @dataclass(frozen=True)
@@ -24,104 +35,128 @@ class Against:
     """A method against one rival."""
 
     rival: str
-    num_blocks: int
     difference: float
     """Mean over blocks: the method's score minus the rival's."""
     interval: tuple[float, float]
-    """Of the mean, by Student's t at `LEVEL`; infinite with fewer than two blocks."""
+    """Of the mean: `mean_interval`."""
     effect: float
     """Rank-biserial, as in `SignedRanks`."""
     p: float
     """Of the signed-rank test, after Holm's correction for all rivals."""
     least: float
     """The mean difference that this comparison shows with probability `POWER`; infinite if it cannot show
-    any, even if the method is better in every block."""
-
-    @property
-    def verdict(self) -> str:
-        """`better`, `worse` or `not shown`, as the method sees it."""
-        if self.p >= ALPHA:
-            return "not shown"
-        return "better" if self.effect > 0 else "worse"
+    any."""
+    verdict: Word
+    """As the method sees it."""
+    without: Mapping[Block, Word]
+    """Block -> the verdict if it is left out, where that is another one."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One question, answered for one method, within one protocol and kind of settings."""
+    """One question, answered for one method, within one protocol."""
 
     field: Field
     method: str
     against: tuple[Against, ...]
     """The method against each rival, best mean rank first."""
 
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether no difference from any rival can be shown, however large."""
+        return all(isinf(against.least) for against in self.against)
+
 
 class NoVerdict(Exception):
     """A question has no answer for a method; the message says why."""
 
 
-def verdict(
-    outcomes: Iterable[Outcome], method: str, question: Question, settings: Settings, protocol: Protocol
-) -> Verdict:
-    """Return the verdict on a method.
+def verdict(outcomes: Iterable[Outcome], method: str, question: Question, protocol: Protocol) -> Verdict:
+    """Return the verdict on a method, among those that are told as much as it is.
 
     Raises:
         NoVerdict: it has no part in the question, or no rival.
     """
     outcomes = tuple(outcomes)
-    field = field_of(outcomes, question, settings, protocol)
+    told: Told = next((outcome.told for outcome in outcomes if outcome.method == method), "")
+    field = field_of(outcomes, question, protocol, told)
     if field is None or method not in field.ranks:
-        raise NoVerdict(_reason(outcomes, method, question, settings, protocol))
+        raise NoVerdict(_reason(outcomes, method, question, protocol, told))
     return Verdict(field, method, against_all(method, [*field.ranks], field.scores))
 
 
 def against_all(
-    method: str, rivals: Sequence[str], scores: Mapping[str, Mapping[Block, float]]
+    method: str, competitors: Sequence[str], scores: Mapping[str, Mapping[Block, float]]
 ) -> tuple[Against, ...]:
-    """Return the method against each rival, in the order of the rivals; all have the same blocks."""
-    others = [rival for rival in rivals if rival != method]
-    compared = [_against(rival, scores[method], scores[rival], len(others)) for rival in others]
-    corrected = holm([one.p for one in compared])
-    return tuple(replace(one, p=p) for one, p in zip(compared, corrected, strict=True))
+    """Return the method against each of the others, in their order; all have the same blocks."""
+    rivals = [rival for rival in competitors if rival != method]
+    blocks = list(scores[method])
+    own_N, theirs_PN = (
+        np.array([[scores[name][block] for block in blocks] for name in names])
+        for names in ([method], rivals)
+    )
+    differences_PN = own_N - theirs_PN
+    tests = [effect_and_p(own_N[0], rival_N) for rival_N in theirs_PN]
+    words = judge(differences_PN)
+    left_out = judge_without(differences_PN)
+    return tuple(
+        Against(
+            rival,
+            float(differences_PN[place].mean()),
+            mean_interval(differences_PN[place]),
+            tests[place][0],
+            p,
+            shows_from(differences_PN[place], len(rivals)),
+            words[place],
+            {
+                block: without[place]
+                for block, without in zip(blocks, left_out, strict=False)
+                if without[place] != words[place]
+            },
+        )
+        for place, (rival, p) in enumerate(zip(rivals, holm([p for _, p in tests]), strict=True))
+    )
 
 
-def least_difference(differences_N: Array, num_rivals: int) -> float:
-    """Return the mean difference that is shown with probability `POWER`, as differences spread here.
+class Shown(NamedTuple):
+    """Two competitors that are shown to differ, after Holm's correction for all pairs."""
 
-    By the t-test's power with the level that Holm's correction asks of the least of `num_rivals` p-values,
-    and the relative efficiency of signed ranks.
-    """
-    from scipy.stats import t
-
-    count, level = len(differences_N), ALPHA / max(1, num_rivals)
-    if count < 2 or 2 / 2**count >= level:
-        return inf
-    needed = t.ppf(1 - level / 2, count - 1) + t.ppf(POWER, count - 1)
-    return float(needed * np.std(differences_N, ddof=1) / sqrt(count * RELATIVE_EFFICIENCY))
+    winner: str
+    loser: str
+    stays: bool
+    """Whether that is shown whichever family is left out."""
 
 
-def _against(
-    rival: str, mine: Mapping[Block, float], theirs: Mapping[Block, float], num_rivals: int
-) -> Against:
-    one_N, other_N = (np.array([scores[block] for block in mine]) for scores in (mine, theirs))
-    differences_N = one_N - other_N
-    several = len(differences_N) > 1
-    mean, half = mean_and_half(differences_N) if several else (float(differences_N.mean()), inf)
-    effect, p = effect_and_p(one_N, other_N)
-    least = least_difference(differences_N, num_rivals)
-    return Against(rival, len(differences_N), mean, (mean - half, mean + half), effect, p, least)
+def shown_pairs(field: Field) -> tuple[list[Shown], Counter[str]]:
+    """Return the pairs that are shown to differ; and family -> the number of pairs whose verdict changes
+    without it."""
+    pairs = list(combinations(field.ranks, 2))
+    differences_PN = np.stack([field.scores_of(one) - field.scores_of(other) for one, other in pairs])
+    words, left_out = judge(differences_PN), judge_without(differences_PN)
+    shown = [
+        Shown(
+            *(pair if word == "better" else pair[::-1]), all(without[place] == word for without in left_out)
+        )
+        for place, (pair, word) in enumerate(zip(pairs, words, strict=True))
+        if word != "not shown"
+    ]
+    changes: Counter[str] = Counter()
+    for label, without in zip(field.labels.values(), left_out, strict=False):
+        changes[label] = sum(now != before for now, before in zip(without, words, strict=True))
+    return shown, +changes
 
 
 def _reason(
-    outcomes: Sequence[Outcome], method: str, question: Question, settings: Settings, protocol: Protocol
+    outcomes: Sequence[Outcome], method: str, question: Question, protocol: Protocol, told: Told
 ) -> str:
     """Return why a method has no verdict."""
-    mine = [outcome for outcome in outcomes if outcome.method == method]
     if question is CLUSTERING:
         if not any(outcome.has_groups for outcome in outcomes):
             return "no family with hidden groups has a result"
         clustering = clustering_methods(outcomes)
         if method not in clustering:
             return f"{method} has one cluster in every run" if clustering else "no method forms clusters"
-    if not any((outcome.settings, outcome.protocol) == (settings, protocol) for outcome in mine):
+    if not any((one.method, one.protocol) == (method, protocol) for one in outcomes):
         return f"{method} has no result"
-    return "no other method " + ("forms clusters" if question is CLUSTERING else "has a result")
+    does = "forms clusters" if question is CLUSTERING else "has a result"
+    return f"of the methods {CLASSES[told]} no other {does}"

@@ -16,8 +16,8 @@ from tests.helpers.killed import Killed, kill_after
 from tests.tracking.verdicts.test_verdict import SOME
 
 SMALL = (
-    *("arena", "--algorithms", "fedavg,flis-dc,solo", "--trials", 1, "--seeds", "1000", "--in-process"),
-    *("--filter", "split=rotated,split=iid", "--set", "training.rounds=2", "--set", "clients=6"),
+    *("arena", "--algorithms", "flis-dc", "--trials", 1, "--seeds", "1000", "--in-process"),
+    *("--families", "rotated-equal,iid", "--set", "training.rounds=2", "--set", "clients=6"),
     *("--set", "split.reference_images=20"),
 )
 GRID = "arena-rows-digits"
@@ -48,27 +48,32 @@ def test_verdict_is_printed_and_written_with_every_row(undisturbed):
     storage, result = undisturbed
     folder = storage / "grids" / GRID
     rows = lines((folder / "outcomes.csv").read_text())
-    # Two competitors with four rows and solo with two, in two families.
-    assert len(rows) == (2 * 4 + 2) * 2
+    # Two competitors and two references, under two protocols, in two families.
+    assert len(rows) == 4 * 2 * 2
     assert {row["protocol"] for row in rows} == {"served", "fine-tuned"}
     assert {row["torch"] for row in rows} != {""}
     assert {row["processor"] for row in rows} != {""}
+    said = " ".join(result.out.split())
+    assert "serving (45 steps of fine-tuning for all), methods not told the number of groups" in said
+    assert "2 families (each the mean of 1 seed) cannot show any difference from 1 rival" in said
+    assert "flis-dc is undecided with 1 of 1 rival (fedavg)" in said
     assert (
-        "serving (tuned, 45 steps of fine-tuning for all): fedavg is undecided with 1 of 1 rivals"
+        "note: no verdict on clustering: of the methods not told the number of groups no other forms clusters"
         in result.out
     )
-    assert "2 families x 1 seeds cannot show any difference" in result.out
-    assert "note: no verdict on clustering: fedavg has one cluster in every run" in result.out
     page = (folder / "verdict.md").read_text()
-    assert "fedavg, serving: default settings, models as served" in page
+    assert "flis-dc, serving (models as served)" in page
+    assert "flis-dc, family by family (models as served)" in page
     assert "no verdict on clustering" in page
     pictures = re.findall(r"\]\((figures/.*\.svg)\)", page)
-    assert {"figures/pareto.svg", "figures/failures.svg"} < set(pictures)
+    assert {"figures/pareto.svg", "figures/failures-serving-served.svg"} < set(pictures)
     assert [name for name in pictures if not (folder / name).is_file()] == []
     tuned = lines((folder / "tuning.csv").read_text())
-    assert [(row["method"], row["trials"], row["trial"]) for row in tuned] == [
-        ("fedavg", "1", "1"),
-        ("flis-dc", "1", "1"),
+    rows = [(row["method"], row["protocol"], row["trials"], row["trial"]) for row in tuned]
+    assert rows == [
+        (method, protocol, "1", "0")
+        for method in ("fedavg", "flis-dc")
+        for protocol in ("fine-tuned", "served")
     ]
 
 
@@ -77,7 +82,7 @@ def test_fine_tuning_changes_what_is_served_and_nothing_else(undisturbed):
     rows = lines((storage / "grids" / GRID / "outcomes.csv").read_text())
     by_row = {(row["method"], row["settings"], row["protocol"], row["family"]): row for row in rows}
     for method in ("fedavg", "flis-dc"):
-        served, tuned = (by_row[method, "default", protocol, "iid"] for protocol in ("served", "fine-tuned"))
+        served, tuned = (by_row[method, "tuned", protocol, "iid"] for protocol in ("served", "fine-tuned"))
         assert served["personalised_accuracy"] != tuned["personalised_accuracy"]
         assert [served[name] for name in ("ari", "megabytes")] == [
             tuned[name] for name in ("ari", "megabytes")
@@ -117,18 +122,23 @@ def test_json_is_an_event_a_line_with_tuned_settings_verdicts_and_notes(undistur
     result = fedgrid(*SMALL, "--recompute", "--json", "--storage", storage)
     assert result.code == 0, result.err
     tuned = [event["method"] for event in result.events if event["event"] == "tuned"]
-    assert tuned == ["fedavg", "flis-dc"]
+    assert tuned == ["flis-dc", "flis-dc", "fedavg", "fedavg"]
     verdicts = [event for event in result.events if event["event"] == "verdict"]
-    assert {(each["question"], each["settings"], each["protocol"]) for each in verdicts} == {
-        ("serving", settings, protocol)
-        for settings in ("tuned", "default")
-        for protocol in ("served", "fine-tuned")
+    assert {(each["question"], each["protocol"]) for each in verdicts} == {
+        ("serving", protocol) for protocol in ("served", "fine-tuned")
     }
-    assert [rival["method"] for rival in verdicts[0]["rivals"]] == ["flis-dc"]
-    # Two blocks cannot show any difference.
+    assert [rival["method"] for rival in verdicts[0]["rivals"]] == ["fedavg"]
+    # Two families cannot show any difference.
     assert verdicts[0]["rivals"][0]["shows_from"] is None
     assert result.events[-1]["event"] == "arena"
-    assert "fedavg has one cluster in every run" in result.events[-1]["notes"][0]
+    assert "no other forms clusters" in result.events[-1]["notes"][0]
+
+
+def test_false_splits_are_counted_in_families_without_groups(tmp_path):
+    result = fedgrid(*SMALL, "--null", "--recompute", "--storage", tmp_path / "runs")
+    assert result.code == 0, result.err
+    # Of the families that are asked for, the one without groups is left.
+    assert re.search(r"flis-dc +[01]/1 ", result.out)
 
 
 def test_plan_as_json_is_one_object_with_all_runs(tmp_path):
@@ -142,24 +152,24 @@ def test_plan_as_json_is_one_object_with_all_runs(tmp_path):
 def test_plan_of_what_is_all_kept_has_no_runs(kept_there, tmp_path):
     plan = (*SMALL, "--dry-run", "--storage", tmp_path / "runs")
     assert strict_json(fedgrid(*plan, "--json").out)["runs"] == []
-    assert "20 rows, 20 of them kept, 0 runs" in " ".join(fedgrid(*plan).out.split())
+    assert "16 rows, 16 of them kept, 0 runs" in " ".join(fedgrid(*plan).out.split())
 
 
 def test_dry_run_counts_searches_and_rows_and_starts_nothing(tmp_path):
     result = fedgrid(*SMALL, "--recompute", "--dry-run", "--storage", tmp_path / "runs")
     assert result.code == 0, result.err
-    assert "2 searches x 1 trials: 8 runs; 20 rows, 0 of them kept" in " ".join(result.out.split())
+    assert "2 searches x 1 trials: 8 runs; 16 rows, 0 of them kept" in " ".join(result.out.split())
     assert not (tmp_path / "runs").exists()
 
 
 def test_settings_tuned_on_digits_need_no_search_on_other_images(tmp_path):
-    rows = ("--algorithms", "fedavg,louvain", "--seeds", 1000, "--filter", "split=iid")
+    rows = ("--algorithms", "scaffold", "--seeds", 1000, "--families", "iid")
     result = fedgrid(
         *("arena", "--dataset", "mnist", "--tuned-on", "digits", *rows, "--dry-run"),
         *("--set", "training.rounds=2", "--storage", tmp_path / "runs"),
     )
     assert result.code == 0, result.err
-    assert "arena-rows-mnist: 0 searches x 16 trials: 0 runs; 8 rows, 0 of them kept" in " ".join(
+    assert "arena-rows-mnist: 0 searches x 8 trials: 0 runs; 8 rows, 0 of them kept" in " ".join(
         result.out.split()
     )
 
@@ -182,7 +192,7 @@ def test_with_an_own_method_only_its_rows_are_run(kept_there, tmp_path):
     assert result.code == 0, result.err
     assert {path.parent.name.split("-")[-3] for path in configs(storage)} == {"mine"}
     assert "mine is undecided with 2 of 2 rivals" in result.out
-    assert "20 of 28 rows are results that fedgrid keeps" in result.out
+    assert "16 of 20 rows are results that fedgrid keeps" in result.out
 
 
 def test_check_computes_kept_results_again_and_finds_them_equal(kept_there, tmp_path):
@@ -222,7 +232,7 @@ def test_kept_result_of_another_run_or_search_does_not_count(tmp_path):
     (tmp_path / "outcomes.csv").write_text(to_csv([SOME]))
     found = kept.read(tmp_path)
     assert list(found.outcomes) == [SOME.key]
-    assert found.settings("digits", "mine", 16, "0") is None
+    assert found.settings(("digits", "mine", "served", 8), "0") is None
     assert kept.read(tmp_path / "nowhere") == KeptResults()
 
 

@@ -1,5 +1,6 @@
-"""What an arena is: where it tunes and where it runs, its rows, and the one fine-tuning budget."""
+"""What an arena is: its families, where it tunes, its rows, and the one fine-tuning budget."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,12 @@ import pytest
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.grids.arena.definition import BUDGET, FAMILIES, TUNING, load_arena
-from fedgrid.grids.arena.methods import adapt_settings, methods_of, plays, space_of
-from fedgrid.grids.arena.tuning import digest_of, search_of
-from fedgrid.grids.presets.load import load_grid
+from fedgrid.grids.arena.card import card_text
+from fedgrid.grids.arena.definition import ALWAYS, BUDGET, SEEDS, blind_seeds, load_arena
+from fedgrid.grids.arena.families import UNEQUAL, families, tuning_families
+from fedgrid.grids.arena.kept import KeptResults, TunedMethod
+from fedgrid.grids.arena.methods import adapt_settings, methods_of, plays, space_of, told
+from fedgrid.grids.arena.tuning import digest_of, searches
 
 NOWHERE = Path("unused")
 PLUGIN = '''
@@ -46,17 +49,58 @@ def arena(*methods, own=(), trials=2, dataset=None, **more):
     return load_arena(None, dataset, methods, own, trials, NOWHERE, **more)
 
 
-def runs_of(path):
-    return load_grid(str(path), {}, [], NOWHERE).runs
+def search_of(chosen, method, protocol="served"):
+    return {(name, way): search for name, way, search in searches(chosen)}[method, protocol]
 
 
-def test_tuning_shares_no_family_and_no_seed_with_the_arena():
-    families, tuning = runs_of(FAMILIES), runs_of(TUNING)
-    assert {run.split.kind for run in families}.isdisjoint(run.split.kind for run in tuning)
-    assert {run.seed for run in families}.isdisjoint(run.seed for run in tuning)
-    assert len({run.split.kind for run in tuning}) == 4
-    assert len({run.seed for run in tuning}) == 1
-    assert min(run.seed for run in families) == 1000
+def rows_of(chosen, *tuned):
+    return chosen.entries({(method, way): {} for method in tuned for way in ("served", "fine-tuned")})
+
+
+def test_families_are_many_and_a_third_or_less_has_no_groups():
+    names = [family.name for family in families()]
+    assert len(set(names)) == len(names) == 30
+    assert sum(not family.num_groups for family in families()) == 8
+
+
+def test_all_families_are_possible_with_the_images_of_digits():
+    chosen = arena("fedavg", "ifca")
+    assert chosen.left_out == ()
+    assert [family.name for family in chosen.families] == [family.name for family in families()]
+
+
+def test_sizes_and_number_of_groups_are_those_of_the_split():
+    for family, runs in arena("fedavg", "ifca").families.items():
+        for run in runs:
+            if family.num_groups:
+                assert run.split.num_clusters == family.num_groups, family.name
+            if run.split.sizes is not None:
+                assert sum(run.split.sizes) == run.clients
+            if family.name.endswith("-unequal"):
+                assert run.split.sizes == UNEQUAL[family.num_groups]
+
+
+def test_conditions_change_one_thing_of_equal_groups():
+    runs = {family.name: runs[0].model_dump() for family, runs in arena("fedavg", "ifca").families.items()}
+    for kind in ("disjoint", "rotated"):
+        for condition, key in {
+            "participation-0.3": "participation",
+            "few-images": "split",
+            "drift": "drift",
+            "sixty-clients": "clients",
+            "held-out-clients": "held_out",
+        }.items():
+            plain, of_condition = (runs[f"{kind}-{name}"] for name in ("equal", condition))
+            assert {name for name in of_condition if of_condition[name] != plain.get(name)} == {key}
+
+
+def test_tuning_shares_no_seed_with_the_arena_and_has_the_same_kinds():
+    chosen = arena("fedavg", "ifca")
+    [tuned_on] = {run.seed for run in chosen.tuning_runs("ifca", "served")}
+    assert tuned_on not in chosen.seeds_used
+    kinds = {run.split.kind for runs in chosen.families.values() for run in runs}
+    assert {run.split.kind for run in chosen.tuning_runs("ifca", "served")} < kinds
+    assert {family.num_groups for family in tuning_families()} == {0, 3, 4}
 
 
 def test_every_method_is_there_but_those_as_published_and_the_one_that_is_bnc_fine_tuned():
@@ -64,78 +108,92 @@ def test_every_method_is_there_but_those_as_published_and_the_one_that_is_bnc_fi
     assert set(arena().methods) == expected
 
 
-def test_families_have_groups_of_equal_and_unequal_sizes_and_none():
-    families = {run.split.kind: run.split for run in runs_of(FAMILIES)}
-    assert families["flipped"].sizes == (10, 5, 3, 2)
-    assert families["rotated"].sizes is None
-    assert families["iid"].num_clusters == 1
-
-
-@pytest.mark.parametrize("path", [FAMILIES, TUNING])
-def test_methods_that_are_told_the_number_of_groups_are_told_the_right_one(path):
-    for run in runs_of(path):
-        told = ALGORITHMS[run.algorithm["name"]].told == "number"
-        if told and run.split.kind not in ("iid", "label-skew", "dirichlet"):
-            asked = run.algorithm.get("clusterer", run.algorithm)
-            assert asked["num_clusters"] == run.split.num_clusters
+@pytest.mark.parametrize("method", ["ifca", "ocfl-kmeans"])
+def test_methods_that_are_told_the_number_of_groups_are_told_the_right_one(method):
+    chosen = arena(method)
+    for row, run in rows_of(chosen, method):
+        if row.method == method and row.has_groups:
+            section = run.algorithm
+            number = section.get("num_clusters") or section["clusterer"]["num_clusters"]
+            assert number == run.split.num_clusters
+            assert row.told == "number"
 
 
 @pytest.mark.parametrize("method", arena().competitors)
-def test_every_competitor_has_something_to_tune_and_one_budget_of_fine_tuning(method):
-    assert space_of(method, 15)
+def test_what_is_tuned_is_neither_the_servers_rate_nor_what_a_method_is_told(method):
+    assert "server_learning_rate" not in space_of(method, 80)
+    assert told(method, 3).keys().isdisjoint(space_of(method, 80))
     assert plays(method, "fine-tuned")
     assert list(adapt_settings(method, "fine-tuned", 7).values()) == [7]
 
 
+def test_all_runs_have_the_same_training_and_server():
+    chosen = arena("evident-groups,per-fedavg,fedavg")
+    runs = [run for _, run in rows_of(chosen, *chosen.competitors)]
+    assert len({run.training for run in runs}) == 1
+    assert {run.algorithm.get("server_learning_rate", 1.0) for run in runs} == {1.0}
+
+
 def test_served_models_are_not_fine_tuned_whatever_the_default():
-    chosen = arena("evident-groups,per-fedavg", "fedavg")
-    assert chosen.section("evident-groups", {}, "default", "served")["fine_tune"] == 0
-    assert chosen.section("evident-groups", {}, "default", "fine-tuned")["fine_tune"] == BUDGET
-    assert "adapt_steps" not in chosen.section("per-fedavg", {}, "default", "served")
-    assert chosen.section("per-fedavg", {}, "default", "fine-tuned")["adapt_steps"] == BUDGET
-    assert arena("fedavg", "ifca", budget=9).section("ifca", {}, "default", "fine-tuned")["fine_tune"] == 9
+    chosen = arena("evident-groups,per-fedavg", budget=9, only=["iid"])
+    settings = {
+        (row.method, row.protocol): run.algorithm for row, run in rows_of(chosen, *chosen.competitors)
+    }
+    assert settings["evident-groups", "served"]["fine_tune"] == 0
+    assert settings["evident-groups", "fine-tuned"]["fine_tune"] == 9
+    assert settings["per-fedavg", "served"]["adapt_steps"] == 1
+    assert settings["per-fedavg", "fine-tuned"]["adapt_steps"] == 9
+    assert arena("ifca").budget == BUDGET
 
 
-def test_rows_have_what_was_found_and_what_the_file_says_besides():
-    section = arena("briggs,fedavg").section("briggs", {"threshold": 0.3}, "tuned", "served")
-    assert (section["threshold"], section["round"]) == (0.3, 6)
-    section = arena("briggs,fedavg").section("briggs", {"threshold": 0.3}, "default", "served")
-    assert section["threshold"] == 0.4
+def test_rows_have_what_was_found_under_their_protocol_and_the_entrys_settings_besides():
+    chosen = arena("briggs,fedavg", only=["iid"])
+    entries = chosen.entries({("briggs", "served"): {"threshold": 0.3}, ("briggs", "fine-tuned"): {}})
+    settings = {row.protocol: run.algorithm for row, run in entries if row.method == "briggs"}
+    assert (settings["served"]["threshold"], settings["served"]["round"]) == (0.3, 6)
+    assert settings["fine-tuned"]["threshold"] == 0.4
 
 
-def test_every_row_is_there_twice_by_settings_and_by_protocol_and_references_by_protocol():
-    chosen = arena("fedavg,briggs,solo", filters=["split=iid,split=rotated"], seeds="1000")
-    entries = chosen.entries({"fedavg": {}, "briggs": {"threshold": 0.3}})
-    rows = {(row.method, row.settings, row.protocol) for row, _ in entries}
-    assert len(rows) == 2 * 4 + 2
-    assert len(entries) == len(rows) * 2
-    solo = {run.run_id for row, run in entries if row.method == "solo"}
-    assert len(solo) == 2
-    assert {row.has_groups for row, _ in entries if row.family == "iid"} == {False}
+def test_fedavg_and_the_references_always_take_part():
+    chosen = arena("briggs")
+    assert set(chosen.methods) == {"briggs", *ALWAYS}
+    rows = {(row.method, row.settings, row.protocol) for row, _ in rows_of(chosen, "briggs", "fedavg")}
+    assert len(rows) == 4 * 2
+    assert {row for row in rows if row[0] == "oracle"} == {
+        ("oracle", "default", way) for way in ("served", "fine-tuned")
+    }
+    entries = rows_of(arena("briggs", only=["iid"]), "briggs", "fedavg")
+    assert len({run.run_id for row, run in entries if row.method == "solo"}) == len(SEEDS.split(".."))
 
 
-def test_search_is_label_free_of_served_models_and_known_by_all_but_its_number_of_trials():
-    search = search_of(arena("evident-groups,fedavg"), "evident-groups")
-    assert search.objective == "accuracy"
+def test_search_is_label_free_begins_with_the_defaults_and_is_known_by_all_but_its_number_of_trials():
+    search = search_of(arena("evident-groups"), "evident-groups")
+    assert (search.objective, search.defaults_first) == ("accuracy", True)
     assert {run.algorithm["fine_tune"] for run in search.base} == {0}
     assert {run.split.scored_on for run in search.base} == {"validation"}
-    assert {run.seed for run in search.base} == {900}
-    more = search_of(arena("evident-groups,fedavg", trials=9), "evident-groups")
+    more = search_of(arena("evident-groups", trials=9), "evident-groups")
     assert (more.trials, digest_of(more)) == (9, digest_of(search))
-    other = search_of(arena("evident-groups,fedavg", changes=["training.rounds=9"]), "evident-groups")
+    fine_tuned = search_of(arena("evident-groups"), "evident-groups", "fine-tuned")
+    assert {run.algorithm["fine_tune"] for run in fine_tuned.base} == {BUDGET}
+    assert digest_of(fine_tuned) != digest_of(search)
+    other = search_of(arena("evident-groups", changes=["training.rounds=60"]), "evident-groups")
     assert digest_of(other) != digest_of(search)
+
+
+def test_method_with_nothing_to_tune_has_no_search():
+    assert search_of(arena("briggs"), "fedavg") is None
 
 
 def test_own_method_is_the_subject_and_tunes_what_its_entry_says(plugin):
     path = plugin(', search={"depth": [1, 2, 3]}')
     chosen = arena("fedavg", own=[path])
-    assert (chosen.subjects, chosen.methods) == (("mine",), ("fedavg", "mine"))
-    assert set(search_of(chosen, "mine").space) == {"depth", "server_learning_rate"}
+    assert (chosen.subjects, chosen.methods) == (("mine",), ("fedavg", "mine", "solo", "oracle"))
+    assert set(search_of(chosen, "mine").space) == {"depth"}
 
 
 def test_without_an_own_method_the_subject_is_fedgrids():
     assert arena().subjects == ("evident-groups",)
-    assert arena("fedavg,briggs").subjects == ("fedavg",)
+    assert arena("briggs").subjects == ("briggs",)
 
 
 def test_own_method_without_fine_tune_has_no_row_with_fine_tuning(plugin):
@@ -144,17 +202,43 @@ def test_own_method_without_fine_tune_has_no_row_with_fine_tuning(plugin):
     chosen = arena("fedavg", own=[plugin(text=text)])
     assert not plays("mine", "fine-tuned")
     assert plays("mine", "served")
-    assert chosen.subjects == ("mine",)
-    assert space_of("mine", 15) == {}
-    assert search_of(chosen, "mine") is None
+    assert [way for name, way, _ in searches(chosen) if name == "mine"] == ["served"]
+
+
+def test_false_splits_alone_take_ten_seeds_of_families_without_groups_and_one_way_of_serving(plugin):
+    chosen = arena(own=[plugin()], null=True)
+    rows = chosen.entries({("mine", "served"): {}})
+    assert len(rows) == 8 * 10
+    assert {(row.method, row.protocol, row.has_groups) for row, _ in rows} == {("mine", "served", False)}
+    assert arena(null=True).methods == ("evident-groups",)
+
+
+def test_blind_seeds_change_with_the_file_and_are_nobody_elses(plugin):
+    path = plugin()
+    chosen = arena("fedavg", own=[path], blind=True)
+    assert len(chosen.seeds_used) == 2
+    assert min(chosen.seeds_used) >= 10**6
+    before = blind_seeds([path])
+    assert chosen.seeds == before
+    path.write_text(path.read_text() + "\n# Another seed, please.\n")
+    assert blind_seeds([path]) != before
 
 
 @pytest.mark.parametrize(
-    ("methods", "named"), [(["nothing"], "nothing"), (["fedavg,oracle"], "fedavg, oracle.*--algorithms")]
+    ("more", "named"),
+    [
+        ({"methods": ["nothing"]}, "nothing"),
+        ({"methods": ["fedavg,oracle"]}, "fedavg, oracle.*--algorithms"),
+        ({"only": ["iid,rotted-equal"]}, "rotted-equal.*rotated-equal"),
+        ({"blind": True}, "--with"),
+        ({"blind": True, "seeds": "3", "own": ["mine.py"]}, "--seeds"),
+    ],
 )
-def test_arena_that_cannot_judge_is_refused(methods, named):
+def test_arena_that_cannot_judge_is_refused(more, named, plugin):
+    more = dict(more)
+    own = [plugin() for _ in more.pop("own", ())]
     with pytest.raises(ConfigError, match=named):
-        arena(*methods)
+        arena(*more.pop("methods", ["fedavg,briggs"]), own=own, **more)
 
 
 def test_file_without_a_method_is_refused_by_name(tmp_path):
@@ -165,12 +249,12 @@ def test_file_without_a_method_is_refused_by_name(tmp_path):
 
 
 def test_settings_of_another_data_set_are_of_its_own_arena_without_the_changes():
-    here = arena("fedavg", "louvain")
-    elsewhere = arena("fedavg", "louvain", dataset="mnist", tuned_on="digits", changes=["training.rounds=2"])
+    here = arena("louvain")
+    elsewhere = arena("louvain", dataset="mnist", tuned_on="digits", changes=["training.rounds=60"])
     assert elsewhere.name == "arena-rows-mnist"
     assert digest_of(search_of(elsewhere.tuning, "louvain")) == digest_of(search_of(here, "louvain"))
     assert search_of(elsewhere.tuning, "louvain").name == search_of(here, "louvain").name
-    assert {run.dataset for _, run in elsewhere.entries({"louvain": {}})} == {"mnist"}
+    assert {run.dataset for _, run in rows_of(elsewhere, "louvain")} == {"mnist"}
 
 
 @pytest.fixture
@@ -183,17 +267,36 @@ def six_classes(tmp_path):
 
 
 def test_families_that_the_images_do_not_allow_are_left_out_and_named(six_classes):
-    few = arena("fedavg", "ifca", dataset=six_classes, changes=["clients=12"])
-    [unequal, swapped] = few.left_out
-    assert unequal.startswith("family flipped is left out: split.sizes = [10, 5, 3, 2] has 20 clients")
-    assert swapped.startswith("family swapped is left out: split.num_clusters = 4")
-    kinds = {run.split.kind for _, run in few.entries({"ifca": {}})}
-    assert {"rotated", "iid"} < kinds
-    assert "flipped" not in kinds
-    assert {run.split.kind for run in search_of(few, "ifca").base} == {"majority", "dimmed", "noisy"}
-    assert "kind: flipped" not in few.text({})
+    few = arena("ifca", dataset=six_classes, changes=["training.rounds=80"])
+    assert any(
+        note.startswith("family swapped-equal is left out: split.num_clusters = 4") for note in few.left_out
+    )
+    names = {row.family for row, _ in rows_of(few, "ifca")}
+    assert {"rotated-equal", "iid"} < names
+    assert "swapped-equal" not in names
+    assert "swapped" not in {run.split.kind for run in few.tuning_runs("ifca", "served")}
 
 
 def test_images_that_allow_no_family_are_refused(six_classes):
     with pytest.raises(ConfigError, match=r"clients"):
-        _ = arena("fedavg", "ifca", dataset=six_classes, changes=["clients=0"]).families
+        _ = arena("ifca", dataset=six_classes, changes=["clients=0"]).families
+
+
+def test_card_has_the_tasks_and_changes_with_who_holds_what(tmp_path):
+    chosen = load_arena(None, None, ["ifca"], (), 8, tmp_path, only=["iid,rotated-drift"])
+    card = json.loads(card_text(chosen))
+    assert set(card["families"]) == {"iid", "rotated-drift"}
+    assert card["families"]["rotated-drift"]["hidden_groups"] == 4
+    digests = [digest for family in card["families"].values() for digest in family["partitions"].values()]
+    assert len(set(digests)) == 4
+    same = load_arena(None, None, ["briggs"], (), 8, tmp_path, only=["iid,rotated-drift"])
+    assert json.loads(card_text(same)) == card
+
+
+def test_what_loses_kept_rows_says_so():
+    stored = KeptResults(
+        tuned={("digits", "ifca", "served", 8): TunedMethod(*("digits", "ifca", "served"), 8, 0, 0.5, {}, "")}
+    )
+    assert stored.lost_by("digits", {5000}, 8) == ()
+    [note] = stored.lost_by("digits", {5000}, 4)
+    assert "kept of 8 trials: with 4" in note

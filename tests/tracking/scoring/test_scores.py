@@ -16,6 +16,7 @@ from fedgrid.tracking.arrays import compute_scores
 from fedgrid.tracking.records import Columns
 from fedgrid.tracking.scoring import partitions, scores
 from fedgrid.tracking.scoring.client_scores import CLIENTS, lowest_tenth
+from tests.helpers.run_records import write_records
 
 TRUTH = [0, 0, 0, 1, 1, 1]
 ONE = [0, 0, 0, 0, 0, 0]
@@ -186,6 +187,23 @@ def jain(accuracies):
 def of_clients(columns):
     size = len(next(iter(columns.values())))
     return compute_scores(CLIENTS, Columns((size,), columns))
+
+
+def test_clients_that_are_held_out_have_a_score_of_their_own_and_are_in_no_other(tmp_path):
+    """Client 2, alone in a wrong cluster, is tested in round 2 only; the others are 0.6 and 0.8."""
+    columns = {
+        "part": [["trained", "trained", "held out"]] * 2,
+        "personalised_accuracy": [[0.5, 0.5, None], [0.6, 0.8, 0.1]],
+    }
+    path = write_records(tmp_path, [[0, 1, 2]] * 2, [0, 1, 1], columns=columns)
+    run = scores.score_run(path)
+    assert run["held_out_accuracy"] == 0.1
+    assert run["personalised_accuracy"] == pytest.approx(0.7)
+    assert (run["worst_client_accuracy"], run["clusters"], run["ari"]) == (0.6, 2, 1)
+    rounds = dict(scores.score_rounds(path))
+    assert [rounds[number]["held_out_accuracy"] for number in (1, 2)] == [None, 0.1]
+    others = write_records(tmp_path / "others", [[0, 1]], [0, 1])
+    assert "held_out_accuracy" not in scores.score_run(others)
 
 
 def test_the_learning_gap_in_loss_is_of_the_clusters_models():

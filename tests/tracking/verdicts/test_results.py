@@ -10,25 +10,19 @@ from fedgrid.tracking import figures as drawn
 from fedgrid.tracking.report.page import Plate
 from fedgrid.tracking.tables.table import Table
 from fedgrid.tracking.verdicts import figures
-from fedgrid.tracking.verdicts.field import (
-    CLUSTERING,
-    SERVING,
-    Standing,
-    by_family,
-    families_of,
-    field_of,
-    group_by_method,
-)
-from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, WELL, front
-from fedgrid.tracking.verdicts.page import results, section_text
+from fedgrid.tracking.verdicts.families import by_family, false_splits, harm, within_budget
+from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, SOLO, field_of, ranks_without
+from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, UNKNOWN, WELL, Point, front
+from fedgrid.tracking.verdicts.page import latex, results, section_text
+from fedgrid.tracking.verdicts.verdict import shown_pairs
 from tests.tracking.verdicts.test_verdict import SOME
 
-SEEDS = range(1000, 1010)
-FAMILIES = {"rotated": True, "iid": False}
+FAMILIES = {f"rotated {number}": True for number in range(8)} | {"iid": False, "dirichlet": False}
+SEEDS = (1000, 1001)
 
 
 def of(method, title, accuracy, *, clusters=1.0, right=0.0, megabytes=10.0, families=FAMILIES, **more):
-    """Return a method's outcomes, as served and fine-tuned (0.1 more accurate), a block a family and seed."""
+    """Return a method's outcomes, as served and fine-tuned (0.1 more accurate), two seeds a family."""
     return [
         replace(
             SOME,
@@ -38,73 +32,139 @@ def of(method, title, accuracy, *, clusters=1.0, right=0.0, megabytes=10.0, fami
             family=family,
             has_groups=has_groups,
             seed=seed,
-            ari=right if has_groups else float(clusters == 1),
+            ari=right if has_groups else nan,
             exactly_right=right if has_groups else nan,
             clusters=clusters,
-            personalised_accuracy=accuracy + 0.001 * (seed % 3) + (0.1 if protocol == "fine-tuned" else 0.0),
+            personalised_accuracy=accuracy + 0.001 * place + (0.1 if protocol == "fine-tuned" else 0.0),
             megabytes=megabytes,
             **more,
         )
         for protocol in ("served", "fine-tuned")
-        for family, has_groups in families.items()
+        for place, (family, has_groups) in enumerate(families.items())
         for seed in SEEDS
     ]
 
 
 def arena():
-    """fedavg, a method that finds the groups and serves better, one that cuts up at random, and oracle."""
+    """fedavg, a method that finds the groups and serves better, one that splits wrongly, and references."""
     return [
         *of("fedavg", "fedavg", 0.6),
         *of("good", "GOOD", 0.7, clusters=4.0, right=1.0, megabytes=20.0),
         *of("bad", "BAD", 0.5, clusters=3.0, megabytes=30.0),
         *of("oracle", "oracle", 0.75, clusters=4.0, right=1.0, is_reference=True, settings="default"),
+        *of("solo", "solo", 0.65, clusters=20.0, megabytes=0.0, is_reference=True, settings="default"),
     ]
 
 
-def test_pairs_are_corrected_for_all_of_them_and_the_winner_is_the_one_with_the_higher_scores():
-    """Ten differences of one sign have p = 2 / 2^10; times three pairs 0.0059. Equal methods have p = 1."""
-    field = field_of(
-        [*of("low", "L", 0.5), *of("high", "H", 0.7), *of("twin", "T", 0.5)], SERVING, "tuned", "served"
-    )
-    assert field.better == {"high": {"low", "twin"}, "low": set(), "twin": set()}
-    assert field.worse("low") == {"high"}
+def test_pairs_are_corrected_for_all_of_them_and_one_family_left_out():
+    """Ten differences of one sign have p = 2 / 2^10, nine 2 / 2^9 = 0.004; times three pairs. Equal methods
+    have p = 1. Of eight families 3 * 2 / 2^8 = 0.023, of seven 0.047, of six 0.09."""
+    outcomes = [*of("low", "L", 0.5), *of("high", "H", 0.7), *of("twin", "T", 0.5)]
+    field = field_of(outcomes, SERVING, "served")
+    shown, changes = shown_pairs(field)
+    assert shown == [("high", "low", True), ("high", "twin", True)]
+    assert not changes
     assert field.comparison.cliques == (("low", "twin"),)
+    few = [outcome for outcome in outcomes if outcome.family in [*FAMILIES][:7]]
+    shown, changes = shown_pairs(field_of(few, SERVING, "served"))
+    assert shown == [("high", "low", False), ("high", "twin", False)]
+    assert changes == dict.fromkeys([*FAMILIES][:7], 2)
 
 
 def test_block_that_a_competitor_lacks_is_left_out_for_all():
-    outcomes = [each for each in arena() if not (each.method == "bad" and each.seed == 1000)]
-    field = field_of(outcomes, SERVING, "tuned", "served")
-    assert field.comparison.num_scenarios == 18
-    assert {standing.num_blocks for standing in field.standings.values()} == {18}
+    """A seed, and a family: a reference that lacks one says so."""
+    lacking = {
+        ("bad", "iid", 1000),
+        ("bad", "iid", 1001),
+        ("bad", "rotated 0", 1000),
+        ("oracle", "rotated 1", 1000),
+    }
+    lacking.add(("oracle", "rotated 1", 1001))
+    outcomes = [each for each in arena() if (each.method, each.family, each.seed) not in lacking]
+    field = field_of(outcomes, SERVING, "served")
+    assert len(field.blocks) == 9
+    assert field.scores["good"]["digits", "rotated 0"] == pytest.approx(0.7)
+    assert [len(field.outcomes[name]) for name in ("good", "solo", "oracle")] == [17, 17, 15]
+    assert field.label("oracle") == "oracle (8 of 9 families)"
 
 
 def test_question_that_no_two_methods_share_has_no_field():
     outcomes = [each for each in arena() if each.method != "bad"]
-    assert field_of(outcomes, CLUSTERING, "tuned", "served") is None
-    assert field_of(outcomes, SERVING, "tuned", "served") is not None
+    assert field_of(outcomes, CLUSTERING, "served") is None
+    assert field_of(outcomes, SERVING, "served") is not None
 
 
-def test_family_has_regret_gain_and_the_seeds_below_bnc():
-    served = [each for each in arena() if each.protocol == "served"]
-    found = by_family(group_by_method(served))
-    good, bad = (found[method]["rotated"] for method in ("good", "bad"))
-    assert (good.regret, good.gain) == (pytest.approx(0.05), pytest.approx(0.1))
-    assert (good.below_bnc, good.right, good.seeds) == (0, 10, 10)
-    assert (bad.below_bnc, bad.right) == (10, 0)
+def test_family_has_groups_found_and_accuracy_above_the_baselines():
+    field = field_of(arena(), CLUSTERING, "served")
+    good, bad = (by_family(field, method) for method in ("good", "bad"))
+    assert good["digits", "rotated 0"].above == pytest.approx({"fedavg": 0.1, "solo": 0.05, "FedAvg-FT": 0})
+    assert [places["digits", "rotated 0"].right for places in (good, bad)] == [2, 0]
     # Without groups one cluster is right.
-    assert found["good"]["iid"].right == 0
-    assert found["fedavg"]["iid"].right == 10
-    assert isnan(by_family({"good": group_by_method(served)["good"]})["good"]["iid"].regret)
+    assert good["digits", "iid"].right == 0
 
 
-def test_families_with_groups_come_first():
-    outcomes = [*arena(), replace(SOME, family="dirichlet", has_groups=False)]
-    assert families_of(outcomes) == ["rotated", "dirichlet", "iid"]
-    assert families_of(outcomes, of_groups=True) == ["rotated", "iid"]
+def test_false_splits_have_an_exact_interval_over_runs_and_the_number_of_families():
+    """Of 0 in 4 the upper bound is 1 - 0.025^(1/4) = 0.602; of 4 in 4 the lower one is the rest."""
+    whole = of("whole", "W", 0.6, families={"rotated": True}, clusters=2.0, right=1.0)
+    whole += of("whole", "W", 0.6, families={"iid": False, "dirichlet": False})
+    field = field_of([*arena(), *whole], CLUSTERING, "served")
+    good = false_splits(field.without_groups.get("good", ()))
+    assert (good.runs, good.num_runs, good.families, good.num_families) == (4, 4, 2, 2)
+    assert good.interval == pytest.approx((0.025**0.25, 1))
+    field = field_of(
+        [*whole, *of("good", "G", 0.6, families={"rotated": True}, clusters=2.0)], CLUSTERING, "served"
+    )
+    assert false_splits(field.without_groups.get("whole", ())).interval == pytest.approx((0, 1 - 0.025**0.25))
+    assert false_splits(field.without_groups.get("good", ())) is None
+
+
+def test_harm_is_the_share_of_clients_that_are_worse_off_than_alone():
+    """Of three clients with both accuracies one is worse off; a client without a test counts for neither."""
+    outcomes = [
+        *of("good", "G", 0.7, clients=(0.9, 0.5, nan, 0.7)),
+        *of("bad", "B", 0.5, clients=(nan,) * 4),
+        *of("solo", "S", 0.6, clients=(0.8, 0.6, 0.9, 0.7), is_reference=True),
+    ]
+    field = field_of(outcomes, SERVING, "served")
+    assert set(harm(field, "good", SOLO).values()) == {1 / 3}
+    assert harm(field, "bad", SOLO) == {}
+    assert harm(field, "good", "FedAvg-FT") == {}
+
+
+def test_accuracy_within_a_budget_is_that_of_the_last_test_within_it():
+    """fedavg sends 8 MB in 8 rounds; the other twice as much a round."""
+    outcomes = [
+        *of("fedavg", "F", 0.7, tested=((2, 0.2, 2.0), (4, 0.4, 4.0), (8, 0.8, 8.0))),
+        *of("twice", "T", 0.7, tested=((2, 0.3, 4.0), (4, 0.5, 8.0), (8, 0.9, 16.0))),
+    ]
+    field = field_of(outcomes, SERVING, "served")
+    by_bytes, by_rounds = (
+        [within_budget(field, "twice", share, of_rounds=of_rounds) for share in (0.25, 0.5, 1.0)]
+        for of_rounds in (False, True)
+    )
+    assert isnan(by_bytes[0])
+    assert by_bytes[1:] == pytest.approx([0.3, 0.5])
+    assert by_rounds == pytest.approx([0.3, 0.5, 0.9])
+
+
+def test_ranks_without_a_data_set_are_those_of_the_others():
+    """On digits `one` is better, on two families of images `other`."""
+    outcomes = [
+        *of("one", "A", 0.7, families={"rotated": True}, dataset="digits"),
+        *of("one", "A", 0.5, families={"rotated": True, "iid": False}, dataset="images"),
+        *of("other", "B", 0.6, families={"rotated": True}, dataset="digits"),
+        *of("other", "B", 0.6, families={"rotated": True, "iid": False}, dataset="images"),
+    ]
+    field = field_of(outcomes, SERVING, "served")
+    assert field.ranks == pytest.approx({"other": 4 / 3, "one": 5 / 3})
+    assert ranks_without(field) == {"digits": {"other": 1, "one": 2}, "images": {"other": 2, "one": 1}}
+    [*_, section] = results(outcomes, 45)
+    assert [row.name for row in section.items[0].rows] == ["other", "one"]
+    assert "data-sets" not in {section.name for section in results(arena(), 45)}
 
 
 def point(megabytes, accuracy, is_reference=False):
-    return Standing(is_reference, accuracy, nan, 1, megabytes, nan)
+    return Point(accuracy, megabytes, is_reference)
 
 
 def test_front_has_the_methods_that_no_competitor_beats_in_both():
@@ -118,25 +178,31 @@ def test_front_has_the_methods_that_no_competitor_beats_in_both():
     assert front(points) == ["cheap", "best", "twin"]
 
 
-def plates():
-    return {
-        item.name: item for each in results(arena(), 45) for item in each.items if isinstance(item, Plate)
-    }
+def plates(outcomes=None):
+    sections = results(outcomes or arena(), 45)
+    return {item.name: item for each in sections for item in each.items if isinstance(item, Plate)}
 
 
-def test_map_of_failures_is_white_where_all_is_well_and_dark_where_bnc_serves_better():
-    figure = plates()["failures"].draw()
-    groups, served, tuned = figure.axes
-    rows = [label.get_text() for label in groups.get_yticklabels()]
-    assert rows == ["good", "fedavg", "bad"]
-    assert [label.get_text() for label in served.get_xticklabels()] == ["rotated", "iid"]
-    colours = {name: tuple(np.round(drawn_rgb(name), 3)) for name in (WELL, MIDDLE, ILL)}
-    picture = np.round(groups.images[0].get_array(), 3)
-    assert [tuple(cell) for cell in picture[0]] == [colours[WELL], colours[ILL]]
-    served_picture = np.round(served.images[0].get_array(), 3)
-    assert [tuple(row[0]) for row in served_picture] == [colours[MIDDLE], colours[MIDDLE], colours[ILL]]
-    assert [text.get_text() for text in served.texts] == ["", "", "", "", "10", "10"]
-    assert len(tuned.images) == 1
+def test_map_of_failures_is_dark_where_groups_are_missed_or_fedavg_serves_better():
+    [axes] = plates()["failures-clustering"].draw().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["good", "bad", "oracle", "solo"]
+    assert [label.get_text() for label in axes.get_xticklabels()][-3:] == ["rotated 7", "dirichlet", "iid"]
+    assert colours_in(axes)[:2] == [[WELL] * 8 + [ILL] * 2, [ILL] * 10]
+    [axes] = plates()["failures-serving-served"].draw().axes
+    assert [row[0] for row in colours_in(axes)] == [WELL, MIDDLE, ILL, WELL, WELL]
+    assert [text.get_text() for text in axes.texts][::10] == ["+10", "0", "-10", "+15", "+5"]
+
+
+def test_map_without_a_baseline_is_grey():
+    alone = [each for each in arena() if each.method not in ("solo", "oracle")]
+    [axes] = plates(alone)["failures-serving-served"].draw().axes
+    assert {colour for row in colours_in(axes) for colour in row} == {UNKNOWN}
+
+
+def colours_in(axes):
+    """Return the colours of a map by name."""
+    names = {tuple(np.round(drawn_rgb(name), 3)): name for name in (WELL, MIDDLE, ILL, UNKNOWN)}
+    return [[names[tuple(cell)] for cell in row] for row in np.round(axes.images[0].get_array(), 3)]
 
 
 def drawn_rgb(colour):
@@ -154,7 +220,13 @@ def test_pareto_joins_the_front_and_names_every_method():
     line = figure.axes[0].lines[0]
     assert line.get_xdata().tolist() == [10.0, 20.0]
     names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names == ["bad", "fedavg", "good", "oracle"]
+    assert names == ["bad", "fedavg", "good", "oracle", "solo"]
+
+
+def test_axis_of_one_amount_has_two_ticks():
+    axes = figures.pareto({"served": {"A": point(52.0, 0.4), "B": point(52.0, 0.5)}}).axes[0]
+    low, high = axes.get_xlim()
+    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [50.0, 100.0]
 
 
 def test_reference_that_sends_nothing_is_a_line():
@@ -171,29 +243,33 @@ def test_every_figure_can_be_saved(tmp_path):
         "ranks-serving-served",
         "ranks-serving-fine-tuned",
         "pareto",
-        "failures",
+        "failures-clustering",
+        "failures-serving-served",
+        "failures-serving-fine-tuned",
     }
 
 
-def test_tables_have_ranks_tests_regret_and_defaults():
-    worse = [
-        replace(each, settings="default", personalised_accuracy=each.personalised_accuracy - 0.05)
-        for each in arena()
-        if not each.is_reference
-    ]
-    sections = results([*arena(), *worse], 45)
+def test_tables_have_ranks_tests_classes_and_what_is_missing():
+    outcomes = [*arena(), *of("ifca", "IFCA", 0.9, told="number"), *of("ward", "W", 0.4, told="number")]
+    sections = results(outcomes, 45)
     tables = {item.name: item for each in sections for item in each.items if isinstance(item, Table)}
     serving = {row.name: [cell.text for cell in row.cells] for row in tables["serving-served"].rows}
-    assert serving["good"][:2] == ["1.0", "0.701"]
-    assert serving["good"][-3:] == ["2", "0", "better"]
+    assert list(serving) == ["good", "fedavg", "bad", "ifca", "ward", "oracle", "solo"]
+    assert serving["good"][0] == "1.0"
+    assert serving["good"][-3:] == ["2 (2)", "0", "better"]
+    assert serving["bad"][-3:] == ["0", "2 (2)", "worse"]
+    assert serving["ifca"][0] == "1.0"
     assert serving["oracle"][0] == "–"
-    assert serving["fedavg"][-1] == "–"
-    regret = {row.name: row.cells for row in tables["regret-served"].rows}
-    assert [cell.text for cell in regret["bad"]] == ["25.0", "25.0"]
-    assert regret["bad"][0].notes
-    assert not regret["good"][0].notes
-    defaults = {row.name: [cell.text for cell in row.cells] for row in tables["defaults"].rows}
-    assert defaults["good"][2:4] == ["0.651", "0.701"]
+    clustering = {row.name: [cell.text for cell in row.cells] for row in tables["clustering"].rows}
+    assert clustering["good"] == ["1.0", "1.000", "16/16", "4.0", "4/4", "40–100 %", "2/2", "1 (1)", "0"]
+    assert r"\label{tab:serving-served}" in latex([], sections)
+
+
+def test_table_says_first_that_nothing_can_be_shown():
+    few = [each for each in arena() if each.family in [*FAMILIES][:5]]
+    [section, *_] = results(few, 45)
+    assert section.items[0].caption.startswith("Nothing can be shown of the 2 methods")
+    assert "needs 6 families" in section.items[0].caption
 
 
 def test_section_in_markdown_links_its_figures():

@@ -89,6 +89,10 @@ class FlisHc(FedOpt):
         if not conditions.has_reference_images:
             return inference.NEEDS_REFERENCES
         averages_models = self.settings.variant == "neighbours"
+        if averages_models and conditions.has_held_out:
+            return (
+                "variant neighbours cannot serve held-out clients: leave out held_out, or set variant: text"
+            )
         return refusal(self.settings.local, averages_models=averages_models) or super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
@@ -106,6 +110,10 @@ class FlisHc(FedOpt):
         return [
             Order(client, (int(start_K[client]),), infer=client in waiting, rule=rule) for client in asked
         ]
+
+    def place(self, state: State, updates: Updates) -> State:
+        """Let the client join the cluster whose members' predictions agree most with its own."""
+        return self._place(state, updates)[0] if inference.CLASSES in state.arrays else state
 
     def served(self, state: State) -> Served:
         """Test each client with its cluster's model, or with the mean of its neighbours' models."""

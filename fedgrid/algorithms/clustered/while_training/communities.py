@@ -18,15 +18,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, idle_settings
 from fedgrid.algorithms.clustering import graph
 from fedgrid.algorithms.clustering.measures import silhouette
-from fedgrid.algorithms.contract.base import (
-    Conditions,
-    Diagnostics,
-    Fresh,
-    Labels,
-    State,
-    Step,
-    Traits,
-)
+from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, Step, Traits
 from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.section import FirstRound
@@ -167,6 +159,15 @@ class Communities(FedOpt):
         return split(state.without(*map(_name, range(len(state.labels_K)))), 0, parts), Diagnostics(
             clustered=True, silhouette=score
         )
+
+    def place(self, state: State, updates: Updates) -> State:
+        """Label the client with the community nearest to its model; with `late` it stays in the largest."""
+        if self.settings.late is not None:
+            return state
+        labels_K, num_communities = state.labels_K.copy(), int(state.labels_K.max()) + 1
+        models = [*_latest(_refresh(state, 0, updates), updates.clients), *state.models[:num_communities]]
+        labels_K[list(updates.clients)] = self._distances(models, updates.layout)[0, 1:].argmin()
+        return replace(state, labels_K=labels_K)
 
     def _communities(
         self, state: State, round_index: int, layout: Layout, rng: Rng

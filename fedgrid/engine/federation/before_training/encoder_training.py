@@ -30,13 +30,13 @@ from fedgrid.engine.federation.encoders.encoder import (
 )
 from fedgrid.engine.federation.errors import FinalError
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
-from fedgrid.engine.federation.round.participation import encoder_clients
+from fedgrid.engine.federation.round.participation import Participation, encoder_clients
 from fedgrid.engine.federation.seeds import root_seed
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.uplink.steps import Clip, Noise
 
 if TYPE_CHECKING:
-    from fedgrid.algorithms.contract.base import Algorithm
+    from fedgrid.algorithms.contract.base import Algorithm, Labels
     from fedgrid.algorithms.updates.source import Vector
     from fedgrid.engine.federation.clients.pool import Pool
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -138,20 +138,21 @@ def encoder_training_of(
     config: RunConfig,
     algorithm: Algorithm,
     setup: Setup,
+    truth_K: Labels,
     official: ImageSet,
     load_pool: Callable[[str], ImageSet],
 ) -> EncoderTraining | None:
     """Return the training of the encoder that an algorithm's message asks for, None if it asks for none.
 
-    `official` is the run's official test set, of which the server's reference images are; `load_pool` returns
-    the pool of another data set by its name.
+    `truth_K` are the hidden groups; `official` is the run's official test set, of which the server's
+    reference images are; `load_pool` returns the pool of another data set by its name.
     """
     message = algorithm.message()
     if message is None or message.encoder is None:
         return None
     # As the server has them: it does not know how the hidden groups' images differ.
     _, reference = hold_out(official, config.split.reference_images, config.root_seed)
-    present = [client for client in range(config.clients) if config.joins.get(client, 1) == 1]
+    present = Participation.of(config, truth_K).attendance(0).present
     settings, public = message.encoder, None
     if settings.public is not None and settings.name != "pixels":
         public = reference if settings.public == REFERENCE else load_pool(settings.public)

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from fedgrid.algorithms.contract.base import Traits
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.engine.federation.configuration.faults import Faults
+from fedgrid.engine.federation.configuration.held_out import held_out_problem, never_held_out
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.dealing.kinds import KINDS, Movable, kind_of
 from fedgrid.engine.federation.format import FORMAT
@@ -88,7 +89,14 @@ class RunConfig(Section):
     drift: dict[Annotated[int, Field(ge=0)], Move] = {}
     """Clients whose data move to another hidden group, as in `{3: {round: 25, to: 2}}`."""
 
-    omitted_defaults = ("participation", "dropout", "joins", "uplink", "privacy", PLUGINS, "faults", "drift")
+    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the clients, at least one, that never train in the federation. After the last round each is
+    placed and tested as a newcomer."""
+
+    omitted_defaults = (
+        *("participation", "dropout", "joins", "uplink", "privacy", PLUGINS, "faults", "drift"),
+        "held_out",
+    )
 
     @field_validator("joins")
     @classmethod
@@ -122,6 +130,18 @@ class RunConfig(Section):
             if problem:
                 raise ValueError(problem)
         return drift
+
+    @field_validator("held_out")
+    @classmethod
+    def _others_can_train(cls, share: float, before: ValidationInfo) -> float:
+        given = before.data
+        if share and {"clients", "joins", "uplink", "privacy", "faults", "drift"} <= set(given):
+            others = never_held_out(given["joins"], given["faults"], given["drift"])
+            if problem := held_out_problem(share, given["clients"], len(others)):
+                raise ValueError(problem)
+            if is_private(given["uplink"], given["privacy"]):
+                raise ValueError("no epsilon counts what a held-out client sends; leave it out, or the noise")
+        return share
 
     @cached_property
     def run_id(self) -> str:

@@ -167,8 +167,7 @@ def client_sets(
     """Return each client's training and test images, as `changes` makes them for it.
 
     Without changes they are views of `pool` and `official`: no image is copied. Clients with
-    the same official test images and change share one object: a hundred of them may have the whole test set
-    each.
+    the same change and official test images share one object: a hundred may have the whole test set each.
     """
     pool, official = pool.without_groups(), official.without_groups()
 

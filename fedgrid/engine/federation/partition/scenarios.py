@@ -136,6 +136,7 @@ class Changes:
     make: Callable[[ImageSet, int], ImageSet]
     """Return images as that group or client, from 0, has them."""
     by_client: bool = False
+    """Whether they are of clients."""
 
 
 SCENARIOS: dict[str, Scenario] = {

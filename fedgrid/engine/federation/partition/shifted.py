@@ -169,9 +169,7 @@ def swap(held: ImageSet, group: int, num_groups: int, num_classes: int) -> Image
 
 
 def swap_and_turn(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
-    """Exchange labels 2 g and 2 g + 1, with g the place of `group` in its half; turn the second half's images
-    upside down.
-    """
+    """Exchange labels 2 g and 2 g + 1, g from 0 in each half of groups; turn the second half upside down."""
     half, place = divmod(group, num_groups // 2)
     return rotate(swap(held, place, num_groups, num_classes), half, 2, num_classes)
 

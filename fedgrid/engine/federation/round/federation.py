@@ -123,9 +123,7 @@ class Federation:
         numbers: tuple[str, ...] = (),
     ) -> "Federation":
         """Return the federation of a run; `setup` and `truth_K` are what `setup_of` returns."""
-        participation = Participation(
-            config.clients, config.root_seed, config.participation, config.dropout, config.joins
-        )
+        participation = Participation.of(config, truth_K)
         return cls(
             algorithm=algorithm,
             layout=layout_of(blank(setup.model, setup.shape, setup.num_classes)),

@@ -76,8 +76,9 @@ def _run(
         with watch.step("cluster_seconds"):
             updates = _updates(federation, plan, work, reports)
             state, diagnostics = _step(federation, plan, updates)
-            warnings = plan.ledger.settle(plan.orders, [report.client for report in reports])
-            diagnostics = replace(diagnostics, warnings=(*diagnostics.warnings, *warnings))
+            unpaid = plan.ledger.settle(plan.orders, [report.client for report in reports])
+            diagnostics = replace(diagnostics, warnings=(*diagnostics.warnings, *unpaid))
+            warnings = warnings_of(plan.round_index + 1, reports, diagnostics)
             row = round_row(federation, plan, reports, updates, state, diagnostics)
         memories = work.memories()
         with watch.step("evaluate_seconds"):
@@ -87,10 +88,14 @@ def _run(
             without_noise = _updates(federation, plan, work, reports, noisy=False)
             aggregate = getattr(federation.algorithm.settings, "aggregate", MEAN)
             _cache_means_of_old_partition(plan.orders, plan.state, state, without_noise, aggregate)
+    after = run_state.after_round(state, memories, plan.ledger.spent_K)
+    if after.rounds_done == federation.rounds:
+        with watch.step("evaluate_seconds"):
+            state, of_held_out, tests_of_held_out = _serve_held_out(federation, after, pool)
+        reports, tests = [*reports, *of_held_out], {**tests, **tests_of_held_out}
     rows = client_rows(federation, plan, reports, state, diagnostics, tests)
     timing = timing_row(federation.run_id, plan, work, watch)
-    record = RoundRecord(row, rows, timing, warnings_of(plan.round_index + 1, reports, diagnostics))
-    return run_state.after_round(state, memories, plan.ledger.spent_K), record
+    return after, RoundRecord(row, rows, timing, warnings)
 
 
 def _work(
@@ -142,6 +147,7 @@ def _updates(
         steps=steps,
         weights={"none": None, "images": images, "batches": steps}[federation.weights],
         sampled=plan.attendance.sampled,
+        held_out=federation.participation.held_out,
         noise=plan.ledger.noise if noisy else None,
     )
 
@@ -216,6 +222,46 @@ def _run_tests(
         }
         for client in of_served
     }
+
+
+def _serve_held_out(
+    federation: Federation, run_state: RunState, pool: Pool
+) -> tuple[State, list[TrainReport], ModelTests]:
+    """Serve each client that was held out as a newcomer to the round after the last one.
+
+    By its update the algorithm finds its place; in a cluster that was split later it trains again, for the
+    next level. Each starts from `run_state`, which stays as it is. Returns its state with their clusters, and
+    their last reports and tests.
+    """
+    labels_K, reports = run_state.state.labels_K.copy(), []
+    tests: ModelTests = {}
+    for client in sorted(federation.participation.held_out):
+        others = frozenset(range(len(labels_K))) - {client}
+        joins = {client: run_state.rounds_done + 1}
+        only = replace(federation.participation, joins=joins, held_out=others, dropout=0.0)
+        alone, state = replace(federation, participation=only), run_state.state
+        for _ in range(len(state.models)):  # As many levels as there can be.
+            plan = plan_round(alone, replace(run_state, state=state), pool)
+            with _work(alone, plan, run_state, pool, None, Stopwatch()) as work:
+                state, own = _placed(alone, plan, work)
+                served = check_served(alone.algorithm, state, alone.layout.size)
+                of_client = _tests(served, work, work.memories(), [client])
+            if state.labels_K[client] == plan.state.labels_K[client]:
+                break
+        labels_K[client] = state.labels_K[client]
+        reports += own
+        tests[client] = dict(zip(SERVED_TESTS, of_client[client], strict=False))
+    return replace(run_state.state, labels_K=labels_K), reports, tests
+
+
+def _placed(federation: Federation, plan: Plan, work: ClientRound) -> tuple[State, list[TrainReport]]:
+    """Return the state in which the round's only client has its place, and its report if it trained."""
+    reports = work.reports()
+    if not any(report.usable for report in reports):
+        return plan.state, reports
+    with own_code(federation.algorithm, "place"):
+        state = federation.algorithm.place(plan.state, _updates(federation, plan, work, reports))
+    return federation.checked("place", state), reports
 
 
 def _tests(

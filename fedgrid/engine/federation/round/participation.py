@@ -1,14 +1,20 @@
 """Which clients are present, sampled and dropped in a round: pure functions of the run's seed."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import floor
+from typing import TYPE_CHECKING
 
+from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.orders import Order, Presence
+from fedgrid.engine.federation.configuration.held_out import never_held_out, num_held_out
 from fedgrid.engine.federation.seeds import generator
+
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,17 @@ class Participation:
     """Probability that a sampled client sends no reply, in [0, 1)."""
     joins: Mapping[int, int] = field(default_factory=dict)
     """Newcomers: client -> its first round, from 1."""
+    held_out: frozenset[int] = frozenset()
+    """Clients that never join."""
+
+    @classmethod
+    def of(cls, config: "RunConfig", truth_K: Labels) -> "Participation":
+        """Return that of a run; `truth_K` are the hidden groups at its start."""
+        others = never_held_out(config.joins, config.faults, config.drift)
+        count = num_held_out(config.held_out, config.clients)
+        held_out = draw_held_out(truth_K, config.root_seed, count, others)
+        rates = config.participation, config.dropout
+        return cls(config.clients, config.root_seed, *rates, config.joins, held_out)
 
     def attendance(self, round_index: int) -> Attendance:
         """Return the clients that take part in a round; `round_index` counts from 0."""
@@ -59,7 +76,9 @@ class Participation:
 
     def _present(self, round_index: int) -> tuple[int, ...]:
         return tuple(
-            client for client in range(self.num_clients) if self.joins.get(client, 1) <= round_index + 1
+            client
+            for client in range(self.num_clients)
+            if self.joins.get(client, 1) <= round_index + 1 and client not in self.held_out
         )
 
     def _sampled(self, present: tuple[int, ...], round_index: int) -> tuple[int, ...]:
@@ -74,6 +93,17 @@ class Participation:
             return False
         rng = generator(self.seed, "dropout", client=client, round_index=round_index)
         return bool(rng.random() < self.dropout)
+
+
+def draw_held_out(truth_K: Labels, seed: int, count: int, others: Collection[int] = ()) -> frozenset[int]:
+    """Return `count` clients that never train; none of `others`.
+
+    A hidden group keeps a client that trains, unless too few clients are left then.
+    """
+    clients = [client for client in range(len(truth_K)) if client not in others]
+    drawn = generator(seed, "held out").permutation(clients).tolist()
+    last_of_groups = {int(truth_K[client]): client for client in drawn}.values()
+    return frozenset(sorted(drawn, key=lambda client: client in last_of_groups)[:count])
 
 
 def encoder_clients(settings: EncoderSettings, seed: int, present: Sequence[int], index: int) -> list[int]:

@@ -68,7 +68,7 @@ def round_row(
     row: dict[str, Any] = {
         "round": plan.round_index + 1,
         "temperature": temperature(updates.cosine_distances_KK) if updates.clients else None,
-        "clusters": len(set(state.labels_K.tolist())),
+        "clusters": len(np.unique(np.delete(state.labels_K, sorted(federation.participation.held_out)))),
         "clustered": diagnostics.clustered,
         "bytes_down": bytes_down,
         "bytes_up": bytes_up,
@@ -134,7 +134,7 @@ def client_rows(
 
     `state` is that after the round.
     """
-    sent, parts = {report.client: report for report in reports}, _parts(plan, reports)
+    sent, parts = {report.client: report for report in reports}, _parts(federation, plan, reports)
     columns, spent = _test_columns(federation, reports, tests), plan.ledger.of_clients(state.labels_K)
     rows = []
     for client, label in enumerate(state.labels_K.tolist()):
@@ -216,12 +216,13 @@ def _excluded(reports: Sequence[TrainReport]) -> list[int]:
     return [report.client for report in reports if not report.usable]
 
 
-def _parts(plan: Plan, reports: Sequence[TrainReport]) -> dict[int, str]:
+def _parts(federation: Federation, plan: Plan, reports: Sequence[TrainReport]) -> dict[int, str]:
     """Return, by client, its part in the round, one of `record_columns.PARTS`."""
     parts = dict.fromkeys(plan.attendance.present, "not asked")
     parts |= {order.client: "spent" for order in plan.ordered}
     parts |= {order.client: "dropped" for order in plan.orders}
-    return parts | {report.client: "trained" if report.usable else "excluded" for report in reports}
+    parts |= {report.client: "trained" if report.usable else "excluded" for report in reports}
+    return parts | dict.fromkeys(federation.participation.held_out, "held out")
 
 
 def _traffic(federation: Federation, plan: Plan, reports: Sequence[TrainReport]) -> tuple[int, int]:

@@ -135,6 +135,7 @@ def check_algorithm(config: RunConfig) -> None:
         num_clients=config.clients,
         has_reference_images=config.split.reference_images is not None,
         training=config.training.model_dump(),
+        has_held_out=config.held_out > 0,
     )
     if (problem := algorithm.problem(conditions)) is not None:
         raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))

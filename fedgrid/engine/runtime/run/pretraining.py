@@ -32,7 +32,7 @@ from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, check_f
 from fedgrid.engine.runtime.storage.storage import Storage
 
 if TYPE_CHECKING:
-    from fedgrid.algorithms.contract.base import Algorithm
+    from fedgrid.algorithms.contract.base import Algorithm, Labels
     from fedgrid.engine.federation.clients.messages import Setup
     from fedgrid.engine.federation.clients.pool import Machine, Pool
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -116,13 +116,15 @@ def pretraining_of(
     config: RunConfig,
     algorithm: Algorithm,
     setup: Setup,
+    truth_K: Labels,
     machines: Sequence[Machine],
     official: ImageSet,
     data_dir: Path,
 ) -> Pretraining | None:
     """Return the training of the encoder that an algorithm's message asks for, None if it asks for none.
 
-    `official` is the run's official test set, of which the server's reference images are.
+    `truth_K` are the hidden groups; `official` is the run's official test set, of which the server's
+    reference images are.
 
     Raises:
         DataError: the public images are missing.
@@ -132,7 +134,7 @@ def pretraining_of(
         (pool, _), _ = load_known(dataset, data_dir)
         return pool
 
-    training = encoder_training_of(config, algorithm, setup, official, load_pool)
+    training = encoder_training_of(config, algorithm, setup, truth_K, official, load_pool)
     return None if training is None else Pretraining(training, machines)
 
 

@@ -25,7 +25,6 @@ from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.failure import Failure
 from fedgrid.engine.runtime.storage.atomic import (
-    ASIDE,
     delete_partial,
     disk_errors,
     set_aside,
@@ -111,7 +110,7 @@ class RunFolder:
             RunError: every state is damaged, or the folder cannot be written.
         """
         with disk_errors(self.path):
-            self._storage.pull(self.path.name, skip=(ASIDE,))
+            self._storage.pull(self.path.name)
             self.check_config()
             listed = self._read_mark()
             run_state = self._newest(listed)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from fedgrid.algorithms.contract.base import Labels
     from fedgrid.engine.federation.clients.messages import Setup
     from fedgrid.engine.federation.clients.pool import Machine, Pool
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -95,7 +96,7 @@ class Session:
         setup, truth_K = prepare(config, self._data_dir)
         machines = self._machines(config)
         rounds_done = run_state.rounds_done if run_state else 0
-        pretraining = self._note_origin(config, folder, setup, machines, rounds_done)
+        pretraining = self._note_origin(config, folder, setup, truth_K, machines, rounds_done)
         cache = self._open_cache(config, storage, setup, machines)
         if (
             run_state is None
@@ -162,13 +163,14 @@ class Session:
         config: RunConfig,
         folder: RunFolder,
         setup: Setup,
+        truth_K: Labels,
         machines: Sequence[Machine],
         rounds_done: int,
     ) -> Pretraining | None:
         """Note what the next rounds are made with; return the training of the run's encoder, None without."""
         algorithm = algorithm_of(config)
         (_, official), images = images_of(config.dataset, self._data_dir)
-        pretraining = pretraining_of(config, algorithm, setup, machines, official, self._data_dir)
+        pretraining = pretraining_of(config, algorithm, setup, truth_K, machines, official, self._data_dir)
         parts = dict(made_with(algorithm, images, machines))
         if pretraining is not None:
             parts[ENCODER] = pretraining.id

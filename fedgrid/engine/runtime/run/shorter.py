@@ -1,7 +1,8 @@
 """Rounds of a finished run whose configuration is another one's but for fewer rounds: its first ones too.
 
 Of what a run's numbers depend on, only the tests of the last round know how many rounds there are: they are
-made whatever `evaluation.every` says. Where none was due then, the round before is the last one in common.
+made whatever `evaluation.every` says, and clients that are held out are served after it. Where that is so,
+the round before is the last one in common.
 """
 
 from collections.abc import Iterator
@@ -44,7 +45,8 @@ def _finished(config: RunConfig, storage: Storage) -> Iterator[tuple[RunConfig, 
                 continue
             shorter = with_rounds(config, rounds)
             if folder_of(storage.root, shorter) == mark.parent:
-                yield shorter, rounds if rounds % config.evaluation.every == 0 else rounds - 1
+                is_alike = rounds % config.evaluation.every == 0 and not config.held_out
+                yield shorter, rounds if is_alike else rounds - 1
 
 
 def take_rounds(folder: RunFolder, storage: Storage) -> bool:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from fedgrid.engine.federation.errors import ConfigError, DeniedError, RunError, StorageError, is_denied
-from fedgrid.engine.runtime.storage.atomic import PARTIAL
+from fedgrid.engine.runtime.storage.atomic import ASIDE, PARTIAL
 from fedgrid.engine.runtime.storage.clock import Patience
 from fedgrid.engine.runtime.storage.remote import (
     NOT_FOUND,
@@ -167,15 +167,15 @@ class Storage:
     def pull(self, folder: str, skip: tuple[str, ...] = (), only: str = "") -> None:
         """Make a folder equal to that at the URI: fetch files that differ, delete those missing there.
 
-        Names that start with one of `skip`, such as `state-`, are left alone, as are those that do not
-        start with `only`.
+        Names that start with one of `skip`, such as `state-`, are left alone, as are damaged files that were
+        set aside, and those that do not start with `only`.
 
         Raises:
             RunError: the URI cannot be read.
         """
 
         def mirror(remote: fs.FileSystem, base: str) -> None:
-            skipped = tuple(f"{folder}/{start}" for start in skip)
+            skipped = tuple(f"{folder}/{start}" for start in (*skip, ASIDE))
 
             def concerns(name: str) -> bool:
                 return name.startswith(f"{folder}/{only}") and not name.startswith(skipped)

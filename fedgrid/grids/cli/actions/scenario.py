@@ -10,6 +10,7 @@ from rich.text import Text
 
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.round.participation import Participation
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.run.prepare import images_of, prepare
 from fedgrid.grids.display import figure_file
@@ -36,6 +37,7 @@ def show_scenario(
     for note in (*image_notes(config.dataset, pool, data_dir), *group_notes([config], data_dir)):
         warn(note)
     setup, groups_K = prepare(config, data_dir)
+    held_out = sorted(Participation.of(config, groups_K).held_out)
     held_K = [(client.train.labels, client.test.labels) for client in setup.clients]
     classes = find(config.dataset, data_dir).class_names or tuple(map(str, range(setup.num_classes)))
     blueprint = count_classes(held_K, setup.server_set.labels, classes)
@@ -56,10 +58,13 @@ def show_scenario(
             for client, group in enumerate(groups_K.tolist())
         ]
         about = {"scenario": config.scenario, "seed": config.seed, "classes": classes, "clients": clients}
+        about |= {"held_out": held_out} if held_out else {}
         print(json.dumps(about, indent=2))
         return
     console.print(Text.assemble((config.scenario, "bold"), f", seed {config.seed}: images per class"))
     console.print(class_count_table(blueprint, groups_K.tolist(), names_K))
+    if held_out:
+        console.print(f"Held out of training: {', '.join(map(str, held_out))}", soft_wrap=True)
     for path in (csv, figure):
         if path is not None:
             console.print(f"Written to {path}", soft_wrap=True)

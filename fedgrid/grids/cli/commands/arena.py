@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, use_plugins, with_groups
-from fedgrid.grids.cli.commands.options import Changes, Dataset, DryRun, Filters, InProcess, Launch, Seeds
+from fedgrid.grids.cli.commands.options import Changes, Dataset, DryRun, InProcess, Launch, Seeds
 
 app = typer.Typer()
 
@@ -27,8 +27,8 @@ def arena(
         typer.Option(help="Only these methods, beside your own: A,B,C. [default: 20, and three references]"),
     ] = None,
     trials: Annotated[
-        int, typer.Option(min=1, help="Settings that are tried for each method, on families of their own.")
-    ] = 16,
+        int, typer.Option(min=1, help="Settings that are tried for each method, its defaults first.")
+    ] = 8,
     tuned_on: Annotated[
         str | None, typer.Option(help="Tune on this data set instead, without --set. [default: --dataset]")
     ] = None,
@@ -36,13 +36,24 @@ def arena(
         int, typer.Option(min=1, help="Steps of fine-tuning of every method, in the second protocol.")
     ] = 45,
     seeds: Seeds = None,
-    filters: Filters = None,
+    families: Annotated[list[str] | None, typer.Option(help="Only these families of clients: A,B,C.")] = None,
+    blind: Annotated[
+        bool,
+        typer.Option("--blind", help="Draw the seeds from the file of --with, so that no one tunes on them."),
+    ] = False,
+    null: Annotated[
+        bool,
+        typer.Option("--null", help="Only how often your method splits clients without groups; ten seeds."),
+    ] = False,
     changes: Changes = None,
     name: Annotated[str | None, typer.Option(help="The grid's name. [default: arena-rows-DATASET]")] = None,
     check: Annotated[
         int | None,
         typer.Option(min=1, help="Compute this many of the results that fedgrid keeps again, and compare."),
     ] = None,
+    card: Annotated[
+        bool, typer.Option("--card", help="Print the list of tasks: families, seeds, digests of partitions.")
+    ] = False,
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Use none of the results that fedgrid keeps.")
     ] = False,
@@ -54,6 +65,7 @@ def arena(
 
     After an interruption, the same command continues.
     """
+    from fedgrid.grids.arena.card import card_text
     from fedgrid.grids.arena.check import run_check
     from fedgrid.grids.arena.command import run_arena
     from fedgrid.grids.arena.definition import load_arena
@@ -73,11 +85,16 @@ def arena(
         trials,
         options.data_dir,
         changes=changes or [],
-        filters=filters or [],
+        only=families or [],
+        blind=blind,
+        null=null,
         seeds=seeds,
         tuned_on=tuned_on,
         budget=fine_tune,
     )
+    if card:
+        print(card_text(definition), end="")
+        return
     launcher = Launcher(open_storage(launch.storage), options, console())
     results = KeptResults() if recompute else read()
     if check is not None:

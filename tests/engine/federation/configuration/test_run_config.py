@@ -212,10 +212,12 @@ OF_THE_SHARED_PREFIX = [
     {"split": {"reference_images": 20}},
     {"split": {"sizes": [7, 5, 3]}},
     {"split": {"quantity": 0.5}},
+    {"split": {"arc": 45}},
     {"uplink": [{"clip": 1.0}]},
     {"privacy": {"delta": 1e-6}},
     {"faults": {"sign_flip": [3]}},
     {"drift": {3: {"round": 2, "to": 1}}},
+    {"held_out": 0.2},
 ]
 
 
@@ -426,6 +428,23 @@ def test_a_typo_is_refused_with_what_is_allowed(given, message):
         ({"joins": {14: True}}, "joins.14 = True: input should be a valid integer"),
         ({"joins": {14: 16}}, "joins: client 14 joins in round 16, but the last one is 15"),
         ({"joins": dict.fromkeys(range(15), 2)}, "joins: no client is present in round 1"),
+        ({"held_out": 0.8, "clients": 5}, "held_out: 4 of 5 clients would never train; at least two must"),
+        (
+            {"held_out": 0.5, "clients": 4, "joins": {0: 2, 1: 2}},
+            "none of joins, faults and drift (they name 2)",
+        ),
+        (
+            {"held_out": 0.2, "uplink": [{"clip": 1}, {"noise": 1}]},
+            "no epsilon counts what a held-out client",
+        ),
+        (
+            {
+                "held_out": 0.2,
+                "algorithm": {"name": "flis-hc", "variant": "neighbours"},
+                "split": {"reference_images": 20},
+            },
+            "algorithm flis-hc: variant neighbours cannot serve held-out clients",
+        ),
         (
             {"algorithm": {"name": "ocfl-hdbscan", "few_shot": 0}},
             "algorithm ocfl-hdbscan: few_shot = 0: input should be greater than 0",

@@ -418,6 +418,7 @@ class Told:
 
     rounds: tuple
     num_clients: int = 3
+    held_out: frozenset = frozenset()
 
     def attendance(self, round_index):
         present, before = self._present(round_index), set()

@@ -2,10 +2,11 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.engine.federation.round.participation import Participation
+from fedgrid.engine.federation.round.participation import Participation, draw_held_out
 
 ROUNDS = range(200)
 
@@ -124,6 +125,24 @@ class TestDropout:
         """Half of 200 rounds with one sampled client have no reply."""
         participation = Participation(1, 0, dropout=0.5)
         assert 60 < sum(bool(dropped(participation, round_index)) for round_index in ROUNDS) < 140
+
+
+class TestHeldOut:
+    def test_they_are_never_present_and_the_share_is_of_the_others(self):
+        """Half of three clients is two, rounded up."""
+        found = Participation(5, 0, participation=0.5, held_out=frozenset({1, 3})).attendance(0)
+        assert found.present == (0, 2, 4)
+        assert len(found.sampled) == 2
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_each_group_keeps_a_client_that_trains_if_that_can_be(self, seed):
+        truth_K = np.array([0, 0, 1, 2, 2, 2])
+        drawn = draw_held_out(truth_K, seed, 3)
+        assert len(drawn) == 3
+        assert set(truth_K[[client for client in range(6) if client not in drawn]]) == {0, 1, 2}
+        assert 2 not in drawn
+        assert drawn == draw_held_out(truth_K, seed, 3)
+        assert draw_held_out(truth_K, seed, 3, others=(0, 1, 4)) == {2, 3, 5}
 
 
 class TestNewcomers:

@@ -54,8 +54,9 @@ def numbers(storage, run):
         (1, 3, {"uplink": [{"clip": 1.0}, {"noise": 1.0}]}),
         (2, 2, {"algorithm": "scaffold", "participation": 0.5, "dropout": 0.3}),
         (2, 2, {"algorithm": {"name": "embeddings", "encoder": {"name": "pixels"}}, "joins": {1: 5}}),
+        (1, 2, {"algorithm": "ocfl-kmeans", "held_out": 0.2}),
     ],
-    ids=["clusters", "private", "clients remember", "newcomer"],
+    ids=["clusters", "private", "clients remember", "newcomer", "held out"],
 )
 def test_longer_run_has_the_bytes_of_an_uninterrupted_one(tmp_path, every, common, given):
     """With a test in every other round only a run of three rounds tests the third."""

@@ -1,0 +1,189 @@
+"""The plateau on which training begins, and when OCFL's temperature first rises.
+
+    python -m benchmarks.plateau rise.csv rise.png
+
+A network that has learnt only how frequent each class is among a client's images has the entropy of these
+shares as its cross-entropy, and gives every image the largest class. Here are loss and accuracy of a
+scenario's clients beside these two numbers, by round, and the figure: temperature against loss minus entropy.
+`benchmarks.first_rounds --rows rise.csv` trains, and writes what is drawn.
+
+Shapes: K clients, all of them in each of R rounds, G hidden groups, L classes.
+"""
+
+import argparse
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from scipy.stats import entropy
+
+from fedgrid.algorithms.clustered.while_training.ocfl import rises
+from fedgrid.algorithms.contract.base import Labels
+from fedgrid.algorithms.updates.source import Matrix
+from fedgrid.tracking.figures.panels import Margins, panels, rule
+from fedgrid.tracking.figures.style import FAINT, HUES, SMALL, paper_style, save
+from fedgrid.tracking.papers.shared.printed import csv_rows
+
+ARCHIVED = Path(
+    "archive/experiments/MNIST/overlaping/imbalanced/15/HDBSCAN_MNIST_overlaping_imbalanced_15/results"
+)
+"""The one run of OCFL of the authors' whose losses are in the archive's part that REFERENCE holds."""
+AUTHORS = "authors' network"
+COLUMNS = ("network", "scenario", "round", "temperature", "above_entropy")
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """The first rounds of a scenario."""
+
+    network: str
+    scenario: str
+    temperature_R: Sequence[float]
+    loss_RK: Matrix
+    """Mean cross-entropy of each client's last local epoch, as its model changes, in nats."""
+    accuracy_RK: Matrix
+    counts_KL: Matrix
+    """Training images by class."""
+    truth_K: Labels
+
+    @property
+    def shares_GL(self) -> Matrix:
+        """Share of each class in the images of a hidden group."""
+        counts_GL = np.stack([self.counts_KL[of_group_K].sum(axis=0) for of_group_K in self._groups])
+        return np.asarray(counts_GL / counts_GL.sum(axis=1, keepdims=True))
+
+    @property
+    def entropy_G(self) -> Matrix:
+        """Entropy of these shares, in nats."""
+        return np.asarray(entropy(self.shares_GL, axis=1))
+
+    def by_group(self, values_RK: Matrix) -> Matrix:
+        """Return the mean of each hidden group, shape (R, G)."""
+        return np.stack([values_RK[:, of_group_K].mean(axis=1) for of_group_K in self._groups], axis=1)
+
+    @property
+    def above_entropy_R(self) -> Matrix:
+        """Mean over clients of the loss minus the entropy of the group's classes."""
+        of_client_K = self.entropy_G[np.unique(self.truth_K, return_inverse=True)[1]]
+        return np.asarray((self.loss_RK - of_client_K).mean(axis=1))
+
+    @property
+    def _groups(self) -> list[Labels]:
+        return [np.flatnonzero(self.truth_K == group) for group in np.unique(self.truth_K)]
+
+
+def first_rise(values: Sequence[float]) -> int | None:
+    """Return the first round, from 1, whose temperature exceeds that of the round before."""
+    return next((number for number in range(2, len(values) + 1) if rises(values[:number], 1)), None)
+
+
+def archived_temperatures(results: Path) -> list[float]:
+    """Return the temperatures of a run of OCFL of the authors', until it clusters."""
+    with (results / "clusters_temperature.csv").open(newline="") as file:
+        return [float(temperature) for _, _, temperature in csv.reader(file)]
+
+
+def archived(reference: Path) -> Plateau:
+    """Return the rounds of the authors' run until it clusters."""
+    scenario = {"dataset": "MNIST", "overlap": "overlaping", "balance": "imbalanced", "n": "15"}
+    clients = [row for row in csv_rows(reference / "clients.csv") if scenario.items() <= row.items()]
+    temperature_R = archived_temperatures(reference / ARCHIVED)
+    loss_RK, accuracy_RK = np.empty((2, len(temperature_R), len(clients)))
+    for row in csv_rows(reference / ARCHIVED / "training_metrics.csv"):
+        place = int(row["iteration"]), int(row["node_id"])
+        if place[0] < len(temperature_R):
+            loss_RK[place], accuracy_RK[place] = float(row["loss"]), float(row["accuracy"])
+    counts_KL = np.array([[float(row[f"tr{label}"]) for label in range(10)] for row in clients])
+    truth_K = np.array([int(row["cluster"]) for row in clients])
+    name = "overlapping-imbalanced, 15"
+    return Plateau(AUTHORS, name, temperature_R, loss_RK, accuracy_RK, counts_KL, truth_K)
+
+
+def tabulate_plateaus(plateaus: Iterable[Plateau]) -> None:
+    """Print a row a round."""
+    print(
+        "\n| network, scenario | round | temperature | loss - entropy, by group | accuracy | largest class |"
+    )
+    print(f"|{' --- |' * 6}")
+    for plateau in plateaus:
+        above_RG = plateau.by_group(plateau.loss_RK) - plateau.entropy_G
+        accuracy_RG = plateau.by_group(plateau.accuracy_RK)
+        largest = _joined(plateau.shares_GL.max(axis=1))
+        for number, temperature in enumerate(plateau.temperature_R):
+            cells = (
+                f"{plateau.network}, {plateau.scenario}",
+                str(number + 1),
+                f"{temperature:.3f}",
+                " ".join(f"{value:+.2f}" for value in above_RG[number]),
+                _joined(accuracy_RG[number]),
+                largest,
+            )
+            print(f"| {' | '.join(cells)} |")
+
+
+def _joined(values: Iterable[float]) -> str:
+    return " ".join(f"{value:.3f}" for value in values)
+
+
+def write_rows(path: Path, plateaus: Iterable[Plateau]) -> None:
+    """Write a line a round, as `draw` reads them."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for plateau in plateaus:
+            pairs = zip(plateau.temperature_R, plateau.above_entropy_R, strict=True)
+            for number, (temperature, above) in enumerate(pairs, 1):
+                where = plateau.network, plateau.scenario, number
+                writer.writerow((*where, f"{temperature:.4f}", f"{above:.4f}"))
+
+
+def draw(rows: Sequence[dict[str, str]]) -> Figure:
+    """Draw temperature against loss minus entropy: a panel a network, a line a scenario.
+
+    Rounds go from left to right; the first rise is filled and has its round.
+    """
+    networks, scenarios = ([*dict.fromkeys(row[key] for row in rows)] for key in ("network", "scenario"))
+    colours = dict(zip(scenarios, HUES, strict=False))
+    with paper_style():
+        legend = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
+        figure, places = panels(len(networks), 3, 1.7, margins=Margins(head=0.2, gap=0.3), legend=legend)
+        for axes, network in zip(places, networks, strict=True):
+            axes.set_title(network)
+            for scenario, colour in colours.items():
+                of_line = {"network": network, "scenario": scenario}.items()
+                _draw_line(axes, [row for row in rows if of_line <= row.items()], colour)
+            rule(axes, [0.0], upright=True, colors=FAINT)
+            axes.text(0.04, 0.47, "entropy", color=FAINT, fontsize=SMALL, ha="right")
+            axes.set(xlim=(0.6, -1.75), ylim=(0.15, 0.5), xticks=(0.5, 0, -0.5, -1, -1.5))
+            axes.set_yticks((0.2, 0.3, 0.4, 0.5))
+            axes.set_xlabel("training loss minus entropy, nats")
+        places[0].set_ylabel("temperature")
+    return figure
+
+
+def _draw_line(axes: Axes, line: Sequence[dict[str, str]], colour: str) -> None:
+    above, temperature = ([float(row[key]) for row in line] for key in ("above_entropy", "temperature"))
+    axes.plot(above, temperature, color=colour, marker="o", markerfacecolor="white")
+    rise = first_rise(temperature)
+    if rise is not None:
+        at = above[rise - 1], temperature[rise - 1]
+        axes.plot(*at, color=colour, marker="o", markersize=6)
+        axes.annotate(str(rise), at, color="white", fontsize=SMALL, ha="center", va="center")
+
+
+def main() -> None:
+    """Draw the figure from its csv file."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("figure", type=Path)
+    given = parser.parse_args()
+    save(draw(csv_rows(given.rows)), given.figure)
+
+
+if __name__ == "__main__":
+    main()

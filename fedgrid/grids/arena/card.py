@@ -1,0 +1,48 @@
+"""`fedgrid arena --card`: the list of tasks of an arena, by which two papers' arenas can be compared.
+
+Arenas with equal cards judge on the same clients, who hold the same images, within the same budgets.
+"""
+
+import json
+from hashlib import sha256
+
+from fedgrid.engine.runtime.run.prepare import held_in
+from fedgrid.grids.arena.definition import VERSION, Arena, RunConfig
+
+
+def card_text(arena: Arena) -> str:
+    """Return the card as JSON: version, budgets, and each family with the digest of who holds what, by seed.
+
+    Raises:
+        DataError: the images cannot be loaded.
+    """
+    families = {
+        family.name: {
+            "settings": dict(family.settings),
+            "hidden_groups": family.num_groups,
+            "partitions": {str(run.seed): partition_digest(run, arena) for run in runs},
+        }
+        for family, runs in arena.families.items()
+    }
+    first = next(iter(arena.families.values()))[0]
+    card = {
+        "arena": VERSION,
+        "dataset": arena.dataset_in_files,
+        "model": first.model,
+        "training": first.training.model_dump(mode="json"),
+        "trials": arena.trials,
+        "steps_of_fine_tuning": arena.budget,
+        "left_out": list(arena.left_out),
+        "families": families,
+    }
+    return json.dumps(card, indent=1) + "\n"
+
+
+def partition_digest(run: RunConfig, arena: Arena) -> str:
+    """Return a digest of the images, by position, that each client holds before and after clients move."""
+    digest = sha256()
+    for round_index in (0, run.training.rounds - 1):
+        for part in held_in(run, arena.data_dir, round_index):
+            digest.update(f"{part.client} {part.cluster} {len(part.train)} {len(part.test)}\n".encode())
+            digest.update(part.train.astype("<i8").tobytes() + part.test.astype("<i8").tobytes())
+    return digest.hexdigest()[:16]

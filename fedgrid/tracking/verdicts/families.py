@@ -1,0 +1,115 @@
+"""A method family by family: groups found, false splits, accuracy beside the baselines', clients harmed, and
+accuracy within equal budgets.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan, nan
+
+from fedgrid.tracking.arrays import mean
+from fedgrid.tracking.scoring.client_scores import worse_share
+from fedgrid.tracking.scoring.paired_tests import LEVEL
+from fedgrid.tracking.verdicts.field import BNC, Field, block_means
+from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Place
+
+BUDGETS = (0.25, 0.5, 1.0)
+"""Shares of what fedavg sends in its whole run, or of its rounds."""
+SLACK = 1.01
+"""A test counts as within a budget that it exceeds by 1 %: some methods send a message before they train."""
+
+
+@dataclass(frozen=True)
+class InFamily:
+    """A method in one family, over its seeds; NaN where it, or what it is compared with, has no result."""
+
+    seeds: int
+    has_groups: bool
+    score: float
+    right: int
+    """Seeds in which the last clusters are the hidden groups; without groups, in which they are one."""
+    above: Mapping[str, float]
+    """Baseline of `Field.baselines` -> the method's accuracy less its accuracy."""
+
+
+def by_family(field: Field, method: str) -> dict[Block, InFamily]:
+    """Return block -> the method in it; of clustering also in families without groups."""
+    families: dict[Block, list[Outcome]] = {}
+    for outcome in (*field.outcomes[method], *field.without_groups.get(method, ())):
+        families.setdefault(outcome.block, []).append(outcome)
+    return {block: _in_family(field, own) for block, own in families.items()}
+
+
+def _in_family(field: Field, own: Sequence[Outcome]) -> InFamily:
+    has_groups = own[0].has_groups
+    return InFamily(
+        len(own),
+        has_groups,
+        float(mean([getattr(one, field.question.score) for one in own])),
+        sum(one.exactly_right == 1 if has_groups else one.clusters == 1 for one in own),
+        {name: float(mean([_above(one, base) for one in own])) for name, base in field.baselines.items()},
+    )
+
+
+def _above(outcome: Outcome, baseline: Mapping[Place, Outcome]) -> float:
+    other = baseline.get(outcome.place)
+    return outcome.personalised_accuracy - other.personalised_accuracy if other else nan
+
+
+@dataclass(frozen=True)
+class FalseSplits:
+    """How often a method ends with several clusters where there are no groups."""
+
+    runs: int
+    """Those with several clusters at the end."""
+    num_runs: int
+    """Families x seeds."""
+    interval: tuple[float, float]
+    """Of the share, at `LEVEL`: exact (Clopper and Pearson 1934, Biometrika 26), for independent runs."""
+    families: int
+    """Those with a split in any seed."""
+    num_families: int
+
+
+def false_splits(own: Sequence[Outcome]) -> FalseSplits | None:
+    """Return the false splits of a method's outcomes in families without groups; None without any."""
+    from scipy.stats import binomtest
+
+    if not own:
+        return None
+    split = [outcome for outcome in own if outcome.clusters > 1]
+    interval = binomtest(len(split), len(own)).proportion_ci(LEVEL)
+    families, num_families = (len({one.block for one in some}) for some in (split, own))
+    return FalseSplits(
+        len(split), len(own), (float(interval.low), float(interval.high)), families, num_families
+    )
+
+
+def harm(field: Field, method: str, baseline: str) -> dict[Block, float]:
+    """Return block -> the share of clients that are served worse than by a baseline of `Field.baselines`.
+
+    Blocks in which no client has both accuracies, or the method is the baseline, are left out.
+    """
+    others = field.baselines[baseline]
+
+    def share(outcome: Outcome) -> float:
+        other = others.get(outcome.place)
+        return nan if other in (None, outcome) else worse_share(outcome.clients, other.clients)
+
+    shares = block_means(field.outcomes[method], share)
+    return {block: value for block, value in shares.items() if not isnan(value)}
+
+
+def within_budget(field: Field, method: str, share: float, *, of_rounds: bool) -> float:
+    """Return the mean accuracy at the last test within a share of what fedavg sends in the whole run, or of
+    its rounds; NaN if that is before the first test in any run, or fedavg has no result."""
+    column = 0 if of_rounds else 2
+
+    def accuracy(outcome: Outcome) -> float:
+        bnc = field.baselines[BNC].get(outcome.place)
+        if not bnc or not bnc.tested:
+            return nan
+        budget = SLACK * share * bnc.tested[-1][column]
+        return next((test[1] for test in reversed(outcome.tested) if test[column] <= budget), nan)
+
+    own = field.outcomes[method]
+    return nan if any(isnan(accuracy(one)) for one in own) else field.mean(method, accuracy)

@@ -1,0 +1,104 @@
+"""The exact signed-rank test of many samples at once: verdicts, what changes them, and what they can show.
+
+The test is `tracking.scoring.paired_tests.effect_and_p` (Pratt's ranks, exact whatever ties and zeros there
+are). Shapes: N blocks, P pairs of methods, B samples, W sums of ranks.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.scoring.paired_tests import ALPHA, DIGITS, LEVEL, holm
+
+POWER = 0.8
+SAMPLES, SEED = 300, 0
+"""Samples of blocks by which power is estimated, and the seed that they are drawn with."""
+Word = Literal["better", "worse", "not shown"]
+
+
+def judge(differences_PN: Array) -> list[Word]:
+    """Return how the first of each pair stands against the second, after Holm's correction for all pairs."""
+    ranks_PN, signs_PN = _signed_ranks(differences_PN)
+    sums_P = (signs_PN * ranks_PN).sum(axis=1)
+    p_P = np.take_along_axis(_tails(ranks_PN), np.abs(sums_P)[:, None], axis=1)[:, 0]
+    return [
+        "not shown" if p >= ALPHA else "better" if total > 0 else "worse"
+        for p, total in zip(holm(p_P.tolist()), sums_P, strict=True)
+    ]
+
+
+def judge_without(differences_PN: Array) -> list[list[Word]]:
+    """Return for each of two or more blocks what `judge` says of all pairs without it."""
+    blocks = range(differences_PN.shape[1])
+    return [judge(np.delete(differences_PN, block, axis=1)) for block in blocks if len(blocks) > 1]
+
+
+def blocks_needed(num_tests: int) -> int:
+    """Return in how many blocks two methods must differ for the least of so many p-values to be below
+    `ALPHA` after Holm's correction, if all differences have one sign: p is then 2 / 2^N."""
+    return int(np.floor(np.log2(2 * max(1, num_tests) / ALPHA))) + 1
+
+
+def mean_interval(differences_N: Array) -> tuple[float, float]:
+    """Return the interval of the mean at `LEVEL`: percentiles over samples of blocks with replacement."""
+    places_BN = np.random.default_rng(SEED).integers(len(differences_N), size=(2000, len(differences_N)))
+    low, high = np.quantile(differences_N[places_BN].mean(axis=1), ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    return float(low), float(high)
+
+
+def shows_from(differences_N: Array, num_tests: int) -> float:
+    """Return the least mean difference that is shown in `POWER` of such arenas; infinity if none is.
+
+    Blocks are drawn with replacement, so that ties and differences of 0 stay as frequent. Each other
+    difference favours the method with probability q, whatever its size, so that the mean is 2 q - 1 times
+    the mean size. The least q is found by bisection, with the same draws; the test is at the level that
+    Holm's correction asks of the least of `num_tests` p-values.
+    """
+    rng = np.random.default_rng(SEED)
+    sizes_N = np.abs(np.round(differences_N, DIGITS))
+    places_BN = rng.integers(len(sizes_N), size=(SAMPLES, len(sizes_N)))
+    chances_BN = rng.random(places_BN.shape)
+    ranks_BN, _ = _signed_ranks(sizes_N[places_BN])
+    is_shown_BW = _tails(ranks_BN) * max(1, num_tests) < ALPHA
+
+    def power(q: float) -> float:
+        sums_B = np.where(chances_BN < q, ranks_BN, -ranks_BN).sum(axis=1)
+        shown_B = np.take_along_axis(is_shown_BW, np.maximum(sums_B, 0)[:, None], axis=1)
+        return float(shown_B.mean())
+
+    low, high = 0.5, 1.0
+    if power(high) < POWER:
+        return float("inf")
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (low, middle) if power(middle) >= POWER else (middle, high)
+    return (2 * high - 1) * float(sizes_N.mean())
+
+
+def _signed_ranks(differences: Array) -> tuple[Array, Array]:
+    """Return twice Pratt's ranks in each row, integers, 0 for no difference; and the signs."""
+    from scipy.stats import rankdata
+
+    differences = np.round(differences, DIGITS)
+    ranks = np.rint(2 * rankdata(np.abs(differences), axis=1)).astype(int)
+    return np.where(differences == 0, 0, ranks), np.sign(differences).astype(int)
+
+
+def _tails(ranks_BN: Array) -> Array:
+    """Return the chance that the sum of ranks with random signs is as far from 0 as w = 0, 1, ..., (B, W).
+
+    The characteristic function of a rank with a random sign is its cosine, that of the sum their product. It
+    is computed once for rows with the same ranks: most have no ties.
+    """
+    ranks_BN, place_B = np.unique(np.sort(ranks_BN, axis=1), axis=0, return_inverse=True)
+    largest = ranks_BN.shape[1] * (ranks_BN.shape[1] + 1)
+    period = 2 * largest + 1
+    waves_W = np.cos(2 * np.pi * np.arange(period) / period)
+    spectrum_BW = np.ones((len(ranks_BN), largest + 1))
+    for ranks_B in ranks_BN.T:
+        spectrum_BW *= waves_W[np.outer(ranks_B, np.arange(largest + 1)) % period]
+    chances_BW = np.fft.irfft(spectrum_BW, period)[:, : largest + 1]
+    tails_BW = 2 * np.cumsum(chances_BW[:, ::-1], axis=1)[:, ::-1]
+    tails_BW[:, 0] = 1.0
+    return np.asarray(tails_BW[place_B.ravel()])

@@ -1,0 +1,224 @@
+"""A verdict in words, as tables, as a page, and for programs."""
+
+from collections.abc import Iterator, Sequence
+from math import isinf
+from typing import Any
+
+from fedgrid.tracking.scoring.paired_tests import ALPHA
+from fedgrid.tracking.tables.formats import to_markdown
+from fedgrid.tracking.tables.significance import p_text
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_columns, fixed, signed
+from fedgrid.tracking.verdicts.families import InFamily, by_family
+from fedgrid.tracking.verdicts.field import BNC, CLUSTERING, SERVING
+from fedgrid.tracking.verdicts.outcomes import Block
+from fedgrid.tracking.verdicts.power import POWER, blocks_needed
+from fedgrid.tracking.verdicts.tables import NAMED, score_cells, score_columns, words_of
+from fedgrid.tracking.verdicts.verdict import CLASSES, Against, Verdict
+
+KINDS = {"better": "better than", "worse": "worse than", "not shown": "undecided with"}
+
+
+def verdict_page(verdicts: Sequence[Verdict], budget: int, notes: Sequence[str], below: str) -> str:
+    """Return all verdicts in Markdown, sentences then tables; `below` are the results of all methods."""
+    sentences = "\n".join(f"- {sentence(verdict, budget)}" for verdict in verdicts) or "None."
+    shown = "\n".join(map(to_markdown, tables_on(verdicts, budget)))
+    remarks = "".join(f"- {note}\n" for note in notes)
+    return f"# Verdict\n\n{sentences}\n\n{remarks}\n{shown}" + (f"\n{below}" if below else "")
+
+
+def tables_on(verdicts: Sequence[Verdict], budget: int) -> list[Table]:
+    """Return the table of each verdict, then each method family by family."""
+    return [*(table_of(verdict, budget) for verdict in verdicts), *own_families(verdicts, budget)]
+
+
+def table_of(verdict: Verdict, budget: int) -> Table:
+    """Return the verdict as a table: a row a method, and what is shown against it."""
+    field = verdict.field
+    against = {comparison.rival: comparison for comparison in verdict.against}
+    shown = ("difference", "95 %", "effect", "p", "shows from", "verdict", "changes without")
+    labels = field.labels
+    rows = [
+        Row(
+            field.label(method),
+            (*score_cells(field, method), *_against_cells(against.get(method), labels)),
+            is_reference=method not in field.ranks,
+        )
+        for method in field.outcomes
+    ]
+    return Table(
+        f"verdict-{verdict.method}-{field.question.name}-{field.protocol}",
+        f"{verdict.method}, {field.question.name}{_within(verdict, budget)}",
+        _caption(verdict),
+        (*score_columns(field), *map(Column, shown)),
+        bold_columns(rows, [False, True, *(None for _ in shown)]),
+        corner="method",
+    )
+
+
+def sentence(verdict: Verdict, budget: int) -> str:
+    """Return the verdict in words: whether anything could be shown, what is, and what it hangs on."""
+    field = verdict.field
+    parts = []
+    for kind, words in KINDS.items():
+        if rivals := [against.rival for against in verdict.against if against.verdict == kind]:
+            parts.append(f"{words} {len(rivals)} of {_rivals(verdict)} ({_names(rivals)})")
+    is_what = f"Over these families {verdict.method} is {', '.join(parts)}."
+    how = f"{field.question.name}{_within(verdict, budget)}, methods {CLASSES[field.told]}"
+    return f"{how}: {' '.join(filter(None, (_power(verdict), is_what, _changes(verdict))))}"
+
+
+def _within(verdict: Verdict, budget: int) -> str:
+    """Return the protocol, of serving, in brackets."""
+    field = verdict.field
+    return "" if field.question is CLUSTERING else f" ({words_of(field.protocol, budget)})"
+
+
+def _rivals(verdict: Verdict) -> str:
+    count = len(verdict.against)
+    return f"{count} rival{'s' * (count > 1)}"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"
+
+
+def _power(verdict: Verdict) -> str:
+    """Return what these families can show."""
+    field = verdict.field
+    if verdict.shows_nothing:
+        return (
+            f"{field.where} cannot show any difference from {_rivals(verdict)}: the test needs "
+            f"{blocks_needed(len(verdict.against))} families in which two methods differ, and more where "
+            "some favour the other."
+        )
+    shown = sorted((one.least, one.rival) for one in verdict.against if not isinf(one.least))
+    ends = dict.fromkeys(f"{fixed(least, 3)} (from {rival})" for least, rival in (shown[0], shown[-1]))
+    none = [against.rival for against in verdict.against if isinf(against.least)]
+    none_words = f"; from {_names(none)} none, however large" if none else ""
+    return f"{field.where} show a mean difference of at least {' to '.join(ends)}{none_words}."
+
+
+def _changes(verdict: Verdict) -> str:
+    """Return which verdicts change when one family is left out."""
+    labels = verdict.field.labels
+    changed = [
+        f"{against.rival} ({against.verdict}) without {_names([labels[block] for block in against.without])}"
+        for against in verdict.against
+        if against.without
+    ]
+    if changed:
+        return f"One family decides: the verdict changes on {'; '.join(changed)}."
+    return "" if verdict.shows_nothing else "No verdict changes when one family is left out."
+
+
+def as_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
+    """Return the verdict for programs; None stands for a number that there is none of."""
+    labels = verdict.field.labels
+    return {
+        "question": verdict.field.question.name,
+        "protocol": verdict.field.protocol,
+        "told": verdict.field.told,
+        "method": verdict.method,
+        "families": len(labels),
+        "text": sentence(verdict, budget),
+        "rivals": [
+            {
+                "method": against.rival,
+                "difference": against.difference,
+                "interval": against.interval,
+                "effect": against.effect,
+                "p": against.p,
+                "shows_from": None if isinf(against.least) else against.least,
+                "verdict": against.verdict,
+                "without": {labels[block]: word for block, word in against.without.items()},
+            }
+            for against in verdict.against
+        ],
+    }
+
+
+def _caption(verdict: Verdict) -> str:
+    field = verdict.field
+    friedman_p = field.comparison.friedman_p
+    tested = "" if friedman_p is None else f" Friedman's test of all methods: p {p_text(friedman_p, 'is ')}."
+    return " ".join(
+        (
+            _power(verdict),
+            f"Question: {field.question.words}?{tested}",
+            f"Difference: {verdict.method} minus the row's method, mean over families, with its 95 % "
+            "interval by a bootstrap over families. Effect: rank-biserial, from -1 (worse in every "
+            "family) to 1.",
+            f"p: exact signed-rank test over families, Holm's correction for {_rivals(verdict)}; below "
+            f"{ALPHA} the verdict is better or worse.",
+            f"Shows from: the least mean difference that {POWER:.0%} of such arenas would show, with ties "
+            "and sizes of differences as here. Changes without: families without which the verdict is "
+            "another. References, and methods that are told more or less, are neither ranked nor tested.",
+        )
+    )
+
+
+def _against_cells(against: Against | None, labels: dict[Block, str]) -> list[Cell]:
+    if against is None:
+        return [Cell(NONE)] * 7
+    low, high = (signed(bound, 3) for bound in against.interval)
+    return [
+        Cell(signed(against.difference, 3), against.difference),
+        Cell(f"{low} to {high}"),
+        Cell(fixed(against.effect, 2), against.effect),
+        Cell(p_text(against.p), against.p, bold=against.p < ALPHA),
+        Cell(NONE) if isinf(against.least) else Cell(fixed(against.least, 3), against.least),
+        Cell(against.verdict, bold=against.p < ALPHA),
+        Cell(_names([labels[block] for block in against.without]) or NONE),
+    ]
+
+
+def own_families(verdicts: Sequence[Verdict], budget: int) -> Iterator[Table]:
+    """Yield a table for each verdict on serving: the method family by family, and what failed there."""
+    for verdict in verdicts:
+        if verdict.field.question is SERVING:
+            groups = next(
+                (
+                    by_family(one.field, one.method)
+                    for one in verdicts
+                    if one.method == verdict.method and one.field.question is CLUSTERING
+                ),
+                {},
+            )
+            yield _family_by_family(verdict, groups, budget)
+
+
+def _family_by_family(verdict: Verdict, groups: dict[Block, InFamily], budget: int) -> Table:
+    field, method = verdict.field, verdict.method
+    places = by_family(field, method)
+    rows = []
+    for block, label in field.labels.items():
+        own = field.scores[method][block]
+        rivals = {name: field.scores[name][block] for name in field.ranks if name != method}
+        best = max(rivals, key=lambda name: rivals[name])
+        rank = 1 + sum(score > own for score in rivals.values())
+        bnc = own - places[block].above[BNC]
+        cells = (
+            Cell(fixed(own, 3), own),
+            Cell(f"{fixed(rivals[best], 3)} {best}", rivals[best]),
+            Cell(NONE) if bnc != bnc else Cell(fixed(bnc, 3), bnc),
+            Cell(f"{rank}/{len(field.ranks)}", float(rank)),
+            Cell(", ".join(_failures(places[block], groups.get(block))) or NONE),
+        )
+        rows.append(Row(label, cells))
+    return Table(
+        f"families-{method}-{field.protocol}",
+        f"{method}, family by family{_within(verdict, budget)}",
+        "Accuracy, mean over seeds; best rival and rank among methods of its class.",
+        tuple(map(Column, (method, "best rival", BNC, "rank", "failed"))),
+        tuple(rows),
+        corner="family",
+    )
+
+
+def _failures(place: InFamily, groups: InFamily | None) -> Iterator[str]:
+    if groups is not None and groups.right < groups.seeds:
+        what = "groups not found" if groups.has_groups else "false split"
+        yield f"{what} in {groups.seeds - groups.right} of {groups.seeds}"
+    if place.above[BNC] < 0:
+        yield f"worse than {BNC}"
