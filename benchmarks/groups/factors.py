@@ -4,10 +4,10 @@
     OMP_NUM_THREADS=1 python -m benchmarks.groups.factors FOLDER mnist-6000.npz --part 1 --jobs 2
     python -m benchmarks.groups.factors_report
 
-Plain averaging is trained once for each family, data set and seed; then all 2 x 2 x 3 ways decide about groups
-on the same rounds, always by Ward's tree without k-means. A part has two of the six seeds. Its rows go into
-docs/evidence/factors/outcomes.csv as they come, and a part that was interrupted goes on after them. The
-families, factors and seeds here, and the tests in `factors_report`, were committed before the first run.
+Plain averaging is trained once for each family, data set and seed; then all 2 x 2 x 3 ways decide about
+groups on the same rounds, always by Ward's tree without k-means. A part has two of the six seeds. Its rows
+go into docs/evidence/factors/outcomes.csv as they come, and a part that was interrupted goes on after them.
+The families, factors and seeds here, and the tests in `factors_report`, were committed before the first run.
 
 Shapes: K clients, all of them in each round.
 """

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 from threadpoolctl import threadpool_limits
 
@@ -140,12 +141,12 @@ class EvidentGroups(FedOpt):
         state = self._remember(state, shown, settled)
         if best and len(best.clusters) == 1:
             shows = replace(shows, warnings=_named(best.odd))
-            state = _set_aside(state, best.odd) if ODD in state.arrays else state
+            state = _set_aside(state, best.odd) if ASKED in state.arrays else state
         return state, shows
 
     def _look(self, state: State, kind: str, clients: Sequence[int], rng: Rng) -> ShownGroups:
         squares_MM = distances_over_rounds(state, clients, _pooled_in(kind))
-        looked_at = np.flatnonzero(~state.arrays[ODD][list(clients)])
+        looked_at = np.flatnonzero(~_odd_in(state)[list(clients)])
         among_MM = squares_MM[np.ix_(looked_at, looked_at)]
         cut = ward.groups_of(among_MM, self.settings.restarts, rng)
         odd = ward.odd_in(among_MM, cut)
@@ -172,9 +173,14 @@ class EvidentGroups(FedOpt):
         return state.keep(**{ASKED: np.asarray(rounds_asked)}, **found)
 
 
+def _odd_in(state: State) -> NDArray[np.bool_]:
+    """Return which clients are set aside, shape (K,); states of before there were any say nothing of it."""
+    return state.arrays.get(ODD, np.zeros(len(state.labels_K), np.bool_))
+
+
 def _set_aside(state: State, odd: Sequence[int]) -> State:
     """Return the state in which groups are looked for anew, without these clients."""
-    odd_K = state.arrays[ODD].copy()
+    odd_K = _odd_in(state).copy()
     odd_K[list(odd)] = True
     nobody_K = np.full(len(odd_K), -1, np.int64)
     return state.keep(**{ODD: odd_K}, **{_found_in(kind): nobody_K for kind in KINDS})
