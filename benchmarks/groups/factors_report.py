@@ -74,8 +74,9 @@ class Comparison:
 
     @property
     def agreement(self) -> float:
-        """Share of the families with a difference that have the sign of most."""
-        return max(self.test.better, self.test.worse) / max(self.test.better + self.test.worse, 1)
+        """Share of the families with a difference that have the sign of most; NaN if there is none."""
+        differ = self.test.better + self.test.worse
+        return max(self.test.better, self.test.worse) / differ if differ else np.nan
 
 
 def by_family(rows: Sequence[Row], dataset: str, score: str) -> dict[Cell, Matrix]:
@@ -107,13 +108,13 @@ def sentence(rows: Sequence[Row]) -> str:
     found = {name: comparisons(by_family(rows, name, "right")) for name in (*DATASETS, BOTH)}
     ours, plain = ([row.right for row in _of_cell(rows, *cell)] for cell in (OURS, PLAIN))
     first = next(iter(PLANNED))
-    means = [found[name][first].mean for name in (*DATASETS, BOTH)]
-    if found[BOTH][first].p >= ALPHA:
-        verdict = "Over families no difference is shown"
-    elif min(means) > 0:
-        verdict = "The sentence holds over these families, and on each data set it has the same sign"
+    means = [found[name][first].mean for name in DATASETS]
+    if min(means) <= 0:
+        verdict = "The sentence is refuted: on a data set the mean difference is not positive"
+    elif found[BOTH][first].p >= ALPHA:
+        verdict = "The sentence is not shown over families"
     else:
-        verdict = "The sentence is refuted: on a data set or on both the difference is not positive"
+        verdict = "The sentence holds over these families, and on each data set it has the same sign"
     shown = [f"{name} ({each.mean:+.3f})" for name, each in found[BOTH].items() if each.p < ALPHA]
     return (
         f"Told the number of groups, Ward's tree finds exactly the groups in {sum(ours)} of {len(ours)} "
@@ -148,11 +149,13 @@ def draw(rows: Sequence[Row]) -> Figure:
         figure, places = panels(len(DATASETS), 2, 1.4, margins=Margins(head=0.2, foot=0.45), legend=legend)
         for axes, dataset in zip(places, DATASETS, strict=True):
             scores = by_family(rows, dataset, "right")
-            for number, colour in colours.items():
+            for shift, (number, colour) in zip((-0.08, 0, 0.08), colours.items(), strict=True):
                 shares = [scores[*pair, number].mean() for pair in PAIRS]
-                axes.plot(range(len(shares)), shares, color=colour, marker="o")
+                for first in (0, 2):
+                    places_x = [first + shift, first + 1 + shift]
+                    axes.plot(places_x, shares[first : first + 2], color=colour, marker="o")
             axes.set_xticks(range(len(PAIRS)), [f"{first},\n{second}" for first, second in PAIRS])
-            axes.set_title(dataset)
+            axes.set(title=dataset, xlim=(-0.5, len(PAIRS) - 0.5))
         share_y(places, 1.05, (0, 0.25, 0.5, 0.75, 1), "share exactly right")
     return figure
 
@@ -200,7 +203,8 @@ def _false_splits(rows: Sequence[Row]) -> str:
 def _cell(found: Comparison) -> str:
     test = found.test
     counts = f"{test.better}, {test.equal}, {test.worse}"
-    return f"{found.mean:+.3f}; {counts}; {found.agreement:.0%}; {test.p:.2g} ({found.p:.2g})"
+    agreement = "–" if np.isnan(found.agreement) else f"{found.agreement:.0%}"
+    return f"{found.mean:+.3f}; {counts}; {agreement}; {test.p:.2g} ({found.p:.2g})"
 
 
 def _table(head: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
