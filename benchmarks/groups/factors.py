@@ -4,10 +4,10 @@
     OMP_NUM_THREADS=1 python -m benchmarks.groups.factors FOLDER mnist-6000.npz --part 1 --jobs 2
     python -m benchmarks.groups.factors_report
 
-Plain averaging is trained once for each family, data set and seed; then all 2 x 2 x 3 ways decide about
-groups on the same rounds, always by Ward's tree without k-means. A part has two of the six seeds. Its rows
-go into docs/evidence/factors/outcomes.csv as they come, and a part that was interrupted goes on after them.
-The families, factors and seeds here, and the tests in `factors_report`, were committed before the first run.
+Plain averaging is trained once for each family, data set and seed; then all 2 x 2 x 3 cells decide about
+groups on the same rounds, always by Ward's tree without k-means. A part has two of the six seeds. Its rows go
+into docs/evidence/factors/outcomes.csv as they come, and a part that was interrupted goes on after them. The
+families, factors and seeds here, and the tests in `factors_report`, were committed before the first run.
 
 Shapes: K clients, all of them in each round.
 """
@@ -62,7 +62,9 @@ KINDS = {
     "dimmed": ("dimmed", 2),
     "noisy": ("noisy", 2),
 }
-"""Name -> kind of split and its hidden groups; of each kind a family of equal groups and one of unequal."""
+"""Name -> kind of split and its hidden groups; of each kind four families: groups of equal sizes and of
+unequal, clients with as many images and with 30 to 100 % of these."""
+FEWER = 0.3
 UNEQUAL = {2: [14, 6], 3: [11, 6, 3], 4: [9, 6, 3, 2]}
 WITHOUT: dict[str, dict[str, Any]] = {
     "iid": {"kind": "iid"},
@@ -103,11 +105,12 @@ class Row(NamedTuple):
 
 
 def families() -> Iterator[Family]:
-    """Yield the 16 families with groups and the six without."""
+    """Yield the 32 families with groups and the six without."""
     for name, (kind, number) in KINDS.items():
-        split = {"kind": kind, "num_clusters": number}
-        yield Family(f"{name}-equal", {"split": split}, number)
-        yield Family(f"{name}-unequal", {"split": {**split, "sizes": UNEQUAL[number]}}, number)
+        for size, sizes in (("equal", {}), ("unequal", {"sizes": UNEQUAL[number]})):
+            split = {"kind": kind, "num_clusters": number, **sizes}
+            yield Family(f"{name}-{size}", {"split": split}, number)
+            yield Family(f"{name}-{size}-fewer-images", {"split": {**split, "quantity": FEWER}}, number)
     for name, split in WITHOUT.items():
         yield Family(name, {"split": split})
 
