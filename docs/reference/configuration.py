@@ -8,6 +8,7 @@ from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from docs.reference.markdown import code, page, paragraphs, table
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, Move, RunConfig
+from fedgrid.engine.federation.training.settings import Schedule
 from fedgrid.engine.federation.uplink.steps import STEPS
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS as OF_A_RUN
 from fedgrid.grids.cli.actions.schema import schema
@@ -45,6 +46,9 @@ def pages() -> dict[str, str]:
             "## uplink",
             "A list of steps, in this order; each has one key.",
             table(("step", "allowed", "meaning"), _steps()),
+            "## training.schedule",
+            " ".join(paragraphs(Schedule)[0].split()),
+            table(HEADER, list(_rows(Schedule))),
             "## drift",
             "Of each client that moves.",
             table(HEADER[:1] + HEADER[2:], [(row[0], *row[2:]) for row in _rows(Move)]),

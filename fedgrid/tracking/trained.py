@@ -27,12 +27,20 @@ def trained_line(runs: Sequence[Keys]) -> str:
         _values(runs, "model"),
         _values(runs, "training.optimizer"),
         f"learning rate {_values(runs, 'training.learning_rate')}",
-        f"local epochs {_values(runs, 'training.local_epochs')}",
+        *_lengths(runs),
         f"batch size {_values(runs, 'training.batch_size')}",
         f"rounds {_values(runs, 'training.rounds')}",
     )
     weights = (WEIGHTS.get(value, value) for value in _distinct(runs, "weights"))
     return f"Trained: {', '.join(parts)}; {'; '.join(weights)}."
+
+
+def _lengths(runs: Sequence[Keys]) -> list[str]:
+    """Return the local epochs of the runs that train whole ones, and the local steps of the others."""
+    steps = [keys for keys in runs if keys.get("training.local_steps", "null") != "null"]
+    epochs = [keys for keys in runs if keys not in steps]
+    lengths = [f"local epochs {_values(epochs, 'training.local_epochs')}"] if epochs else []
+    return [*lengths, *([f"local steps {_values(steps, 'training.local_steps')}"] if steps else [])]
 
 
 def _values(runs: Sequence[Keys], key: str) -> str:

@@ -18,6 +18,7 @@ from fedgrid.engine.federation.training.confusion import scores
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare
+from tests.helpers.command_line import fedgrid
 from tests.helpers.small_runs import NOWHERE, config, play, rows
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -124,6 +125,17 @@ def test_head_of_fedrep_is_the_last_layer_without_the_buffers_of_batch_norm():
 def test_fedrep_without_an_epoch_for_the_body_is_refused():
     with pytest.raises(ConfigError, match="set training.local_epochs to 4 or more"):
         fedrep(settings={"head_epochs": 3})
+
+
+@pytest.mark.ray
+def test_fedrep_runs_on_ray_as_the_page_types_it(ray_session, tmp_path, monkeypatch):
+    """A relative path, which actors cannot see; the rule is part of the key of the round cache."""
+    monkeypatch.chdir(EXAMPLES)
+    short = ("--clients", 3, "--seeds", 0, "--set", "training.rounds=1", "--clients-per-actor", 3)
+    result = fedgrid(
+        "run", "quickstart", "--plugin", "fedrep.py", "--algorithm", "fedrep", *short, "--storage", tmp_path
+    )
+    assert result.code == 0, result.out + result.err
 
 
 def clusters_and_groups(run, root):

@@ -30,7 +30,7 @@ class LocalModel(Protocol):
     weights: Tensor
     """The parameters, shape (W,); trained in place."""
     learning_rate: float
-    """`training.learning_rate`, the run's; for a rule whose own steps are as long."""
+    """The run's in this round; for a rule whose own steps are as long."""
     momentum: float
     """0 with an optimizer that has none."""
     payload: Mapping[str, NDArray[Any]]

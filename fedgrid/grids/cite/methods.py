@@ -100,6 +100,8 @@ def _listing(runs: Sequence[RunConfig], keys: Sequence[str]) -> list[str]:
 
 def _has_effect(run: RunConfig, key: str) -> bool:
     """Return whether a key has an effect on a run: a split without hidden groups has no number of them."""
+    if key == "training.local_epochs":
+        return run.training.local_steps is None
     return key != "split.num_clusters" or "num_clusters" in kind_of(run.split.kind).OPTIONS
 
 

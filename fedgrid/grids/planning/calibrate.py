@@ -18,7 +18,7 @@ from fedgrid.engine.federation.encoders.encoder import Reconstruction
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.models.registry import AUTOENCODERS
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH
-from fedgrid.grids.planning.images import Images, passes
+from fedgrid.grids.planning.images import Images, images_trained, passes
 from fedgrid.grids.planning.workload import Workload, worker_of
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int, ac
     Without a round cache.
     """
     asked = config.participation * (1 - config.dropout)
-    training = asked * config.training.local_epochs * images.train * speed.train
+    training = asked * images_trained(config, images) * speed.train
     tests = passes(config, images, rounds, actors) * speed.test
     return rounds * (training + asked * config.clients * speed.turn + SERVER_SECONDS) + tests
 

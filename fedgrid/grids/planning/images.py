@@ -67,6 +67,14 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
     return Images(held * (1 - split.test_share), held * split.test_share, server)
 
 
+def images_trained(config: RunConfig, images: Images) -> float:
+    """Return how many images pass through the models of all clients as they train in a round."""
+    training = config.training
+    if training.local_steps is None:
+        return training.local_epochs * images.train
+    return training.local_steps * min(config.clients * training.batch_size, images.train)
+
+
 def image_notes(name: str, pool: ImageSet, data_dir: Path) -> list[str]:
     """Return in one line each what may surprise about the user's own images, none about other data sets."""
     dataset = find(name, data_dir)

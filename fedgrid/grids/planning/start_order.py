@@ -21,7 +21,7 @@ def sort_runs(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
     datasets = list(dict.fromkeys(run.dataset for run in runs))
 
     def length(run: RunConfig) -> tuple[int, ...]:
-        work = run.training.rounds * run.training.local_epochs
+        work = run.training.rounds * (run.training.local_steps or run.training.local_epochs)
         return datasets.index(run.dataset), -work, -run.clients
 
     longest_first: dict[tuple[int, ...], list[RunConfig]] = {

@@ -11,12 +11,15 @@ from fedgrid.engine.federation.clients.messages import ClientData, Setup
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import ImageSet, PixelStatistics
-from fedgrid.engine.federation.training.settings import LocalTraining
+from fedgrid.engine.federation.training.settings import LocalTraining, Schedule
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import PluginSource
 
-SAME: dict[str, Any] = {"local_epochs": 1, "learning_rate": 1e-6}
+SAME: dict[str, Any] = {
+    **{"local_epochs": 1, "local_steps": None},
+    **{"learning_rate": 1e-6, "schedule": Schedule()},
+}
 """Settings that change neither the time of a batch nor its memory."""
 
 

@@ -21,7 +21,7 @@ from fedgrid.grids.planning.calibrate import (
     fit_line,
     run_seconds,
 )
-from fedgrid.grids.planning.images import Images, expected_images, passes
+from fedgrid.grids.planning.images import Images, expected_images, images_trained, passes
 from fedgrid.grids.planning.workload import SAME, Workload, workload_of
 
 DIGITS = DATASETS["digits"]
@@ -65,6 +65,13 @@ def test_cost_of_a_run_adds_turns_epochs_tests_and_server():
     assert run_seconds(tested, images, speed, 5) == pytest.approx(5 * 17.05 + 4 * 0.24 + 0.10)
     assert run_seconds(tested, images, speed, 5, actors=7) == pytest.approx(5 * 17.05 + 4 * 0.24 + 0.16)
     assert run_seconds(config, images, speed, 0) == 0
+
+
+def test_local_steps_are_batches_as_large_as_the_clients_images():
+    """15 clients of 100 images: 7 steps of 4 images, or of all, which are fewer than 32 each."""
+    for size, images in ((4, 7 * 15 * 4), (32, 7 * 100)):
+        config = run(training={"local_steps": 7, "batch_size": size})
+        assert images_trained(config, Images(100, 40, 10)) == images
 
 
 def test_only_clients_that_are_asked_train_and_test_what_they_trained():

@@ -157,7 +157,7 @@ class TrainReport:
     bytes_up: int = 0
     """Size of what it sent, as the uplink encodes it: the update and the rule's outputs."""
     epoch_seconds: float = 0.0
-    """Wall-clock time of an epoch of its training, without tests; goes to the timings only."""
+    """Wall-clock time of an epoch of its training (of all `local_steps`), without tests; for the timings."""
 
 
 @dataclass(frozen=True)

@@ -207,6 +207,7 @@ class StackTraining:
             ConfigError: a client is to train by a rule.
         """
         members = {}
+        training = self._setup.training.in_round(turns[0].task.round_index)
         for turn in turns:
             task, held = turn.task, turn.held
             if task.order.rule != PLAIN:
@@ -215,7 +216,7 @@ class StackTraining:
             slot = task.client % self._stack.num_slots
             members[slot] = Member(turn.start, held.images, held.labels, rng, turn.memory)
         begun = perf_counter()
-        results = train_together(self._stack, members, self._setup.training)
+        results = train_together(self._stack, members, training)
         return [results[slot] for slot in members], (perf_counter() - begun) / len(turns)
 
 

@@ -19,7 +19,7 @@ from fedgrid.engine.federation.own_code import BY_TORCH, own_code
 from fedgrid.engine.federation.training.batches import batches, draw_moves
 from fedgrid.engine.federation.training.evaluation import predict, set_mode, to_inputs
 from fedgrid.engine.federation.training.layers import seeded, smallest_batch
-from fedgrid.engine.federation.training.optimizers import OPTIMIZERS
+from fedgrid.engine.federation.training.optimizers import OPTIMIZERS, clip
 from fedgrid.engine.federation.training.results import NOTHING, OPTIMIZER, PERSONAL, LocalResult, Memory
 from fedgrid.engine.federation.training.settings import LocalTraining
 
@@ -39,7 +39,7 @@ def train(
     reference: Tensor | None = None,
     max_steps: int | None = None,
 ) -> LocalResult:
-    """Train from `start` on all images for `training.local_epochs` epochs.
+    """Train from `start` on all images for `training.local_epochs` epochs, or `training.local_steps` steps.
 
     A last batch of a single image is left out for models with BatchNorm, which has no variance there.
 
@@ -55,13 +55,14 @@ def train(
         rule: hooks into this loop.
         payload: the rule's arrays.
         reference: the server's reference images, uint8, for rules that predict on them.
-        max_steps: stop after this many optimizer steps; None: after the last epoch.
+        max_steps: stop after this many optimizer steps; None: as `training` says.
 
     Raises:
         ConfigError: batches of one image for a model with BatchNorm.
     """
     smallest = smallest_batch(flat.module, training.batch_size)
     moves, own = rng.spawn(2)
+    max_steps = training.local_steps if max_steps is None else max_steps
     with own_code(rule, "start", BY_TORCH), seeded(flat.weights.device, own):
         flat.write(_restore_own_entries(start, rule, memory))
         local = Local(flat, training, memory, payload, reference)
@@ -191,6 +192,7 @@ class Local:
 
     def descend(self, gradient: Tensor) -> None:
         """Take one step of the optimizer along a gradient, which may be overwritten."""
+        clip(gradient, self._training.clip_gradient)
         self._optimizer.step(self.weights, gradient)
 
     def optimizer_memory(self) -> Memory:

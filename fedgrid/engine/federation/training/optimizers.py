@@ -19,6 +19,13 @@ from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 
+def clip(gradient: Tensor, most: float | None) -> None:
+    """Scale gradients, shape (..., W), down to a norm as `clip_grad_norm_` of torch; None: leave them."""
+    if most is not None:
+        norms = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
+        gradient.mul_((most / (norms + 1e-6)).clamp(max=1))
+
+
 class Sgd:
     """As `torch.optim.SGD`; the memory is the momentum buffer."""
 

@@ -1,5 +1,6 @@
 """The sections `training` and `evaluation` of a run's configuration."""
 
+from math import cos, pi
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -15,6 +16,48 @@ MOST_STACKED = 10_000
 """Clients in a stack."""
 MOST = 1_000_000
 """Rounds, or epochs in a round: more are a typing error."""
+
+
+class Schedule(Section):
+    """How the clients' learning rate changes by round. All numbers of rounds are of the run's, from 1."""
+
+    kind: Literal["constant", "step", "cosine"] = "constant"
+    """`step` multiplies the rate by `factor` after `every` rounds. `cosine` lowers it towards 0 along half a
+    cosine of `rounds` rounds, whatever the run's own number; later rounds have the rate of the last one."""
+    warmup: Annotated[int, Field(ge=0, le=MOST, strict=True)] = 0
+    """Rounds in which the rate grows linearly, the last of which has the whole one. They are the first of a
+    cosine's `rounds`; a step's `every` counts after them."""
+    rounds: Annotated[PositiveInt, Field(le=MOST)] | None = None
+    """Of `cosine`."""
+    every: Annotated[PositiveInt, Field(le=MOST)] | None = None
+    """Rounds between two steps."""
+    factor: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Of a step."""
+
+    omitted_defaults = ("warmup", "rounds", "every", "factor")
+
+    @model_validator(mode="after")
+    def _keys_are_of_the_kind(self) -> Self:
+        needed = {"step": {"every", "factor"}, "cosine": {"rounds"}}.get(self.kind, set())
+        given = {key for key in ("rounds", "every", "factor") if getattr(self, key) is not None}
+        if given != needed:
+            names = " and ".join(sorted(needed)) or "none of rounds, every and factor"
+            raise ValueError(f"kind {self.kind} takes {names}; given: {', '.join(sorted(given)) or 'none'}")
+        if self.rounds is not None and self.rounds <= self.warmup:
+            raise ValueError(f"rounds = {self.rounds} are all warm-up ({self.warmup}); take more rounds")
+        return self
+
+    def share(self, round_index: int) -> float:
+        """Return the rate of a round, counted from 0, as a share of `training.learning_rate`."""
+        if round_index < self.warmup:
+            return (round_index + 1) / self.warmup
+        since = round_index - self.warmup
+        if self.every is not None and self.factor is not None:
+            return self.factor ** (since // self.every)
+        if self.rounds is not None:
+            length = self.rounds - self.warmup
+            return (1 + cos(pi * min(since, length - 1) / length)) / 2
+        return 1.0
 
 
 class LocalTraining(Section):
@@ -52,7 +95,20 @@ class LocalTraining(Section):
     """How many clients train at once in one process, as one model: clients 0 to S - 1, then S to 2 S - 1 ...
     Their numbers are those of one after the other (1) but for the last bits; only for plain training."""
 
-    omitted_defaults = ("augment", "normalise", "precision", "stacked")
+    local_steps: Annotated[PositiveInt, Field(le=MOST)] | None = None
+    """Optimizer steps of a client in a round, a batch each, in place of `local_epochs`, which is then 1. Once
+    all its images have been used, the batches go on in a new order."""
+    schedule: Schedule = Schedule()
+    """Learning rate by round, as in `{kind: cosine, rounds: 100, warmup: 5}`, or
+    `{kind: step, every: 20, factor: 0.5}`. Adaptations before a test have the round's rate too."""
+    clip_gradient: Annotated[float, Field(gt=0)] | None = None
+    """Most Euclidean norm of a batch's gradient over all parameters, with what a local rule adds and before
+    weight decay; a longer one is scaled down, as by `torch.nn.utils.clip_grad_norm_`."""
+
+    omitted_defaults = (
+        *("augment", "normalise", "precision", "stacked"),
+        *("local_steps", "schedule", "clip_gradient"),
+    )
 
     @field_validator("augment", mode="before")
     @classmethod
@@ -73,6 +129,26 @@ class LocalTraining(Section):
                 f"momentum = {self.momentum:g} has no effect with optimizer {self.optimizer}, only with sgd"
             )
         return self
+
+    @model_validator(mode="after")
+    def _steps_are_in_place_of_epochs(self) -> Self:
+        if self.local_steps is not None and self.local_epochs != 1:
+            raise ValueError(
+                f"local_steps = {self.local_steps} beside local_epochs = {self.local_epochs}: clients train "
+                "either; leave one of them out, or set local_epochs=1 where a base gives it"
+            )
+        if self.local_steps is not None and self.stacked > 1:
+            raise ValueError(
+                f"local_steps = {self.local_steps} with stacked = {self.stacked}: stacked clients train "
+                "whole epochs; set stacked=1, or local_epochs"
+            )
+        return self
+
+    def in_round(self, round_index: int) -> Self:
+        """Return the settings with the learning rate of a round, counted from 0."""
+        if (share := self.schedule.share(round_index)) == 1:
+            return self
+        return self.model_copy(update={"learning_rate": self.learning_rate * share})
 
     @property
     def not_stacked(self) -> str:

@@ -26,7 +26,7 @@ from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.training.batches import Moves, blocks, draw_moves, gather
 from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.federation.training.layers import MaskedNorm, mask_norms, smallest_batch
-from fedgrid.engine.federation.training.optimizers import STACKED_OPTIMIZERS, StackedOptimizer
+from fedgrid.engine.federation.training.optimizers import STACKED_OPTIMIZERS, StackedOptimizer, clip
 from fedgrid.engine.federation.training.results import NOTHING, OPTIMIZER, LocalResult, Memory
 from fedgrid.engine.federation.training.settings import LocalTraining
 
@@ -147,7 +147,7 @@ def train_together(
             counts_S = (used_S - begin).clamp(0, size)
             is_any_done = begin >= min(used.values())
             logits.append(
-                _step(stack, optimizer, inputs, labels[:, batch], counts_S, is_any_done=is_any_done)
+                _step(stack, optimizer, training, inputs, labels[:, batch], counts_S, is_any_done=is_any_done)
             )
             targets.append(labels[:, batch])
     states_SP = stack.read()
@@ -229,6 +229,7 @@ def _batches(
 def _step(
     stack: Stack,
     optimizer: StackedOptimizer,
+    training: LocalTraining,
     inputs: Tensor,
     labels_SB: Tensor,
     counts_S: Tensor,
@@ -242,6 +243,7 @@ def _step(
     losses_SB = torch.where(mask_SB, losses_SB.view_as(labels_SB), 0)
     gradient = stack.gradient((losses_SB.sum(1) / counts_S.clamp(min=1)).sum())
     with torch.no_grad():
+        clip(gradient, training.clip_gradient)
         tensors = [stack.weights, *optimizer.tensors]
         before = [tensor.clone() for tensor in tensors] if is_any_done else tensors
         optimizer.step(stack.weights, gradient)

@@ -4,16 +4,19 @@ from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
 from math import sqrt
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.updates.source import UPDATE, Vector
-from fedgrid.engine.federation.models.registry import build
+from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.uplink.steps import UplinkStep, clip_of, noise_of
+
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.models.networks import Build
 
 
 class Privacy(Section):
@@ -72,7 +75,7 @@ def problem(
             "a budget, and what the server's noise costs is known after a round only; add it, as in uplink: "
             "[{clip: 1.0}, {noise: 1.0}]"
         )
-    if is_private(uplink, privacy) and (buffer := _first_buffer(model, shape, num_classes)) is not None:
+    if is_private(uplink, privacy) and (buffer := _first_buffer(MODELS[model].build, shape, num_classes)):
         return (
             f"model {model} has BatchNorm buffers ({buffer}), which no clip bounds and no noise covers; take "
             "a model without, such as tinyvgg or resnet9"
@@ -81,11 +84,12 @@ def problem(
 
 
 @lru_cache(maxsize=1)
-def _first_buffer(model: str, shape: tuple[int, int, int], num_classes: int) -> str | None:
+def _first_buffer(build: "Build", shape: tuple[int, int, int], num_classes: int) -> str | None:
+    """Return the name of a model's first buffer; two versions of a plugin's model differ in `build`."""
     import torch  # Only here, so that runs without noise are configured without it.
 
     with torch.device("meta"):
-        module = build(model, shape, num_classes)
+        module = build(*shape, num_classes)
     return next((name for name, _ in module.named_buffers()), None)
 
 

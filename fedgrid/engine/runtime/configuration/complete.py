@@ -65,10 +65,11 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
         raise ConfigError(
             f"training = {training!r}: expected keys such as rounds, batch_size, learning_rate", ("training",)
         )
+    instead = {"local_epochs": 1} if training.get("local_steps") is not None else {}
     return {
         **values,
         "dataset": dataset.name,
-        "training": {**dataset.training.model_dump(), **training},
+        "training": {**dataset.training.model_dump(), **instead, **training},
         "model": model,
         "algorithm": algorithm,
         "split": _split(values["split"], dataset, is_stored=is_name(str(values["dataset"]))),

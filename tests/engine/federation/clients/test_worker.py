@@ -326,3 +326,14 @@ def test_the_processs_number_of_threads_neither_matters_nor_changes():
     finally:
         torch.set_num_threads(before)
     assert comparable(results[0]) == comparable(results[1])
+
+
+def test_a_round_has_its_learning_rate():
+    halved = host(schedule={"kind": "step", "every": 1, "factor": 0.5})
+    models = [initial()]
+    for round_index, rate in ((0, 0.1), (1, 0.05)):
+        replies = [
+            worker.train([task(0, round_index=round_index)], models, {})[0].update.tobytes()
+            for worker in (halved, host(learning_rate=rate))
+        ]
+        assert replies[0] == replies[1]

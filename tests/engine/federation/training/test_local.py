@@ -85,6 +85,8 @@ def test_one_step_of_a_linear_model_by_hand():
     [
         ({}, lambda p: torch.optim.SGD(p, 0.1)),
         ({"weight_decay": 0.2}, lambda p: torch.optim.SGD(p, 0.1, weight_decay=0.2)),
+        ({"weight_decay": 0.2, "clip_gradient": 0.5}, lambda p: torch.optim.SGD(p, 0.1, weight_decay=0.2)),
+        ({"optimizer": "adam", "clip_gradient": 0.5}, lambda p: torch.optim.Adam(p, 0.1)),
         (
             {"momentum": 0.9, "weight_decay": 0.01},
             lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01),
@@ -112,12 +114,25 @@ def test_training_is_a_plain_loop_with_torchs_optimizer(settings, optimizer):
             loss = functional.cross_entropy(logits, labels[batch])
             plain.zero_grad()
             loss.backward()
+            if settings.clip_gradient is not None:
+                nn.utils.clip_grad_norm_(module.parameters(), settings.clip_gradient)
             plain.step()
             losses.append(loss.item())
             hits.append((logits.argmax(1) == labels[batch]).float().mean().item())
     assert result.model == pytest.approx(flat_vectors.read_vector(module), abs=1e-5)
     assert result.losses == pytest.approx(np.mean(np.reshape(losses, (2, 2)), axis=1), abs=1e-5)
     assert result.accuracies == pytest.approx(np.mean(np.reshape(hits, (2, 2)), axis=1))
+
+
+def test_local_steps_go_on_over_the_epochs_orders():
+    """Of 5 images in batches of 2, an epoch and two batches of the next one."""
+    images, labels = data(5)
+    flat, start = FlatModule(convolutional()), start_of(convolutional())
+    of_epochs, of_steps = training(local_epochs=2), training(local_steps=5)
+    cut = train(flat, start, images, labels, of_epochs, seeded(), max_steps=5)
+    result = train(flat, start, images, labels, of_steps, seeded())
+    assert (result.steps, len(result.losses)) == (5, 1)
+    assert result.model.tobytes() == cut.model.tobytes()
 
 
 def test_an_epoch_shows_each_image_once_in_the_generators_order():

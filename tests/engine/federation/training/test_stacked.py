@@ -89,9 +89,9 @@ def check(together, alone, tolerance=2e-5):
     [
         {"momentum": 0.9, "weight_decay": 0.05, "keep_optimizer_state": True},
         {"optimizer": "adam", "learning_rate": 0.01, "weight_decay": 0.05, "keep_optimizer_state": True},
-        {"augment": ("crop", "flip")},
+        {"augment": ("crop", "flip"), "clip_gradient": 0.3},
     ],
-    ids=["momentum", "adam", "augmented"],
+    ids=["momentum", "adam", "augmented and clipped"],
 )
 def test_clients_of_unequal_size_train_as_one_by_one(kind, changes):
     training = settings(**changes)

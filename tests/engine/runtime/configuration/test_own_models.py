@@ -5,7 +5,9 @@ import pytest
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
+from fedgrid.grids.cite.sizes import num_parameters
 from tests.helpers.command_line import fedgrid
+from tests.helpers.plugin_files import MODEL
 from tests.helpers.small_grid import NOWHERE
 
 MODELS = """
@@ -96,3 +98,19 @@ def test_nothing_is_started(plugin, tmp_path, option):
     assert (result.code, result.out) == (2, "")
     assert "model tied: 1.weight, 2.weight" in " ".join(result.err.split())
     assert not list(storage.glob("*-s0-*"))
+
+
+def test_two_versions_of_a_model_have_an_answer_each(tmp_path):
+    """The first has no buffers, which noise would not cover; the second has BatchNorm's."""
+    file, noise = tmp_path / "own.py", [{"clip": 1.0}, {"noise": 1.0}]
+    numbers = []
+    for module in ("nn.Flatten()", "nn.Flatten(), nn.BatchNorm1d(64)"):
+        file.write_text(MODEL.replace("nn.Flatten()", module))
+        active.use([file])
+        numbers.append(num_parameters("own-model", (1, (1, 8, 8), 10)))
+        if len(numbers) == 1:
+            complete({"model": "own-model", "uplink": noise}, NOWHERE)
+    assert numbers == [650, 650 + 128]
+    with pytest.raises(ConfigError, match=r"BatchNorm buffers \(1\.running_mean\)"):
+        complete({"model": "own-model", "uplink": noise}, NOWHERE)
+    active.use()
