@@ -1,11 +1,10 @@
 """The sizes of data sets and models, where images and models are here to be measured."""
 
-from functools import cache
 from pathlib import Path
 
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.engine.federation.models.registry import MODELS, build
+from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.runtime.data.datasets import find, is_here
 
 Sizes = tuple[int, tuple[int, int, int], int]
@@ -23,14 +22,12 @@ def sizes_of(dataset: str, data_dir: Path) -> Sizes | None:
     return facts.pool_size, facts.shape, facts.num_classes
 
 
-@cache
 def num_parameters(model: str, sizes: Sizes | None) -> int | None:
     """Return the number of parameters of a model of such images; None if either is not here."""
-    # torch takes a second to import.
-    import torch
+    # Imports torch, which takes a second.
+    from fedgrid.engine.federation.models.flat_vectors import layout
 
     if model not in MODELS or sizes is None:
         return None
     _, shape, num_classes = sizes
-    with torch.device("meta"):
-        return sum(weights.numel() for weights in build(model, shape, num_classes).parameters())
+    return layout(model, shape, num_classes).num_parameters

@@ -1,7 +1,6 @@
 """Differential privacy of a run: its settings, what does not go with them, and noise that the server adds."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 from hashlib import sha256
 from math import sqrt
 from typing import Annotated, Literal
@@ -11,7 +10,6 @@ from pydantic import Field
 
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.updates.source import UPDATE, Vector
-from fedgrid.engine.federation.models.registry import build
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.uplink.steps import UplinkStep, clip_of, noise_of
 
@@ -74,19 +72,18 @@ def problem(
         )
     if is_private(uplink, privacy) and (buffer := _first_buffer(model, shape, num_classes)) is not None:
         return (
-            f"model {model} has BatchNorm buffers ({buffer}), which no clip bounds and no noise covers; take "
-            "a model without, such as tinyvgg or resnet9"
+            f"model {model} has buffers, as BatchNorm does ({buffer}), which no clip bounds and no noise "
+            "covers; take a model without, such as tinyvgg or resnet9"
         )
     return None
 
 
-@lru_cache(maxsize=1)
 def _first_buffer(model: str, shape: tuple[int, int, int], num_classes: int) -> str | None:
-    import torch  # Only here, so that runs without noise are configured without it.
+    # Only here, so that runs without noise are configured without torch.
+    from fedgrid.engine.federation.models.flat_vectors import layout
 
-    with torch.device("meta"):
-        module = build(model, shape, num_classes)
-    return next((name for name, _ in module.named_buffers()), None)
+    of_model = layout(model, shape, num_classes)
+    return next((name for name, part, _ in of_model.slices() if part.start >= of_model.num_parameters), None)
 
 
 class CentralNoise:

@@ -110,7 +110,8 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     """Check what parts of a configuration say of one another."""
     check_size(config.model, dataset.shape)
     if ("model", config.model) not in active.BUILT_IN:
-        check_own_model(config.model, dataset.shape, dataset.num_classes, config.plugin_digests)
+        of_model = config.model, dataset.shape, dataset.num_classes
+        check_own_model(*of_model, config.plugin_digests, is_stacked=config.training.stacked > 1)
     config.training.check_size(dataset.shape)
     check_algorithm(config)
     algorithm = create(*name_and_settings(config.algorithm))
