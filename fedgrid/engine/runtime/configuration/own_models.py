@@ -1,15 +1,21 @@
-"""Models of plugins are tried before a run starts: what cannot be trained is refused by name."""
+"""Models of plugins are tried before a run starts: what cannot be trained is refused by name.
 
-from __future__ import annotations
+Imports torch, which takes seconds: for such models only.
+"""
 
 from functools import cache
-from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from fedgrid.engine.federation.errors import ConfigError, in_plugin, plugin_of
+from fedgrid.engine.federation.models import flat_vectors, registry
+from fedgrid.engine.federation.models.flat_vectors import blank
 from fedgrid.engine.federation.seeds import generator, seeded
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
+from fedgrid.engine.federation.training.layers import draws
+from fedgrid.engine.federation.training.stacked import Stack
 
 IMAGES = 3
 """That a model is tried on."""
@@ -21,28 +27,20 @@ def check_own_model(
     shape: tuple[int, int, int],
     num_classes: int,
     plugin_digests: tuple[str, ...],
-    *,
     is_stacked: bool,
 ) -> None:
     """Check a plugin's model by building it, once for all runs: the digests tell its versions apart.
 
-    Args:
-        name: of the model.
-        shape: channels, height, width of an image.
-        num_classes: of the data set.
-        plugin_digests: of the run.
-        is_stacked: whether clients train as one model (`training.stacked`).
+    `is_stacked` says whether clients train as one model (`training.stacked`).
 
     Raises:
         ConfigError: it cannot be built or trained, differs from one build to the next, or does not make a
-            number for each class of images of this shape.
+            number for each class of images of this shape (channels, height, width).
     """
-    from fedgrid.engine.federation.models import registry  # Imports torch, which other models do without.
-
     plugin = plugin_of(registry.entry(name).function)
     try:
         with seeded("cpu", generator(0, "check")):
-            problem = _problem(name, shape, num_classes, is_stacked)
+            problem = _problem((name, shape, num_classes), is_stacked)
     except Exception as error:
         # Whatever the plugin's code raises.
         kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
@@ -52,25 +50,18 @@ def check_own_model(
         raise ConfigError(f"{plugin}model {name}: {problem}", ("model",))
 
 
-def _problem(name: str, shape: tuple[int, int, int], num_classes: int, is_stacked: bool) -> str | None:
+def _problem(of_model: tuple[str, tuple[int, int, int], int], is_stacked: bool) -> str | None:
     """Return in one line what is wrong with a model, and what to do; None if nothing is."""
-    import torch
-
-    from fedgrid.engine.federation.models.flat_vectors import blank
-    from fedgrid.engine.federation.training.layers import draws
-
-    def build() -> nn.Module:
-        return blank(name, shape, num_classes)
-
-    module, again, images = build(), build(), torch.rand(IMAGES, *shape)
+    _, shape, num_classes = of_model
+    module, again, images = blank(*of_model), blank(*of_model), torch.rand(IMAGES, *shape)
     problem = (
         _of_tensors(module)
-        or _of_first_values(name, shape, num_classes)
+        or _of_first_values(of_model)
         or _of_outputs(module, again, images, num_classes)
         or _of_training(module, again, images)
     )
-    if problem is None and is_stacked and not draws(build(), shape):
-        problem = _of_stack(build(), build(), images)
+    if problem is None and is_stacked and not draws(again, shape):
+        problem = _of_stack(blank(*of_model), blank(*of_model), images)
     return problem
 
 
@@ -79,20 +70,13 @@ def _tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _of_tensors(module: nn.Module) -> str | None:
-    import torch
-    from torch.nn.parameter import is_lazy
-
-    from fedgrid.engine.federation.models.flat_vectors import buffers_of, parameters_of
-
-    for key, tensor in _tensors(module).items():
-        if is_lazy(tensor):
-            layer = type(module.get_submodule(key.rpartition(".")[0])).__name__
-            return f"{key} ({layer}) has no size before the first images; take the layer that is given one"
-    if not (parameters := parameters_of(module)):
+    if not (parameters := flat_vectors.parameters_of(module)):
         return "none of its parameters trains; give it one with requires_grad=True"
-    for key, tensor in {**parameters, **buffers_of(module)}.items():
+    for key, tensor in {**parameters, **flat_vectors.buffers_of(module)}.items():
+        layer = type(module.get_submodule(key.rpartition(".")[0])).__name__
+        if is_lazy(tensor):
+            return f"{key} ({layer}) has no size before the first images; take the layer that is given one"
         if tensor.dtype not in (torch.float32, torch.int64):
-            layer = type(module.get_submodule(key.rpartition(".")[0])).__name__
             return (
                 f"{key} ({layer}) is {str(tensor.dtype).removeprefix('torch.')}; what trains or is averaged "
                 "is float32: take .float(), or freeze it, or register_buffer(..., persistent=False)"
@@ -100,14 +84,13 @@ def _of_tensors(module: nn.Module) -> str | None:
     return None
 
 
-def _of_first_values(name: str, shape: tuple[int, int, int], num_classes: int) -> str | None:
+def _of_first_values(of_model: tuple[str, tuple[int, int, int], int]) -> str | None:
     """Name what `build` loads or sets, and fedgrid would draw. Of biases and norms many are zero or one."""
-    from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout, read_vector
-
-    first, second = (read_vector(blank(name, shape, num_classes, 0, number)) for number in (0, 1))
-    start = initial_vector(name, shape, num_classes, 0)
-    for key, where, size in layout(name, shape, num_classes).slices():
-        if len(size) > 1 and (first[where] == second[where]).all() and (first[where] != start[where]).any():
+    first, second = (flat_vectors.read_vector(blank(*of_model, 0, number)) for number in (0, 1))
+    start = flat_vectors.initial_vector(*of_model, 0)
+    for key, where, shape in flat_vectors.layout(*of_model).slices():
+        is_set = len(shape) > 1 and np.array_equal(first[where], second[where])
+        if is_set and not np.array_equal(first[where], start[where]):
             return (
                 f"{key} would lose the values that the model gives, as fedgrid draws those of build=; give "
                 "ModelEntry the function as module=, called with (inputs, num_classes), which keeps them"
@@ -116,19 +99,16 @@ def _of_first_values(name: str, shape: tuple[int, int, int], num_classes: int) -
 
 
 def _of_outputs(module: nn.Module, again: nn.Module, images: Tensor, num_classes: int) -> str | None:
-    import torch
-
     with torch.no_grad():
         outputs = [built.eval()(images) for built in (module, again)]
-    if not isinstance(outputs[0], torch.Tensor) or not outputs[0].is_floating_point():
+    if not isinstance(outputs[0], Tensor) or not outputs[0].is_floating_point():
         return f"its output is {type(outputs[0]).__name__}; return one tensor, a number for each class"
     if outputs[0].shape != (IMAGES, num_classes):
         return (
             f"an output of shape {tuple(outputs[0].shape)} of {IMAGES} images; expected "
             f"({IMAGES}, {num_classes}), a number for each class: the function is given num_classes"
         )
-    others = _tensors(again)
-    differing = [key for key, tensor in _tensors(module).items() if not torch.equal(tensor, others[key])]
+    differing = _differing(module, again)
     if differing or not torch.equal(*outputs):
         return (
             f"{differing[0] if differing else 'its output in tests'} is another one each time; draw what is "
@@ -137,29 +117,24 @@ def _of_outputs(module: nn.Module, again: nn.Module, images: Tensor, num_classes
     return None
 
 
+def _differing(module: nn.Module, again: nn.Module) -> list[str]:
+    others = _tensors(again)
+    return [key for key, tensor in _tensors(module).items() if not torch.equal(tensor, others[key])]
+
+
 def _of_training(module: nn.Module, again: nn.Module, images: Tensor) -> str | None:
     """Name a constant that training changes: it would depend on which clients came before."""
-    import torch
-
-    from fedgrid.engine.federation.models.flat_vectors import layout_of
-
     module.train()(images).sum().backward()
-    others, state = _tensors(again), layout_of(module).names
-    for key, tensor in _tensors(module).items():
-        if key not in state and not torch.equal(tensor, others[key]):
+    state = flat_vectors.layout_of(module).names
+    for key in _differing(module, again):
+        if key not in state:
             return f"{key} changes in training, but is not sent; make it a persistent buffer of float32"
     return None
 
 
 def _of_stack(module: nn.Module, alone: nn.Module, images: Tensor) -> str | None:
     """Compare a client with two images in a stack, whose batch has room for three, with it alone."""
-    import numpy as np
-    import torch
-
-    from fedgrid.engine.federation.models.flat_vectors import read_vector
-    from fedgrid.engine.federation.training.stacked import Stack
-
-    start, stack, entered = read_vector(alone), Stack(module, 2), [""]
+    start, stack, entered = flat_vectors.read_vector(alone), Stack(module, 2), [""]
     for key, layer in stack.module.named_modules():
         note = f"{key} ({type(layer).__name__})"
         layer.register_forward_pre_hook(lambda *_, note=note: entered.append(note))
@@ -172,7 +147,7 @@ def _of_stack(module: nn.Module, alone: nn.Module, images: Tensor) -> str | None
         cause = str(error).partition(". ")[0]
         return f"{entered[-1]} cannot be part of a stack of clients: {cause}; set training.stacked=1"
     outputs = alone.train()(images[:2])
-    is_same = np.allclose(stack.read()[0], read_vector(alone), atol=1e-4)
+    is_same = np.allclose(stack.read()[0], flat_vectors.read_vector(alone), atol=1e-4)
     if not is_same or not torch.allclose(logits[0, :2], outputs, atol=1e-4):
         return "its images depend on others of their batch, which a stack fills up; set training.stacked=1"
     return None

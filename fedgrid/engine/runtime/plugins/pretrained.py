@@ -1,9 +1,8 @@
-"""Weights from a file, for models of plugins: their digest is part of the plugin, and so of its runs' ids."""
+"""Weights from a file, for models of plugins: the plugin has their digest, and so have its runs' ids."""
 
 from hashlib import sha256
 from pathlib import Path
 
-from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
@@ -11,31 +10,22 @@ from fedgrid.engine.federation.errors import ConfigError
 
 
 def pretrained(path: str | Path, digest: str) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file, for `load_state_dict`.
+    """Return the tensors of a safetensors file by name, for `load_state_dict`.
 
     Args:
         path: absolute, or below `~`; every machine that trains has the file there.
         digest: SHA-256 of the file, 64 hexadecimal digits.
 
     Raises:
-        ConfigError: the file is missing, another one, or no safetensors file.
+        ConfigError: the path is relative, or it is another file.
+        OSError: it cannot be read.
     """
     file = Path(path).expanduser()
     if not file.is_absolute():
-        raise ConfigError(
-            f"weights {path}: a client may run in another folder; give an absolute path, or ~/{path}"
-        )
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise ConfigError(
-            f"weights {path} cannot be read: {error.strerror}; put them there on every machine"
-        ) from error
+        raise ConfigError(f"weights {path}: clients run in other folders; give an absolute path, or ~/{path}")
+    content = file.read_bytes()
     if (actual := sha256(content).hexdigest()) != digest:
         raise ConfigError(
-            f"weights {path} have the digest {actual}, not {digest}; name this one if they are meant"
+            f"weights {path} have the digest {actual}, not {digest}; give that one if it is meant"
         )
-    try:
-        return load(content)
-    except SafetensorError as error:
-        raise ConfigError(f"weights {path} are no safetensors file: {error}") from error
+    return load(content)
