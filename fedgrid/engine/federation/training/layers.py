@@ -91,6 +91,13 @@ def seeded(device: torch.device, rng: np.random.Generator) -> Iterator[None]:
             source.set_state(state)
 
 
+def reset_norms(module: nn.Module) -> None:
+    """Set the statistics and counters of each BatchNorm to their initial values."""
+    for layer in module.modules():
+        if isinstance(layer, _BatchNorm):
+            layer.reset_running_stats()
+
+
 @torch.no_grad()
 def draws(module: nn.Module, shape: tuple[int, int, int]) -> bool:
     """Return whether a module on the CPU draws random numbers as it trains, after trying it.
