@@ -6,38 +6,38 @@
 Trains what the folder lacks, then prints a row a family (`benchmarks.groups.families`): in how many
 federations the clusters of a method are the hidden groups; in a family without groups, how many it cuts up.
 All methods decide on the same rounds. *better / worse*: federations in which `evident-groups` is right and
-OCFL-KM, told the number of groups, is not, and the reverse, with the p of the exact paired test. *at most*:
-the upper 95 % limit of the share that `evident-groups` cuts up (Clopper and Pearson, one-sided). *in
+Ward's tree, told the number of groups, is not, and the reverse, with the p of the exact paired test. *at
+most*: the upper 95 % limit of the share that `evident-groups` cuts up (Clopper and Pearson, one-sided). *in
 round*: the rounds in which it clusters, median and greatest.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.stats import beta, binomtest
 from threadpoolctl import threadpool_limits
 
 from benchmarks.groups.decisions import decisions, same
-from benchmarks.groups.families import DEVELOPMENT, HELD_OUT, Settings, has_groups
+from benchmarks.groups.families import DEVELOPMENT, HELD_OUT, JUDGED, Settings, has_groups
 from benchmarks.groups.stored import SharedPrefix, UndealtError, shared_prefix_of
 
-OURS, TOLD_KMEANS = "evident-groups", "OCFL-KM, told"
-TOLD = "told"
-"""In place of a clusterer's settings: as many clusters as there are hidden groups."""
-METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    OURS: ("evident-groups", {}),
-    TOLD_KMEANS: ("ocfl-kmeans", {"clusterer": TOLD}),
-    "affinity": ("ocfl-affinity", {}),
-    "HDBSCAN": ("ocfl-hdbscan", {}),
-    "BCL, round 3": ("briggs", {"round": 3, "threshold": 0.4}),
+OURS, TOLD_WARD, TOLD_KMEANS = "evident-groups", "Ward, told", "OCFL-KM, told"
+METHODS: Mapping[str, tuple[str, Callable[[int], Settings]]] = {
+    OURS: ("evident-groups", lambda _: {}),
+    TOLD_WARD: ("ward-told", lambda groups: {"num_clusters": groups}),
+    TOLD_KMEANS: ("ocfl-kmeans", lambda groups: {"clusterer": {"num_clusters": groups}}),
+    "affinity": ("ocfl-affinity", lambda _: {}),
+    "HDBSCAN": ("ocfl-hdbscan", lambda _: {}),
+    "BCL, round 3": ("briggs", lambda _: {"round": 3, "threshold": 0.4}),
 }
+"""Name -> algorithm, and its settings by the number of hidden groups, which those of `TOLD` depend on."""
+TOLD = (TOLD_WARD, TOLD_KMEANS)
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,17 @@ def outcomes(case: Settings, grouped: bool, rounds: int, folder: Path, data_dir:
         except UndealtError:
             return {}
         return {
-            name: _outcome(shared_prefix, grouped, *method)
-            for name, method in METHODS.items()
-            if grouped or TOLD not in method[1].values()
+            name: _outcome(shared_prefix, grouped, algorithm, settings)
+            for name, (algorithm, settings) in METHODS.items()
+            if grouped or name not in TOLD
         }
 
 
-def _outcome(shared_prefix: SharedPrefix, grouped: bool, name: str, settings: Settings) -> Outcome:
+def _outcome(
+    shared_prefix: SharedPrefix, grouped: bool, algorithm: str, settings: Callable[[int], Settings]
+) -> Outcome:
     groups = len(set(shared_prefix.truth_K.tolist()))
-    settings = {key: {"num_clusters": groups} if value == TOLD else value for key, value in settings.items()}
-    number, labels_K = list(decisions(shared_prefix, name, settings))[-1]
+    number, labels_K = list(decisions(shared_prefix, algorithm, settings(groups)))[-1]
     several = len(set(labels_K.tolist())) > 1
     counts = same(labels_K, shared_prefix.truth_K) if grouped else several
     return Outcome(counts, number if several else None)
@@ -79,15 +80,15 @@ def _outcome(shared_prefix: SharedPrefix, grouped: bool, name: str, settings: Se
 def row(family: str, found: Sequence[Mapping[str, Outcome]]) -> str:
     """Return a family's row of the table."""
     counts = [sum(each[name].counts for each in found) if name in found[0] else "–" for name in METHODS]
-    compared = paired(found) if TOLD_KMEANS in found[0] else f"at most {limit(counts[0], len(found)):.1%}"
+    compared = paired(found) if TOLD_WARD in found[0] else f"at most {limit(counts[0], len(found)):.1%}"
     cells = (family, len(found), *counts, compared, rounds_of(found))
     return f"| {' | '.join(map(str, cells))} |"
 
 
 def paired(found: Sequence[Mapping[str, Outcome]]) -> str:
     """Return in how many federations one method alone is right, and the p of the sign test."""
-    better = sum(each[OURS].counts > each[TOLD_KMEANS].counts for each in found)
-    worse = sum(each[OURS].counts < each[TOLD_KMEANS].counts for each in found)
+    better = sum(each[OURS].counts > each[TOLD_WARD].counts for each in found)
+    worse = sum(each[OURS].counts < each[TOLD_WARD].counts for each in found)
     p = binomtest(better, better + worse).pvalue if better + worse else 1.0
     return f"{better} / {worse} ({p:.2g})"
 
@@ -107,7 +108,7 @@ def tabulate(given: argparse.Namespace, executor: Executor) -> None:
     """Print the table, row by row."""
     print(f"| seeds {given.seeds} | federations | {' | '.join(METHODS)} | better / worse (p) | in round |")
     print(f"|{' --- |' * (len(METHODS) + 4)}")
-    families = HELD_OUT if given.held_out else DEVELOPMENT
+    families = JUDGED if given.judged else HELD_OUT if given.held_out else DEVELOPMENT
     every: list[Mapping[str, Outcome]] = []
     for family, federations in families.items():
         if given.only in family and not any(part in family for part in given.skip):
@@ -138,6 +139,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="500..507", help="500..507, or 500.. and --federations.")
     parser.add_argument("--federations", type=int, default=1, help="A family has at least as many.")
     parser.add_argument("--held-out", action="store_true", help="The families that nothing was chosen on.")
+    parser.add_argument("--judged", action="store_true", help="The families that judged later rules.")
     parser.add_argument("--only", default="", help="A part of a family's name.")
     parser.add_argument("--skip", action="append", default=[], help="The same; may be repeated.")
     parser.add_argument("--rounds", type=int, default=15, help="With partial participation more.")

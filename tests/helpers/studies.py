@@ -79,6 +79,7 @@ def result_of(
         ),
         labels_RK=labels_RK,
         truth_K=truth_K,
+        client_K=np.arange(len(truth_K)),
         accuracy_RK=np.full(labels_RK.shape, 0.5),
     )
 

@@ -30,12 +30,15 @@ def is_defined(groups: Sequence[Sequence[int]]) -> bool:
 
 def silhouette(distances_KK: Matrix, groups: Sequence[Sequence[int]]) -> float | None:
     """Return scikit-learn's mean silhouette of groups of all K clients, None if it is not defined."""
-    if not is_defined(groups):
-        return None
-    from sklearn.metrics import silhouette_score
+    return float(silhouettes(distances_KK, groups).mean()) if is_defined(groups) else None
+
+
+def silhouettes(distances_KK: Matrix, groups: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+    """Return scikit-learn's silhouette of each client, shape (K,); `is_defined` has to hold."""
+    from sklearn.metrics import silhouette_samples
 
     labels_K = labels_of(groups, len(distances_KK))
-    return float(silhouette_score(distances_KK, labels_K, metric="precomputed"))
+    return np.asarray(silhouette_samples(distances_KK, labels_K, metric="precomputed"))
 
 
 def labels_of(groups: Sequence[Sequence[int]], num_clients: int) -> NDArray[np.int64]:

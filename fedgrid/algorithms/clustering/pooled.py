@@ -100,5 +100,30 @@ def mean_over_rounds(state: State, clients: Sequence[int], name: str = POOLED) -
     return np.asarray(state.arrays[name][pairs] / state.arrays[MET][pairs])
 
 
+def can_compare(state: State, clients: Sequence[int]) -> bool:
+    """Return whether every two of these clients have met in a round, or have both met the same third."""
+    met_MM = (state.arrays[MET][np.ix_(clients, clients)] > 0).astype(np.float32)
+    return bool((met_MM @ met_MM > 0).all())
+
+
+def distances_over_rounds(state: State, clients: Sequence[int], name: str) -> Matrix:
+    """Return the distances that rounds say of pairs of these clients, on average, shape (M, M).
+
+    Two that never met are as far apart as the best third client says, which met both: as the longer of its
+    distances to them. Among groups whose members are equally far from each other that is their distance.
+    `can_compare` has to hold.
+    """
+    pairs = np.ix_(clients, clients)
+    met_MM = state.arrays[MET][pairs]
+    known_MM = np.divide(
+        state.arrays[name][pairs], met_MM, out=np.full(met_MM.shape, np.inf), where=met_MM > 0
+    )
+    distances_MM = known_MM.copy()
+    for client in np.flatnonzero((met_MM == 0).any(axis=1)):
+        by_third_M = np.maximum(known_MM[client], known_MM).min(axis=1)
+        distances_MM[client] = np.where(met_MM[client] > 0, known_MM[client], by_third_M)
+    return np.asarray(distances_MM)
+
+
 def _distances(updates: Updates, standardise: bool) -> Matrix:
     return updates.standardised_distances_KK if standardise else updates.cosine_distances_KK

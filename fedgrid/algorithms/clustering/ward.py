@@ -11,18 +11,19 @@ that differ, F is large; from then on they split noise. So the tree's number is 
 largest. A tree never takes back a join, so k-means then moves single clients.
 
 Only the clients' distances are looked at. A direction that all clients share does not change them, so nothing
-is centred, and groups may be of any sizes.
+is centred, and groups may be of any sizes. One client is no group, though: see `odd_in`.
 
 Shapes: M clients that are clustered, G groups.
 """
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.clustering.graph import Groups
-from fedgrid.algorithms.clustering.measures import labels_of, silhouette
+from fedgrid.algorithms.clustering.measures import is_defined, labels_of, silhouette, silhouettes
 from fedgrid.algorithms.updates.source import Matrix, Rng
 
 Floats = NDArray[np.float64]
@@ -36,6 +37,11 @@ MOST_GROUPS = 50
 """No larger number is tried by its silhouette."""
 MOST_CLIENTS = 2000
 """Larger federations keep Ward's clusters: of 3,550 clients k-means takes 15 s a round, of 1,500 one."""
+HOLDS = 1 / 3
+"""Clients whose silhouette, on average, is less than this share of all clients' are no group."""
+APART = 5.0
+"""Standard deviations between any two groups. Clients that are spread evenly over a line and cut in two are
+3.5 apart; with few clients, and noise, up to 5."""
 DRAWS = 100
 """Rotations that a score compares with."""
 MOST_COMPARED = 300
@@ -60,6 +66,30 @@ def groups_at(squares_MM: Matrix, number: int) -> Groups:
     if num_clients < 3 or np.ptp(squares_MM[np.triu_indices(num_clients, 1)]) < ROUNDING:
         return [list(range(num_clients))]
     return _groups(_labels_at(_tree(squares_MM), number))
+
+
+def odd_in(squares_MM: Matrix, groups: Groups) -> list[int]:
+    """Return the clients, ascending, that are no group though they were cut off: they are like no others.
+
+    A client alone has a silhouette of 0. So have, or less, clients that lie far from all others in directions
+    of their own: Ward's tree joins a few of these, although they are no nearer to each other.
+    """
+    if not is_defined(groups):
+        return []
+    values_M = silhouettes(squares_MM, groups)
+    least = HOLDS * values_M.mean()
+    return sorted(client for group in groups if values_M[group].mean() < least for client in group)
+
+
+def join(squares_MM: Matrix, groups: Groups) -> Groups:
+    """Return the groups, each with the clients in none that are nearest to its members on average."""
+    if not groups:
+        return []
+    joined = [list(group) for group in groups]
+    for client in sorted(set(range(len(squares_MM))).difference(*groups)):
+        nearest = np.argmin([squares_MM[client, group].mean() for group in groups])
+        joined[int(nearest)].append(client)
+    return [sorted(group) for group in joined]
 
 
 def cut(squares_MM: Matrix) -> Labels:
@@ -134,7 +164,7 @@ def _move(vectors: Floats, labels_M: Labels, restarts: int, rng: Rng) -> Labels:
 
 
 def score(squares_MM: Matrix, groups: Sequence[Sequence[int]], rng: Rng) -> float | None:
-    """Return how evident groups are; None for one group, and if every client is alone.
+    """Return how evident groups are; None for one group, if every client is alone, or without a gap.
 
     Clusterers always find something. If clients were independent draws of one normal distribution, of any
     mean and covariance, then to rotate them among each other, by a rotation that keeps the mean, would not
@@ -144,6 +174,9 @@ def score(squares_MM: Matrix, groups: Sequence[Sequence[int]], rng: Rng) -> floa
     how many standard deviations the groups are tighter there than those that Ward's tree finds in the rotated
     clients, over the square root of G - 1: clients without groups are not quite normal either, a little along
     each axis, and over many axes this adds up faster than chance does.
+
+    Clients that differ by degrees are not normal at all, and groups of them are tight. But there is no gap
+    between them: groups whose `gap` is less than `APART` are no evidence.
 
     It is not a probability: docs/our-algorithm.md counts how often clients without groups pass.
 
@@ -165,7 +198,10 @@ def score(squares_MM: Matrix, groups: Sequence[Sequence[int]], rng: Rng) -> floa
     basis = np.linalg.qr(columns)[0][:, 1:]
     spectrum, axes = np.linalg.eigh(basis.T @ squares_MM @ basis / -2.0)
     lengths = np.sqrt(np.maximum(spectrum[::-1][: number - 1], 0.0))
-    own = tightness(basis @ axes[:, ::-1][:, : number - 1] * lengths, labels_M)
+    vectors = basis @ axes[:, ::-1][:, : number - 1] * lengths
+    if gap(vectors, labels_M) < APART:
+        return None
+    own = tightness(vectors, labels_M)
     drawn = []
     for _ in range(DRAWS):
         # The first columns of a uniformly random rotation.
@@ -181,3 +217,22 @@ def tightness(vectors: Matrix, labels_M: Labels) -> float:
     parts = [vectors[labels_M == label] for label in np.unique(labels_M)]
     within = sum(float(((part - part.mean(axis=0)) ** 2).sum()) for part in parts)
     return -float(np.log(max(within / max(float((vectors**2).sum()), ROUNDING), ROUNDING)))
+
+
+def gap(vectors: Matrix, labels_M: Labels) -> float:
+    """Return how far the two nearest groups are apart; `vectors` has a row a client.
+
+    That is the distance between their means, in standard deviations of their clients along it.
+    """
+    parts = [vectors[labels_M == label] for label in np.unique(labels_M)]
+    return min(_distance(*pair) for pair in combinations(parts, 2))
+
+
+def _distance(first: Matrix, second: Matrix) -> float:
+    between = first.mean(axis=0) - second.mean(axis=0)
+    length = float(np.linalg.norm(between))
+    if length == 0:
+        return 0.0
+    within = np.concatenate([first - first.mean(axis=0), second - second.mean(axis=0)]) @ between / length
+    deviation = float(np.sqrt((within**2).sum() / max(len(within) - 2, 1)))
+    return length / max(deviation, ROUNDING * length)

@@ -4,6 +4,9 @@ A root seed is a digest of a scenario's name and the run's seed. All algorithms 
 their numbers; runs of different scenarios are independent, as tests over scenarios assume.
 """
 
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 
 import numpy as np
@@ -27,6 +30,34 @@ def root_seed(scenario: str, seed: int) -> int:
     `scenario` is its name, as in `RunConfig.scenario`: data set, number of clients and split, but no path.
     """
     return _number(f"scenario {scenario}/{seed}")
+
+
+@contextmanager
+def seeded(device: str, rng: np.random.Generator) -> Iterator[None]:
+    """Seed from `rng`, for a while, the global generators of others' code: torch's, NumPy's and Python's.
+
+    Of torch those of the CPU and of `device`. All have their former states afterwards.
+    """
+    import torch  # Takes a second, and most of what needs seeds does without.
+
+    sources = [torch.default_generator]
+    if (place := torch.device(device)).type == "cuda":
+        index = torch.cuda.current_device() if place.index is None else place.index
+        sources.append(torch.cuda.default_generators[index])
+    before = [source.get_state() for source in sources]
+    before_numpy, before_python = np.random.get_state(), random.getstate()
+    seed = int(rng.integers(2**63))
+    try:
+        for source in sources:
+            source.manual_seed(seed)
+        np.random.seed(seed % 2**32)
+        random.seed(seed)
+        yield
+    finally:
+        for source, state in zip(sources, before, strict=True):
+            source.set_state(state)
+        np.random.set_state(before_numpy)
+        random.setstate(before_python)
 
 
 def _number(text: str) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import NamedTuple
 
 from fedgrid.grids.arena import files
 from fedgrid.grids.arena.definition import Arena
@@ -19,37 +20,54 @@ from fedgrid.grids.execution.run import Launcher, LaunchResult
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Outcome
-from fedgrid.tracking.verdicts.tables import names_in, words_of
+from fedgrid.tracking.verdicts.tables import false_split_table, names_in, words_of
 from fedgrid.tracking.verdicts.verdict import NoVerdict, Verdict, verdict
 from fedgrid.tracking.verdicts.words import as_dict, sentence, tables_on
+
+
+class Computed(NamedTuple):
+    """What an arena has once its searches and rows are done, or stopped."""
+
+    result: LaunchResult
+    tuning: Sequence[TunedMethod] = ()
+    outcomes: Sequence[Outcome] = ()
+    num_kept: int = 0
+    num_rows: int = 0
 
 
 def run_arena(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Advance) -> LaunchResult:
     """Compute what is not kept, write outcomes, settings and verdicts to the grid's folder, and show these.
 
+    Of an arena that asks for false splits alone, show these.
+
     Raises:
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if a search or the grid as a whole cannot go on.
     """
+    computed = _compute(arena, stored, launcher, advance)
+    if arena.is_null:
+        _show_false_splits(computed.outcomes, launcher)
+    elif computed.num_rows:
+        verdicts, missing_verdicts = verdicts_on(arena, computed.outcomes)
+        notes = [*missing_verdicts, *_notes(arena, computed, stored)]
+        folder = GridFolder(launcher.storage, arena.name)
+        files.write(folder, computed.outcomes, computed.tuning, verdicts, notes, arena.budget)
+        _show(verdicts, notes, arena.budget, folder, launcher)
+    return computed.result
+
+
+def _compute(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Advance) -> Computed:
     tuning = []
     for tuned in tune(arena.tuning, stored, advance):
         if tuned is None:
-            return LaunchResult(stopped=True)
+            return Computed(LaunchResult(stopped=True))
         tuning.append(tuned)
         _show_tuned(tuned, launcher)
-    params = {(tuned.method, tuned.protocol): tuned.params for tuned in tuning}
-    entries = arena.entries(params)
-    computed, missing = stored.divide(entries)
-    result = LaunchResult()
-    if missing:
-        result = launcher.run(arena.grid(missing))
-    outcomes = [*computed, *read_outcomes(arena.name, missing, launcher.storage)]
-    verdicts, missing_verdicts = verdicts_on(arena, outcomes)
-    notes = [*missing_verdicts, *_notes(arena, len(computed), len(entries), outcomes, stored)]
-    folder = GridFolder(launcher.storage, arena.name)
-    files.write(folder, outcomes, tuning, verdicts, notes, arena.budget)
-    _show(verdicts, notes, arena.budget, folder, launcher)
-    return result
+    entries = arena.entries({(tuned.method, tuned.protocol): tuned.params for tuned in tuning})
+    kept, missing = stored.divide(entries)
+    result = launcher.run(arena.grid(missing)) if missing else LaunchResult()
+    outcomes = [*kept, *read_outcomes(arena.name, missing, launcher.storage)]
+    return Computed(result, tuning, outcomes, len(kept), len(entries))
 
 
 def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict], list[str]]:
@@ -81,9 +99,8 @@ def _show_tuned(tuned: TunedMethod, launcher: Launcher) -> None:
         )
 
 
-def _notes(
-    arena: Arena, num_kept: int, rows: int, outcomes: Sequence[Outcome], stored: KeptResults
-) -> list[str]:
+def _notes(arena: Arena, computed: Computed, stored: KeptResults) -> list[str]:
+    _, _, outcomes, num_kept, rows = computed
     notes = [*arena.left_out, *stored.lost_by(arena.dataset_in_files, arena.seeds_used, arena.trials)]
     if arena.tuned_on is not None:
         notes.append(f"settings were tuned on {arena.tuned_on}, not on {arena.dataset}")
@@ -104,6 +121,14 @@ def _notes(
         if not plays(method, "fine-tuned"):
             notes.append(f"{method} lacks fine_tune, which FedOptSettings has: no verdict with fine-tuning")
     return notes
+
+
+def _show_false_splits(outcomes: Sequence[Outcome], launcher: Launcher) -> None:
+    table = false_split_table(outcomes)
+    rows = [{"method": row.name, "false_splits": row.cells[0].text} for row in table.rows]
+    launcher.event("arena", null=rows)
+    if not launcher.options.as_json:
+        launcher.console.print(page_table(table, launcher.console.width))
 
 
 def _show(

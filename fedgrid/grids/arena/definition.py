@@ -49,6 +49,7 @@ BUDGET = 45
 """Steps of fine-tuning, a batch each, unless the user says how many: of every method alike, or of none."""
 SEEDS = "5000..5001"
 """Used for nothing else."""
+NULL_SEEDS = "5000..5009"
 TUNING_SEED = "900"
 TRAINING: Mapping[str, Any] = {"digits": {"rounds": 80, "learning_rate": 0.4}}
 """Data set -> training; others have their defaults. On the families and the seed of the searches FedAvg has
@@ -83,6 +84,13 @@ class Arena:
     """The data set of the searches, if it is another one."""
     budget: int = BUDGET
     """Steps of fine-tuning."""
+    is_null: bool = False
+    """Whether it only asks how often clients without groups are split."""
+
+    @property
+    def protocols(self) -> tuple[Protocol, ...]:
+        """The protocols under which methods are tuned and run."""
+        return PROTOCOLS[:1] if self.is_null else PROTOCOLS
 
     @cached_property
     def tuning(self) -> "Arena":
@@ -141,7 +149,7 @@ class Arena:
         return [
             (self._row(family, method, protocol), run)
             for method in self.methods
-            for protocol in PROTOCOLS
+            for protocol in self.protocols
             if plays(method, protocol) and (is_reference(method) or (method, protocol) in tuned)
             for family, runs in self.families.items()
             for section in [self._section(family, method, tuned.get((method, protocol), {}), protocol)]
@@ -193,6 +201,7 @@ def load_arena(
     tuned_on: str | None = None,
     budget: int = BUDGET,
     blind: bool = False,
+    null: bool = False,
 ) -> Arena:
     """Return the arena that a command line describes; the plugins in `own` are in use already.
 
@@ -208,6 +217,8 @@ def load_arena(
         tuned_on: the data set on which they are tried; default: `dataset`. `changes` are not made there.
         budget: steps of fine-tuning.
         blind: whether the seeds are drawn from the digests of `own` and the arena's version.
+        null: whether only families without groups are run, with ten seeds, and of methods only `own`, those
+            that are named, or fedgrid's own.
         data_dir, changes: as in `load_grid`.
 
     Raises:
@@ -215,21 +226,13 @@ def load_arena(
     """
     named = parse_methods(methods)
     mine = methods_of(own)
-    chosen = dict.fromkeys((*(named or members()), *mine, *ALWAYS))
-    rivals = [method for method in chosen if not is_reference(method)]
-    if len(rivals) < 2:
-        raise ConfigError(
-            f"an arena of {', '.join(chosen)}: a verdict takes two methods that are no references; "
-            "name more with --algorithms"
-        )
     if blind and (seeds is not None or not own):
         raise ConfigError("--blind draws the seeds from the file of --with: give that, and leave out --seeds")
-    subjects = mine or ((OURS,) if OURS in chosen else (_first_with_a_rival(rivals),))
-    return Arena(
+    arena = Arena(
         name or _name(dataset or DATASET),
         dataset or DATASET,
-        tuple(sorted(chosen, key=is_reference)),
-        tuple(subjects),
+        mine or tuple(named) or (OURS,),
+        (),
         trials,
         data_dir,
         tuple(changes),
@@ -238,6 +241,19 @@ def load_arena(
         tuned_on,
         budget,
     )
+    if null:
+        names = [family.name for family in families() if not family.num_groups]
+        only_null = tuple(name for name in names if not arena.only or name in arena.only)
+        return replace(arena, only=only_null, seeds=seeds or NULL_SEEDS, is_null=True)
+    chosen = dict.fromkeys((*(named or members()), *mine, *ALWAYS))
+    rivals = [method for method in chosen if not is_reference(method)]
+    if len(rivals) < 2:
+        raise ConfigError(
+            f"an arena of {', '.join(chosen)}: a verdict takes two methods that are no references; "
+            "name more with --algorithms"
+        )
+    subjects = mine or ((OURS,) if OURS in chosen else (_first_with_a_rival(rivals),))
+    return replace(arena, methods=tuple(sorted(chosen, key=is_reference)), subjects=subjects)
 
 
 def blind_seeds(own: Sequence[Path]) -> str:

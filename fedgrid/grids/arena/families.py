@@ -3,7 +3,8 @@
 Families are the blocks of the arena's tests, so they are many and differ much: five kinds of hidden groups in
 equal and in unequal sizes; two that hardly differ; five conditions, each on a kind whose groups differ in
 classes and on one whose images differ; and eight kinds of clients without groups. No method was developed on
-two levels, or on a continuum; nor, but for evident-groups, on noise in a third, drift or one odd client.
+two levels, drift, sixty clients or clients held out; nor, but for evident-groups, on a continuum, one odd
+client, noise in a third or low participation.
 """
 
 import re

@@ -57,10 +57,10 @@ def _seconds_a_pass(model: str, shape: tuple[int, int, int]) -> float:
     import torch
 
     from fedgrid.engine.federation.clients.process import fixed_numerics
-    from fedgrid.engine.federation.models import registry
+    from fedgrid.engine.federation.models.flat_vectors import blank
     from fedgrid.engine.federation.training.evaluation import TEST_BATCH
 
-    module = registry.build(model, shape, 10).eval()
+    module = blank(model, shape, 10).eval()
     images = torch.rand(TEST_BATCH, *shape)
     with fixed_numerics(tf32=False), torch.inference_mode():
         module(images)

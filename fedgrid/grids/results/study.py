@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY
@@ -117,20 +116,10 @@ def model_bytes(config: RunConfig) -> int:
     """
     active.activate(config.plugin_digests)
     dataset = find(config.dataset, default_data_dir())
-    return _model_bytes(config.model, dataset.shape, dataset.num_classes, config.plugin_digests)
+    # Imports torch, which takes seconds.
+    from fedgrid.engine.federation.models.flat_vectors import layout
 
-
-@lru_cache
-def _model_bytes(model: str, shape: tuple[int, int, int], num_classes: int, plugins: tuple[str, ...]) -> int:
-    """Build the model without memory for its weights; another version of a plugin has another digest."""
-    import torch
-
-    from fedgrid.engine.federation.models.flat_vectors import layout_of
-    from fedgrid.engine.federation.models.registry import build
-
-    with torch.device("meta"):
-        layout = layout_of(build(model, shape, num_classes))
-    return BYTES_PER_ENTRY * layout.size
+    return BYTES_PER_ENTRY * layout(config.model, dataset.shape, dataset.num_classes).size
 
 
 def _training_notes(runs: Iterable[Run]) -> Iterator[str]:

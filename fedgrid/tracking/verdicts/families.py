@@ -70,11 +70,10 @@ class FalseSplits:
     num_families: int
 
 
-def false_splits(field: Field, method: str) -> FalseSplits | None:
-    """Return the false splits of a method; None without results in families without groups."""
+def false_splits(own: Sequence[Outcome]) -> FalseSplits | None:
+    """Return the false splits of a method's outcomes in families without groups; None without any."""
     from scipy.stats import binomtest
 
-    own = field.without_groups.get(method, ())
     if not own:
         return None
     split = [outcome for outcome in own if outcome.clusters > 1]

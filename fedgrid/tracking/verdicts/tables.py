@@ -13,6 +13,7 @@ from fedgrid.tracking.verdicts.field import (
     FINE_TUNED,
     SOLO,
     Field,
+    group_by_method,
     labels_of,
     ranks_without,
 )
@@ -101,11 +102,14 @@ _COUNTS = (
     "how many of these verdicts stay whichever family is left out. –: not shown, or not tested."
 )
 _HELD_OUT = "Held-out clients: mean accuracy of clients that never train, in the families that have some."
+_SPLITS = (
+    "False splits: runs with several clusters in families without groups, the exact 95 % interval of their "
+    "share, and in how many of these families."
+)
 _OWN = {
     "clustering": (
         "Exactly right: runs whose last clusters are the hidden groups. Clusters: mean number of the last; "
-        "oracle has the true one. False splits: runs with several clusters in families without groups, the "
-        "exact 95 % interval of their share, and in how many of these families."
+        f"oracle has the true one. {_SPLITS}"
     ),
     "serving": (
         "% worse than: of the clients, those served worse than by solo, or by fedavg with fine-tuning "
@@ -148,7 +152,11 @@ def _own_cells(field: Field, method: str) -> list[Cell]:
     if field.question is CLUSTERING:
         right = sum(outcome.exactly_right == 1 for outcome in own)
         clusters = _number(field.mean(method, attrgetter("clusters")), 1)
-        return [Cell(f"{right}/{len(own)}", right / len(own)), clusters, *_splits(field, method)]
+        return [
+            Cell(f"{right}/{len(own)}", right / len(own)),
+            clusters,
+            *_splits(field.without_groups.get(method, ())),
+        ]
     names = ["worst_tenth_accuracy", *(["held_out_accuracy"] if _has_held_out(field) else [])]
     cells = [_number(field.mean(method, attrgetter(name))) for name in names]
     return [*cells, *(_harm(field, method, baseline) for baseline in (SOLO, FINE_TUNED))]
@@ -162,8 +170,15 @@ def _number(value: float, digits: int = 3) -> Cell:
     return Cell(NONE) if isnan(value) else Cell(fixed(value, digits), value)
 
 
-def _splits(field: Field, method: str) -> list[Cell]:
-    splits = false_splits(field, method)
+def false_split_table(outcomes: Iterable[Outcome]) -> Table:
+    """Return how often each method splits clients without groups; all outcomes are of such families."""
+    rows = tuple(Row(method, tuple(_splits(own))) for method, own in group_by_method(outcomes).items())
+    columns = tuple(map(Column, ("false splits", "95 %", "in families")))
+    return Table("null", "False splits", _SPLITS, columns, rows, corner="method")
+
+
+def _splits(own: Sequence[Outcome]) -> list[Cell]:
+    splits = false_splits(own)
     if splits is None:
         return [Cell(NONE)] * 3
     low, high = (fixed(100 * bound, 0) for bound in splits.interval)

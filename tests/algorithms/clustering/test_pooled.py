@@ -9,9 +9,12 @@ import pytest
 
 from fedgrid.algorithms.clustering.pooled import (
     CosineSettings,
+    add,
+    can_compare,
     centred_cosines,
     clients_seen,
     clustering_distances,
+    distances_over_rounds,
     have_met,
     mean_over_rounds,
     pool,
@@ -68,6 +71,31 @@ class TestPool:
         assert clients_seen(state) == (0, 1, 2)
         assert not have_met(state, (0, 1, 2))
         assert have_met(state, (0, 2))
+
+
+class TestThirdClients:
+    """Clients 0 and 1, and 1 and 2, meet: 0 and 2 do not. Client 3 comes alone, then with 0."""
+
+    NAME = "distances"
+
+    def state(self, *rounds):
+        state = start(create("fedavg"), 4)
+        for pair, distance in rounds:
+            distances = np.full((len(pair), len(pair)), distance) * (1 - np.eye(len(pair)))
+            state = add(freeze(state), pair, {self.NAME: distances})
+        return state
+
+    def test_two_that_never_met_are_compared_by_a_third(self):
+        state = self.state(((0, 1), 0.5), ((1, 2), 0.2), ((0, 1), 0.1))
+        assert can_compare(state, (0, 1, 2))
+        expected = [[0, 0.3, 0.3], [0.3, 0, 0.2], [0.3, 0.2, 0]]
+        np.testing.assert_allclose(distances_over_rounds(state, (0, 1, 2), self.NAME), expected)
+
+    def test_others_cannot_be_compared(self):
+        state = self.state(((0, 1), 0.5), ((1, 2), 0.2), ((3,), 0.0))
+        assert not can_compare(state, (0, 1, 2, 3))
+        state = self.state(((0, 1), 0.5), ((1, 2), 0.2), ((3, 0), 0.2))
+        assert not can_compare(state, (0, 1, 2, 3)), "2 and 3 are two clients apart"
 
 
 class TestDistances:

@@ -134,6 +134,13 @@ def test_json_is_an_event_a_line_with_tuned_settings_verdicts_and_notes(undistur
     assert "no other forms clusters" in result.events[-1]["notes"][0]
 
 
+def test_false_splits_are_counted_in_families_without_groups(tmp_path):
+    result = fedgrid(*SMALL, "--null", "--recompute", "--storage", tmp_path / "runs")
+    assert result.code == 0, result.err
+    # Of the families that are asked for, the one without groups is left.
+    assert re.search(r"flis-dc +[01]/1 ", result.out)
+
+
 def test_plan_as_json_is_one_object_with_all_runs(tmp_path):
     result = fedgrid(*SMALL, "--recompute", "--dry-run", "--json", "--storage", tmp_path / "runs")
     assert result.code == 0, result.err

@@ -205,6 +205,14 @@ def test_own_method_without_fine_tune_has_no_row_with_fine_tuning(plugin):
     assert [way for name, way, _ in searches(chosen) if name == "mine"] == ["served"]
 
 
+def test_false_splits_alone_take_ten_seeds_of_families_without_groups_and_one_way_of_serving(plugin):
+    chosen = arena(own=[plugin()], null=True)
+    rows = chosen.entries({("mine", "served"): {}})
+    assert len(rows) == 8 * 10
+    assert {(row.method, row.protocol, row.has_groups) for row, _ in rows} == {("mine", "served", False)}
+    assert arena(null=True).methods == ("evident-groups",)
+
+
 def test_blind_seeds_change_with_the_file_and_are_nobody_elses(plugin):
     path = plugin()
     chosen = arena("fedavg", own=[path], blind=True)

@@ -108,14 +108,14 @@ def test_false_splits_have_an_exact_interval_over_runs_and_the_number_of_familie
     whole = of("whole", "W", 0.6, families={"rotated": True}, clusters=2.0, right=1.0)
     whole += of("whole", "W", 0.6, families={"iid": False, "dirichlet": False})
     field = field_of([*arena(), *whole], CLUSTERING, "served")
-    good = false_splits(field, "good")
+    good = false_splits(field.without_groups.get("good", ()))
     assert (good.runs, good.num_runs, good.families, good.num_families) == (4, 4, 2, 2)
     assert good.interval == pytest.approx((0.025**0.25, 1))
     field = field_of(
         [*whole, *of("good", "G", 0.6, families={"rotated": True}, clusters=2.0)], CLUSTERING, "served"
     )
-    assert false_splits(field, "whole").interval == pytest.approx((0, 1 - 0.025**0.25))
-    assert false_splits(field, "good") is None
+    assert false_splits(field.without_groups.get("whole", ())).interval == pytest.approx((0, 1 - 0.025**0.25))
+    assert false_splits(field.without_groups.get("good", ())) is None
 
 
 def test_harm_is_the_share_of_clients_that_are_worse_off_than_alone():

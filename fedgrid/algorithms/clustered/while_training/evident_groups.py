@@ -4,24 +4,27 @@ Ours. In every round before the clustering the clients are compared in two ways:
 their updates as they are, and of standardised ones, each averaged over the rounds so far. In both, Ward's
 tree says how many groups there are, and k-means at that number who is in them
 (`algorithms.clustering.ward`). Groups become the clusters in the first round in which they are those of the
-round before and evident: tighter than those of rotated clients (`algorithms.clustering.ward.score`).
-docs/our-algorithm.md says why, and where it fails.
+round before and evident: tighter than those of rotated clients (`algorithms.clustering.ward.score`). One
+client is no group: if all that is evident are clients that are like no others, these are set aside, and
+groups are looked for among the rest (`algorithms.clustering.ward.odd_in`). docs/our-algorithm.md says why,
+and where it fails.
 
 By default each client fine-tunes the model that it is served (`fine_tune`): clients may differ without groups
 to find, and then neither one model nor a cluster's serves them well.
 
-With partial participation a round shows some pairs only: nothing is decided before every two of the clients
-seen so far have met. Clients that come after the clustering are placed as after any other split
-(`algorithms.clustering.latecomers`).
+With partial participation a round shows some pairs only: nothing is decided before each of the clients seen
+so far has sent two updates, and every two of them have met, or the same third client. Clients that come after
+the clustering are placed as after any other split (`algorithms.clustering.latecomers`).
 
 Shapes: K clients of the federation, M of them seen so far.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 from threadpoolctl import threadpool_limits
 
@@ -30,16 +33,19 @@ from fedgrid.algorithms.clustering import ward
 from fedgrid.algorithms.clustering.graph import Groups
 from fedgrid.algorithms.clustering.latecomers import can_wait, split_seen
 from fedgrid.algorithms.clustering.measures import labels_of, silhouette
-from fedgrid.algorithms.clustering.pooled import MET, add, clients_seen, have_met, mean_over_rounds
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, Step
+from fedgrid.algorithms.clustering.pooled import MET, add, can_compare, clients_seen, distances_over_rounds
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, Step
 from fedgrid.algorithms.updates.source import Layout, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
 KINDS = ("as_they_are", "standardised")
 """Updates as they are show groups that differ by much in a few entries; standardised ones, in which all
 entries count alike, those that differ by a little in many."""
-ASKED = "rounds_asked"
-"""In how many rounds groups were looked for, int64, of the arrays of a state."""
+TWICE = 2
+"""Rounds in which each client seen so far must have sent an update before anything is decided."""
+ASKED, ODD = "rounds_asked", "odd_K"
+"""Arrays of a state: in how many rounds groups were looked for (int64), and which clients are set aside
+(bool, shape (K,))."""
 
 
 class EvidentGroupsSettings(FedOptSettings):
@@ -49,8 +55,8 @@ class EvidentGroupsSettings(FedOptSettings):
     """How evident groups must be: standard deviations by which they are tighter than those of rotated
     clients, over the square root of the number of groups less one."""
     window: Annotated[int, Field(ge=2)] = 8
-    """Rounds in which groups are looked for, from the first in which every two clients have met. Each asks
-    again whether chance explains what it sees, so more rounds cut up more federations without groups."""
+    """Rounds in which groups are looked for, counted where each client seen so far has sent two updates. Each
+    asks again whether chance explains what it sees, so more rounds cut up more federations without groups."""
     restarts: NonNegativeInt = 10
     """Random starts of k-means besides Ward's clusters; with 0 these are the groups."""
 
@@ -59,11 +65,20 @@ class EvidentGroupsSettings(FedOptSettings):
 class ShownGroups:
     """The groups that one kind of distances shows in a round."""
 
-    groups: Groups
-    """Client ids, by first member."""
+    clusters: Groups
+    """Client ids, by first member: the groups, each with the odd clients that are nearest to it."""
+    found_K: Labels
+    """What was cut apart, odd clients too; -1 for clients that were not looked at."""
+    odd: tuple[int, ...]
+    """Clients that are like no others, ascending."""
     score: float
     """How evident they are; 0 if they are not those of the round before, or have no score."""
     silhouette: float | None
+
+    @property
+    def deviations(self) -> float:
+        """The score without its root: in standard deviations."""
+        return self.score * float(np.sqrt(self.found_K.max()))
 
 
 class EvidentGroups(FedOpt):
@@ -74,14 +89,17 @@ class EvidentGroups(FedOpt):
     - A client that has sent nothing but zeros or unusable updates waits like one that was never seen.
     - Once `window` rounds have passed without evidence, it is FedOpt to the end.
     - Two groups that share classes, with few images a client, are mostly not found.
+    - A client that is like no others is named in a warning. It stays in the cluster with all others, or, once
+      there are groups, in that of the nearest one.
 
-    Absent clients: Nothing is decided before every two of the clients seen so far have met; while clients are
-    still to come, also not before a round in which each group sends an update. One that comes after the split
-    joins the cluster with the least mean cosine distance to its members' updates at the split.
+    Absent clients: Nothing is decided before each of the clients seen so far has sent two updates, and every
+    two of them have met in a round, or the same third client; while clients are still to come, also not
+    before a round in which each group sends an update. One that comes after the split joins the cluster with
+    the least mean cosine distance to its members' updates at the split.
 
     Memory: Until the clustering or the window's end, for each kind of distances: their sums over the rounds
     in which a pair sent updates (float64, shape (K, K)), and the groups of the round before (int64, shape
-    (K,), -1 for clients not seen yet). Beside these `rounds_met_KK` and `rounds_asked`.
+    (K,), -1 for clients not seen yet). Beside these `rounds_met_KK`, `rounds_asked` and `odd_K`.
     """
 
     settings: EvidentGroupsSettings
@@ -94,7 +112,8 @@ class EvidentGroups(FedOpt):
         """Return the state of one cluster, no groups found yet."""
         state = super().init(layout, num_clients, fresh, rng)
         nobody_K = {_found_in(kind): np.full(num_clients, -1, np.int64) for kind in KINDS}
-        return state.keep(**{ASKED: np.zeros((), np.int64)}, **nobody_K)
+        nobody_is_odd = {ODD: np.zeros(num_clients, np.bool_)}
+        return state.keep(**{ASKED: np.zeros((), np.int64)}, **nobody_is_odd, **nobody_K)
 
     def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Split the federation's only cluster if the groups have held for a round and are evident.
@@ -108,33 +127,69 @@ class EvidentGroups(FedOpt):
         distances = (part.cosine_distances_KK, part.standardised_distances_KK)
         state = add(state, part.clients, dict(zip(map(_pooled_in, KINDS), distances, strict=True)))
         clients = clients_seen(state)
-        if not have_met(state, clients):
+        if not can_compare(state, clients):
             return state, Diagnostics()
         with threadpool_limits(limits=1):
             shown = [self._look(state, kind, clients, rng) for kind in KINDS]
-        best = max(shown, key=lambda groups: groups.score)
-        evident = best.score > self.settings.evidence and can_wait(state, best.groups, part.clients)
-        state = split_seen(_forget(state), best.groups, updates) if evident else self._asked(state, shown)
-        return state, Diagnostics(clustered=evident, silhouette=best.silhouette)
+        settled = bool(np.diagonal(state.arrays[MET])[list(clients)].min() >= TWICE)
+        evident = [groups for groups in shown if settled and groups.score > self.settings.evidence]
+        best = max(evident, key=lambda groups: groups.deviations, default=None)
+        shows = Diagnostics(silhouette=max(shown, key=lambda groups: groups.score).silhouette)
+        if best and len(best.clusters) > 1 and can_wait(state, best.clusters, part.clients):
+            state = split_seen(_forget(state), best.clusters, updates)
+            return state, replace(shows, clustered=True, warnings=_named(best.odd))
+        state = self._remember(state, shown, settled)
+        if best and len(best.clusters) == 1:
+            shows = replace(shows, warnings=_named(best.odd))
+            state = _set_aside(state, best.odd) if ASKED in state.arrays else state
+        return state, shows
 
     def _look(self, state: State, kind: str, clients: Sequence[int], rng: Rng) -> ShownGroups:
-        squares_MM = mean_over_rounds(state, clients, _pooled_in(kind))
-        positions = ward.groups_of(squares_MM, self.settings.restarts, rng)
-        groups = [[clients[place] for place in group] for group in positions]
-        held = np.array_equal(labels_of(groups, len(state.labels_K)), state.arrays[_found_in(kind)])
-        score = ward.score(squares_MM, positions, rng) if held else None
-        return ShownGroups(groups, score or 0.0, silhouette(squares_MM, positions))
+        squares_MM = distances_over_rounds(state, clients, _pooled_in(kind))
+        looked_at = np.flatnonzero(~_odd_in(state)[list(clients)])
+        among_MM = squares_MM[np.ix_(looked_at, looked_at)]
+        cut = ward.groups_of(among_MM, self.settings.restarts, rng)
+        odd = ward.odd_in(among_MM, cut)
+        groups = [looked_at[group].tolist() for group in cut if group[0] not in odd]
+        clusters = ward.join(squares_MM, groups)
+        ids = np.array(clients)
+        found_K = labels_of([ids[looked_at[group]].tolist() for group in cut], len(state.labels_K))
+        held = np.array_equal(found_K, state.arrays[_found_in(kind)])
+        score = ward.score(among_MM, cut, rng) if held else None
+        return ShownGroups(
+            [ids[cluster].tolist() for cluster in clusters],
+            found_K,
+            tuple(ids[looked_at[odd]].tolist()),
+            score or 0.0,
+            silhouette(among_MM, cut),
+        )
 
-    def _asked(self, state: State, shown: Sequence[ShownGroups]) -> State:
-        """Return the state after a round without evidence; it remembers nothing once the window is over."""
-        asked = state.arrays[ASKED] + 1
-        if asked >= self.settings.window:
+    def _remember(self, state: State, shown: Sequence[ShownGroups], asked: bool) -> State:
+        """Return the state after a round without a split; it remembers nothing once the window is over."""
+        rounds_asked = state.arrays[ASKED] + asked
+        if rounds_asked >= self.settings.window:
             return _forget(state)
-        labels_K = {
-            _found_in(kind): labels_of(groups.groups, len(state.labels_K))
-            for kind, groups in zip(KINDS, shown, strict=True)
-        }
-        return state.keep(**{ASKED: np.asarray(asked)}, **labels_K)
+        found = {_found_in(kind): groups.found_K for kind, groups in zip(KINDS, shown, strict=True)}
+        return state.keep(**{ASKED: np.asarray(rounds_asked)}, **found)
+
+
+def _odd_in(state: State) -> NDArray[np.bool_]:
+    """Return which clients are set aside, shape (K,); states of before there were any say nothing of it."""
+    return state.arrays.get(ODD, np.zeros(len(state.labels_K), np.bool_))
+
+
+def _set_aside(state: State, odd: Sequence[int]) -> State:
+    """Return the state in which groups are looked for anew, without these clients."""
+    odd_K = _odd_in(state).copy()
+    odd_K[list(odd)] = True
+    nobody_K = np.full(len(odd_K), -1, np.int64)
+    return state.keep(**{ODD: odd_K}, **{_found_in(kind): nobody_K for kind in KINDS})
+
+
+def _named(odd: Sequence[int]) -> tuple[str, ...]:
+    if not odd:
+        return ()
+    return (f"clients that are like no others, and no group: {', '.join(map(str, odd))}",)
 
 
 def _pooled_in(kind: str) -> str:
@@ -146,4 +201,4 @@ def _found_in(kind: str) -> str:
 
 
 def _forget(state: State) -> State:
-    return state.without(MET, ASKED, *map(_pooled_in, KINDS), *map(_found_in, KINDS))
+    return state.without(MET, ASKED, ODD, *map(_pooled_in, KINDS), *map(_found_in, KINDS))

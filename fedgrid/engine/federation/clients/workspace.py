@@ -157,12 +157,16 @@ def module_of(setup: Setup, device: str) -> nn.Module:
         ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
     """
     setup.training.check_size(setup.shape)
-    module = blank(setup.model, setup.shape, setup.num_classes).to(device)
+    module = _model(setup).to(device)
     if (by := setup.normalised_by) is not None:
         module = Normalised(module, by.means, by.deviations, device)
     if setup.training.precision == "bfloat16":
         module = MixedPrecision(module, device)
     return module
+
+
+def _model(setup: Setup) -> nn.Module:
+    return blank(setup.model, setup.shape, setup.num_classes, setup.seed)
 
 
 def tasks_by_stack(tasks: Sequence[TrainTask], num_slots: int) -> list[list[TrainTask]]:
@@ -225,6 +229,6 @@ def stacks_of(setup: Setup, device: str) -> StackTraining | None:
 
     So do those of a model that draws random numbers itself: `vmap` would draw others than for a client alone.
     """
-    if setup.training.stacked == 1 or draws(blank(setup.model, setup.shape, setup.num_classes), setup.shape):
+    if setup.training.stacked == 1 or draws(_model(setup), setup.shape):
         return None
     return StackTraining(setup, device)

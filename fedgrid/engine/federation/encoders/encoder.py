@@ -19,7 +19,7 @@ from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRu
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.autoencoders import Autoencoder
-from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
+from fedgrid.engine.federation.models.flat_vectors import blank
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH, to_inputs
 
 Shape = tuple[int, int, int]
@@ -58,8 +58,8 @@ class Encoder:
         """Size of what a client needs in order to encode: no decoder."""
         if self.kind in ("pca", "pixels"):
             return sum(array.nbytes for array in self.arrays.values())
-        layout = layout_of(blank(model_of(self.kind), self.shape, NUM_CLASSES))
-        return 4 * sum(prod(shape) for name, _, shape in layout.slices() if name.startswith("encoder."))
+        slices = flat_vectors.layout(model_of(self.kind), self.shape, NUM_CLASSES).slices()
+        return 4 * sum(prod(shape) for name, _, shape in slices if name.startswith("encoder."))
 
     @cached_property
     def code_size(self) -> int:

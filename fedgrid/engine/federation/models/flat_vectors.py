@@ -1,11 +1,12 @@
 """Conversion between a torch module and its flat state vector of P entries, and a model's initial one.
 
-The vector holds the parameters in the order of `named_parameters`, then the buffers in the order of
-`named_buffers`. Each tensor is flattened in index order (C order), whatever its strides in memory.
+The vector holds the parameters that train, in the order of `named_parameters`, then the persistent buffers of
+floating numbers and BatchNorm's counters, in the order of `named_buffers`. All else is a constant of the
+module: frozen parameters, other buffers. Tied parameters are one. Each tensor is flattened in index order (C
+order), whatever its strides in memory.
 """
 
-from collections.abc import Iterator
-from itertools import chain
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -13,31 +14,46 @@ import torch
 from torch import Tensor, nn
 
 from fedgrid.algorithms.updates.source import Layout, Vector
-from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.models import flat_vectors, registry
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.models import registry
+from fedgrid.engine.federation.seeds import generator, seeded
 
 NORM_BLOCK = 1 << 18
 """Entries of an update squared at a time, in float64: two megabytes."""
 
 
-def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    return chain(module.named_parameters(), module.named_buffers())
+def parameters_of(module: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters of the module's state by name: those that train."""
+    return {name: one for name, one in module.named_parameters() if one.requires_grad}
+
+
+def buffers_of(module: nn.Module) -> dict[str, Tensor]:
+    """Return the buffers of the module's state by name: persistent floating ones and BatchNorm's counters."""
+    persistent = module.state_dict(keep_vars=True).keys()
+    return {
+        name: buffer
+        for name, buffer in module.named_buffers()
+        if name in persistent and (buffer.is_floating_point() or name.endswith("num_batches_tracked"))
+    }
+
+
+def _tensors(module: nn.Module) -> list[Tensor]:
+    return [*parameters_of(module).values(), *buffers_of(module).values()]
 
 
 def layout_of(module: nn.Module) -> Layout:
     """Return names and shapes of the tensors in the module's state vector."""
-    named = [(name, tuple(tensor.shape)) for name, tensor in _tensors(module)]
+    parameters = parameters_of(module)
+    named = {**parameters, **buffers_of(module)}
     return Layout(
-        names=tuple(name for name, _ in named),
-        shapes=tuple(shape for _, shape in named),
-        num_parameters=sum(parameter.numel() for parameter in module.parameters()),
+        names=tuple(named),
+        shapes=tuple(tuple(tensor.shape) for tensor in named.values()),
+        num_parameters=sum(parameter.numel() for parameter in parameters.values()),
     )
 
 
 def read_vector(module: nn.Module) -> Vector:
     """Return a copy of the module's state: float32, shape (P,), on the host."""
-    return _read([tensor for _, tensor in _tensors(module)])
+    return _read(_tensors(module))
 
 
 def write(module: nn.Module, vector: Vector) -> None:
@@ -46,7 +62,7 @@ def write(module: nn.Module, vector: Vector) -> None:
     Raises:
         ValueError: the vector's length is not that of the module's state.
     """
-    _write([tensor for _, tensor in _tensors(module)], vector)
+    _write(_tensors(module), vector)
 
 
 @torch.no_grad()
@@ -70,7 +86,7 @@ def _write(tensors: list[Tensor], vector: Vector) -> None:
 
 
 class FlatModule:
-    """A module whose parameters, and their gradients, are views of two flat tensors of W entries.
+    """A module whose parameters that train, and their gradients, are views of two flat tensors of W entries.
 
     An optimizer step is then a few operations on one tensor. Convolution kernels are stored with channels
     last, which is the fast memory format on CPU and GPU. The flat tensors are therefore not in the layout's
@@ -79,7 +95,7 @@ class FlatModule:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
-        parameters = list(module.parameters())
+        parameters = list(parameters_of(module).values())
         self._shapes = [parameter.shape for parameter in parameters]
         size = sum(parameter.numel() for parameter in parameters)
         self.weights = torch.zeros(size, device=parameters[0].device)
@@ -90,7 +106,7 @@ class FlatModule:
         for parameter, (weight, gradient) in zip(parameters, views, strict=True):
             weight.copy_(parameter.detach())
             parameter.data, parameter.grad = weight, gradient
-        self._state = [tensor.detach() for _, tensor in _tensors(module)]
+        self._state = [tensor.detach() for tensor in _tensors(module)]
 
     def read(self) -> Vector:
         """Return a copy of the module's state, as `read_vector`."""
@@ -138,39 +154,39 @@ def squared_norm(update: Vector) -> float:
     return float(sum(np.square(update[i : i + NORM_BLOCK], dtype=np.float64).sum() for i in starts))
 
 
-KNOWN = (nn.Conv2d, nn.ConvTranspose2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm)
+def blank(
+    name: str, shape: tuple[int, int, int], num_classes: int, seed: int = 0, number: int = 0
+) -> nn.Module:
+    """Return the named model on the CPU, as its function builds it under a run's seed.
 
-
-def blank(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
-    """Return the named model on the CPU, its weights not initialised; draws no random numbers.
-
-    `Module.to_empty` would do the same, and import sympy for it: half a second for each client actor.
+    Its constants are in place; the state is to be written. The global generators stay as they are.
     """
-    with torch.device("meta"):
-        module = registry.build(name, shape, num_classes)
-    for layer in module.modules():
-        for key, weights in layer.named_parameters(recurse=False):
-            setattr(layer, key, nn.Parameter(_empty(weights), weights.requires_grad))
-        for key, values in layer.named_buffers(recurse=False):
-            setattr(layer, key, _empty(values))
-    return module
+    with seeded("cpu", generator(seed, f"module {number}")):
+        return registry.build(name, shape, num_classes)
 
 
-def _empty(like: torch.Tensor) -> torch.Tensor:
-    return torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device="cpu")
+def layout(name: str, shape: tuple[int, int, int], num_classes: int) -> Layout:
+    """Return the layout of the named model's state; it is built for that, once a process."""
+    return _layout(name, shape, num_classes, registry.entry(name))
+
+
+@lru_cache
+def _layout(name: str, shape: tuple[int, int, int], num_classes: int, entry: registry.ModelEntry) -> Layout:
+    """The entry tells a model of one plugin from that of another of the same name."""
+    return layout_of(blank(name, shape, num_classes))
 
 
 @torch.no_grad()
 def initialise(module: nn.Module, rng: torch.Generator) -> None:
-    """Set all weights and buffers to PyTorch's defaults, in the order in which PyTorch draws them.
+    """Set the weights of the layers below to PyTorch's defaults, in the order in which PyTorch draws them.
 
     Weights and biases of convolutions and linear layers are uniform in +-1 / sqrt(fan in), which equals
-    `kaiming_uniform_(a=sqrt(5))`; BatchNorm and GroupNorm start as the identity.
-
-    Raises:
-        ConfigError: a layer with weights or buffers is of a type that is not supported.
+    `kaiming_uniform_(a=sqrt(5))`; BatchNorm and GroupNorm start as the identity. Other layers, and those of
+    which a parameter is frozen, stay as they are.
     """
     for layer in module.modules():
+        if not all(weights.requires_grad for weights in layer.parameters(recurse=False)):
+            continue
         if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.GroupNorm):
             layer.reset_parameters()
         elif isinstance(layer, nn.Conv2d | nn.ConvTranspose2d | nn.Linear):
@@ -178,14 +194,6 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
             if layer.bias is not None:
                 bound = prod(layer.weight.shape[1:]) ** -0.5
                 nn.init.uniform_(layer.bias, -bound, bound, generator=rng)
-        elif any(True for _ in layer.parameters(recurse=False)) or any(
-            True for _ in layer.buffers(recurse=False)
-        ):
-            kinds = ", ".join(sorted(kind.__name__ for kind in KNOWN))
-            raise ConfigError(
-                f"no initialisation for a layer of type '{type(layer).__name__}'; build the model of layers"
-                f" without weights and of {kinds}"
-            )
 
 
 def initial_vector(
@@ -199,9 +207,8 @@ def initial_vector(
     Raises:
         ConfigError: as `federation.models.registry.build`.
     """
-    module = blank(name, shape, num_classes)
-    rng = torch.Generator().manual_seed(
-        int(generator(seed, f"model {number}" if number else "model").integers(2**63))
-    )
-    initialise(module, rng)
-    return flat_vectors.read_vector(module)
+    module = blank(name, shape, num_classes, seed, number)
+    if registry.entry(name).build is not None:
+        rng = generator(seed, f"model {number}" if number else "model")
+        initialise(module, torch.Generator().manual_seed(int(rng.integers(2**63))))
+    return read_vector(module)

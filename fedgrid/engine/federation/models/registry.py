@@ -5,7 +5,7 @@ Commands that only need the names do not import torch, which takes seconds: an e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,23 +22,42 @@ INPUT = "input"
 
 
 @dataclass(frozen=True)
+class Inputs:
+    """What a model is given: pixels, float32 in [0, 1]."""
+
+    shape: tuple[int, int, int]
+    """Of an image: channels, height, width."""
+
+
+@dataclass(frozen=True)
 class ModelEntry:
-    """A model of the registry."""
+    """A model of the registry: it has either `build` or `module`."""
 
     name: str
     description: str
     """One line."""
     source: str
     """Where the architecture comes from."""
-    build: Build
-    """Returns a new module; its weights are set by `federation.models.flat_vectors`."""
+    build: Build | None = None
+    """Returns a new module for channels, height, width and the number of classes. Fedgrid draws the first
+    weights of convolutions, linear layers, BatchNorm and GroupNorm; all else keeps the module's own."""
+    module: Callable[[Inputs, int], nn.Module] | None = None
+    """Returns a new module for inputs and the number of classes. Its first weights are its own: loaded, or
+    drawn from the global generators of torch, NumPy or Python, which are seeded by the run for a while."""
     minimum_side: int = 1
     """Least height and width of an image, in pixels."""
-    parameters: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Number of parameters with ten classes, by the size of an image as in `3x32x32`; for listings."""
     saliency_layer: str | None = None
     """Name of the layer whose output Grad-CAM explains, the last feature map of more than one pixel;
     `INPUT` for a model without feature maps, which input gradients explain. None: not known."""
+
+    @property
+    def function(self) -> Callable[..., nn.Module]:
+        """The one of `build` and `module` that it has."""
+        function = self.build or self.module
+        assert function is not None, "checked as a plugin is loaded"
+        return function
 
 
 def _network(function: str) -> Build:
@@ -136,12 +155,12 @@ _ENTRIES = (
     ),
 )
 
-MODELS: dict[str, ModelEntry] = {entry.name: entry for entry in _ENTRIES}
+MODELS: dict[str, ModelEntry] = {one.name: one for one in _ENTRIES}
 """By name: those of the package, then those of the plugins in use (`runtime.plugins`)."""
 
 AUTOENCODERS: dict[str, ModelEntry] = {
-    entry.name: entry
-    for entry in (
+    one.name: one
+    for one in (
         ModelEntry(
             "autoencoder-dense",
             "pixels-50-20-50-pixels with ReLU; codes of 20 numbers",
@@ -167,7 +186,7 @@ def check_size(name: str, shape: tuple[int, int, int]) -> None:
     Raises:
         ConfigError: they are not.
     """
-    least = _entry(name).minimum_side
+    least = entry(name).minimum_side
     _, height, width = shape
     if min(height, width) < least:
         raise ConfigError(
@@ -178,19 +197,25 @@ def check_size(name: str, shape: tuple[int, int, int]) -> None:
 
 
 def build(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
-    """Return a new module of the named model, whose weights are not initialised yet, with a logit a class.
+    """Return a new module of the named model, with a logit a class; draws from the global generators.
 
     `shape` is (channels, height, width) of an image.
 
     Raises:
         ConfigError: unknown name, or images too small for the model.
     """
-    entry = _entry(name)
     check_size(name, shape)
-    return entry.build(*shape, num_classes)
+    named = entry(name)
+    given = (Inputs(shape),) if named.build is None else shape
+    return named.function(*given, num_classes)
 
 
-def _entry(name: str) -> ModelEntry:
+def entry(name: str) -> ModelEntry:
+    """Return the entry of a model or an autoencoder.
+
+    Raises:
+        ConfigError: unknown name.
+    """
     if name not in MODELS and name not in AUTOENCODERS:
         raise unknown("model", name, MODELS)
     return MODELS.get(name) or AUTOENCODERS[name]

@@ -16,7 +16,7 @@ from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FinalError, plugin_of
-from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
+from fedgrid.engine.federation.models.flat_vectors import initial_vector, layout
 from fedgrid.engine.federation.own_code import own_code
 from fedgrid.engine.federation.record_names import GROUP
 from fedgrid.engine.federation.round.participation import Participation, updates_sent
@@ -130,7 +130,7 @@ class Federation:
         participation = Participation.of(config, truth_K)
         return cls(
             algorithm=algorithm,
-            layout=layout_of(blank(setup.model, setup.shape, setup.num_classes)),
+            layout=layout(setup.model, setup.shape, setup.num_classes),
             seed=config.root_seed,
             rounds=config.training.rounds,
             evaluation=config.evaluation,

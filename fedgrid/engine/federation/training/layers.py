@@ -1,13 +1,11 @@
 """Layers that need care: BatchNorm in stacks of clients, and those that draw random numbers as they train.
 
-Of a batch in a stack only some images count. What a model draws itself, as dropout does, comes from torch's
-global generators, which are seeded for a while.
+Of a batch in a stack only some images count. What a model draws itself, as dropout does, comes from global
+generators, which are seeded for a while.
 
 Shapes: B images of a batch, C channels.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import cast
 
 import numpy as np
@@ -16,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.seeds import seeded
 
 
 class MaskedNorm(nn.Module):
@@ -73,24 +72,6 @@ def mask_norms(module: nn.Module) -> nn.Module:
     return module if not isinstance(module, _BatchNorm) else MaskedNorm(module)
 
 
-@contextmanager
-def seeded(device: torch.device, rng: np.random.Generator) -> Iterator[None]:
-    """Seed torch's generators of the CPU and of `device` from `rng`; restore their states afterwards."""
-    generators = [torch.default_generator]
-    if device.type == "cuda":
-        index = torch.cuda.current_device() if device.index is None else device.index
-        generators.append(torch.cuda.default_generators[index])
-    before = [source.get_state() for source in generators]
-    seed = int(rng.integers(2**63))
-    try:
-        for source in generators:
-            source.manual_seed(seed)
-        yield
-    finally:
-        for source, state in zip(generators, before, strict=True):
-            source.set_state(state)
-
-
 def reset_norms(module: nn.Module) -> None:
     """Set the statistics and counters of each BatchNorm to their initial values."""
     for layer in module.modules():
@@ -105,7 +86,7 @@ def draws(module: nn.Module, shape: tuple[int, int, int]) -> bool:
     `shape` is (channels, height, width) of an image. The module is left in training mode; its buffers may
     change.
     """
-    with seeded(torch.device("cpu"), np.random.default_rng(0)):
+    with seeded("cpu", np.random.default_rng(0)):
         before = torch.default_generator.get_state()
         module.train()(torch.zeros(2, *shape))
         return not torch.equal(before, torch.default_generator.get_state())

@@ -23,6 +23,7 @@ from torch.func import functional_call, vmap
 from torch.nn import functional
 
 from fedgrid.algorithms.updates.source import Vector
+from fedgrid.engine.federation.models.flat_vectors import buffers_of, parameters_of
 from fedgrid.engine.federation.training.batches import Moves, blocks, draw_moves, gather
 from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.federation.training.layers import MaskedNorm, mask_norms, smallest_batch
@@ -54,7 +55,7 @@ class Stack:
         """Make room for `num_slots` models of the module's kind; the module itself is given away."""
         self.module = mask_norms(module).train()
         self._norms = [layer for layer in self.module.modules() if isinstance(layer, MaskedNorm)]
-        named, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+        named, buffers = parameters_of(module), buffers_of(module)
         sizes = [tensor.numel() for tensor in named.values()]
         first = next(iter(named.values()))
         self.num_slots = num_slots
@@ -96,7 +97,7 @@ class Stack:
 
     def gradient(self, loss: Tensor) -> Tensor:
         """Return the gradient of a scalar with respect to `weights`, shape (S, W)."""
-        parts = torch.autograd.grad(loss, list(self._parameters.values()))
+        parts = torch.autograd.grad(loss, list(self._parameters.values()), materialize_grads=True)
         return torch.cat([part.reshape(self.num_slots, -1) for part in parts], 1)
 
     def _logits_of_one(

@@ -1,22 +1,17 @@
 """Differential privacy of a run: its settings, what does not go with them, and noise that the server adds."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 from hashlib import sha256
 from math import sqrt
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.updates.source import UPDATE, Vector
-from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.uplink.steps import UplinkStep, clip_of, noise_of
-
-if TYPE_CHECKING:
-    from fedgrid.engine.federation.models.networks import Build
 
 
 class Privacy(Section):
@@ -75,22 +70,20 @@ def problem(
             "a budget, and what the server's noise costs is known after a round only; add it, as in uplink: "
             "[{clip: 1.0}, {noise: 1.0}]"
         )
-    if is_private(uplink, privacy) and (buffer := _first_buffer(MODELS[model].build, shape, num_classes)):
+    if is_private(uplink, privacy) and (buffer := _first_buffer(model, shape, num_classes)):
         return (
-            f"model {model} has BatchNorm buffers ({buffer}), which no clip bounds and no noise covers; take "
-            "a model without, such as tinyvgg or resnet9"
+            f"model {model} has buffers, as BatchNorm does ({buffer}), which no clip bounds and no noise "
+            "covers; take a model without, such as tinyvgg or resnet9"
         )
     return None
 
 
-@lru_cache(maxsize=1)
-def _first_buffer(build: "Build", shape: tuple[int, int, int], num_classes: int) -> str | None:
-    """Return the name of a model's first buffer; two versions of a plugin's model differ in `build`."""
-    import torch  # Only here, so that runs without noise are configured without it.
+def _first_buffer(model: str, shape: tuple[int, int, int], num_classes: int) -> str | None:
+    # Only here, so that runs without noise are configured without torch.
+    from fedgrid.engine.federation.models.flat_vectors import layout
 
-    with torch.device("meta"):
-        module = build(*shape, num_classes)
-    return next((name for name, _ in module.named_buffers()), None)
+    of_model = layout(model, shape, num_classes)
+    return next((name for name, part, _ in of_model.slices() if part.start >= of_model.num_parameters), None)
 
 
 class CentralNoise:

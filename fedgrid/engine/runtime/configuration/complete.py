@@ -18,7 +18,6 @@ from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
-from fedgrid.engine.runtime.configuration.own_models import check_own_model
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
 from fedgrid.engine.runtime.plugins import active
@@ -109,16 +108,18 @@ def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
 
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     """Check what parts of a configuration say of one another."""
+    of_model = config.model, dataset.shape, dataset.num_classes
     check_size(config.model, dataset.shape)
     if ("model", config.model) not in active.BUILT_IN:
-        check_own_model(config.model, dataset.shape, dataset.num_classes, config.plugin_digests)
+        from fedgrid.engine.runtime.configuration.own_models import check_own_model  # Imports torch.
+
+        check_own_model(*of_model, config.plugin_digests, config.training.stacked > 1)
     config.training.check_size(dataset.shape)
     check_algorithm(config)
     algorithm = create(*name_and_settings(config.algorithm))
     if (message := algorithm.message()) is not None:
         has_reference_images = config.split.reference_images is not None
         _check_encoder(message.encoder, config.dataset, has_reference_images, data_dir)
-    of_model = config.model, dataset.shape, dataset.num_classes
     problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
     if problem is not None:
         raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))

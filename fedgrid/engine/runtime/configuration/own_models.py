@@ -1,41 +1,46 @@
-"""Models of plugins whose structure a training would not respect are refused before it starts.
+"""Models of plugins are tried before a run starts: what cannot be trained is refused by name.
 
-A run's models are flat vectors: all parameters train, each on its own, from values that fedgrid draws.
+Imports torch, which takes seconds: for such models only.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from fedgrid.engine.federation.errors import ConfigError, in_plugin, plugin_of
+from fedgrid.engine.federation.models import flat_vectors, registry
+from fedgrid.engine.federation.models.flat_vectors import blank
+from fedgrid.engine.federation.seeds import generator, seeded
+from fedgrid.engine.federation.training.layers import draws
+from fedgrid.engine.federation.training.stacked import Stack
 
-if TYPE_CHECKING:
-    from torch import nn
-
-NAMED = 3
-"""Parameters that a message names."""
+IMAGES = 3
+"""That a model is tried on."""
 
 
 @cache
 def check_own_model(
-    name: str, shape: tuple[int, int, int], num_classes: int, plugin_digests: tuple[str, ...]
+    name: str,
+    shape: tuple[int, int, int],
+    num_classes: int,
+    plugin_digests: tuple[str, ...],
+    is_stacked: bool,
 ) -> None:
     """Check a plugin's model by building it, once for all runs: the digests tell its versions apart.
 
-    Raises:
-        ConfigError: it cannot be built, does not make a number for each class of images of this shape
-            (channels, height, width), has frozen, tied or loaded parameters, or a layer or a tensor that
-            fedgrid cannot initialise.
-    """
-    from fedgrid.engine.federation.models import registry  # Imports torch, which other models do without.
+    `is_stacked` says whether clients train as one model (`training.stacked`).
 
-    plugin = plugin_of(registry.MODELS[name].build)
+    Raises:
+        ConfigError: it cannot be built or trained, differs from one build to the next, or does not make a
+            number for each class of images of this shape (channels, height, width).
+    """
+    plugin = plugin_of(registry.entry(name).function)
     try:
-        problem = _problem(name, shape, num_classes)
+        with seeded("cpu", generator(0, "check")):
+            problem = _problem((name, shape, num_classes), is_stacked)
     except Exception as error:
         # Whatever the plugin's code raises.
         kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
@@ -45,71 +50,104 @@ def check_own_model(
         raise ConfigError(f"{plugin}model {name}: {problem}", ("model",))
 
 
-def _problem(name: str, shape: tuple[int, int, int], num_classes: int) -> str | None:
-    """Return in one line what of a model would not be respected, and what to do; None if all is."""
-    import torch
+def _problem(of_model: tuple[str, tuple[int, int, int], int], is_stacked: bool) -> str | None:
+    """Return in one line what is wrong with a model, and what to do; None if nothing is."""
+    _, shape, num_classes = of_model
+    module, again, images = blank(*of_model), blank(*of_model), torch.rand(IMAGES, *shape)
+    problem = (
+        _of_tensors(module)
+        or _of_first_values(of_model)
+        or _of_outputs(module, again, images, num_classes)
+        or _of_training(module, again, images)
+    )
+    if problem is None and is_stacked and not draws(again, shape):
+        problem = _of_stack(blank(*of_model), blank(*of_model), images)
+    return problem
 
-    from fedgrid.engine.federation.models import flat_vectors, registry
 
-    with torch.random.fork_rng(devices=[]):
-        built = [registry.build(name, shape, num_classes) for _ in range(2)]
-    first, second = (dict(module.named_parameters()) for module in built)
-    if frozen := [key for key, one in first.items() if not one.requires_grad]:
-        return f"{_list(frozen)} would not stay frozen; remove requires_grad=False, so that all of it trains"
-    if tied := _tied(built[0]):
-        return (
-            f"{_list(tied)} are one tensor, and would be trained apart; use the layer itself in both places, "
-            "or give each a tensor of its own"
-        )
-    # Of biases and norms many are zero or one each time.
-    loaded = [key for key, one in first.items() if one.dim() > 1 and torch.equal(one, second[key])]
-    if loaded:
-        return (
-            f"{_list(loaded)} would lose the values that the model gives, the same each time; fedgrid "
-            "draws all weights: remove what loads or sets them"
-        )
-    if unset := _not_initialised(name, shape, num_classes):
-        return f"fedgrid does not know the first values of {_list(unset)}; leave out what torch's layers lack"
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _of_tensors(module: nn.Module) -> str | None:
+    if not (parameters := flat_vectors.parameters_of(module)):
+        return "none of its parameters trains; give it one with requires_grad=True"
+    for key, tensor in {**parameters, **flat_vectors.buffers_of(module)}.items():
+        layer = type(module.get_submodule(key.rpartition(".")[0])).__name__
+        if is_lazy(tensor):
+            return f"{key} ({layer}) has no size before the first images; take the layer that is given one"
+        if tensor.dtype not in (torch.float32, torch.int64):
+            return (
+                f"{key} ({layer}) is {str(tensor.dtype).removeprefix('torch.')}; what trains or is averaged "
+                "is float32: take .float(), or freeze it, or register_buffer(..., persistent=False)"
+            )
+    return None
+
+
+def _of_first_values(of_model: tuple[str, tuple[int, int, int], int]) -> str | None:
+    """Name what `build` loads or sets, and fedgrid would draw. Of biases and norms many are zero or one."""
+    first, second = (flat_vectors.read_vector(blank(*of_model, 0, number)) for number in (0, 1))
+    start = flat_vectors.initial_vector(*of_model, 0)
+    for key, where, shape in flat_vectors.layout(*of_model).slices():
+        is_set = len(shape) > 1 and np.array_equal(first[where], second[where])
+        if is_set and not np.array_equal(first[where], start[where]):
+            return (
+                f"{key} would lose the values that the model gives, as fedgrid draws those of build=; give "
+                "ModelEntry the function as module=, called with (inputs, num_classes), which keeps them"
+            )
+    return None
+
+
+def _of_outputs(module: nn.Module, again: nn.Module, images: Tensor, num_classes: int) -> str | None:
     with torch.no_grad():
-        logits = flat_vectors.blank(name, shape, num_classes).eval()(torch.zeros(2, *shape))
-    if logits.shape != (2, num_classes):
+        outputs = [built.eval()(images) for built in (module, again)]
+    if not isinstance(outputs[0], Tensor) or not outputs[0].is_floating_point():
+        return f"its output is {type(outputs[0]).__name__}; return one tensor, a number for each class"
+    if outputs[0].shape != (IMAGES, num_classes):
         return (
-            f"an output of shape {tuple(logits.shape)} of 2 images; expected (2, {num_classes}), a number "
-            "for each class: build is given num_classes"
+            f"an output of shape {tuple(outputs[0].shape)} of {IMAGES} images; expected "
+            f"({IMAGES}, {num_classes}), a number for each class: the function is given num_classes"
+        )
+    differing = _differing(module, again)
+    if differing or not torch.equal(*outputs):
+        return (
+            f"{differing[0] if differing else 'its output in tests'} is another one each time; draw what is "
+            "random from torch's, NumPy's or Python's global generator, and in tests (self.training) nothing"
         )
     return None
 
 
-def _tied(module: nn.Module) -> list[str]:
-    """Return the names of the first tensor that several layers have; a layer in two places is one layer."""
-    names: dict[int, list[str]] = {}
-    for path, layer in module.named_modules():
-        for key, tensor in layer.named_parameters(path, recurse=False, remove_duplicate=False):
-            names.setdefault(id(tensor), []).append(key)
-    return next((keys for keys in names.values() if len(keys) > 1), [])
+def _differing(module: nn.Module, again: nn.Module) -> list[str]:
+    others = _tensors(again)
+    return [key for key, tensor in _tensors(module).items() if not torch.equal(tensor, others[key])]
 
 
-def _not_initialised(name: str, shape: tuple[int, int, int], num_classes: int) -> list[str]:
-    """Return the names of the tensors that keep what was in memory before.
-
-    Raises:
-        ConfigError: a layer is of a type that is not supported.
-    """
-    import torch
-
-    from fedgrid.engine.federation.models import flat_vectors
-
-    module = flat_vectors.blank(name, shape, num_classes)
-    layout = flat_vectors.layout_of(module)
-    vectors = []
-    for before in (0, 1):
-        flat_vectors.write(module, np.full(layout.size, before, np.float32))
-        flat_vectors.initialise(module, torch.Generator().manual_seed(0))
-        vectors.append(flat_vectors.read_vector(module))
-    is_unset = vectors[0] != vectors[1]
-    return [key for key, where, _ in layout.slices() if is_unset[where].any()]
+def _of_training(module: nn.Module, again: nn.Module, images: Tensor) -> str | None:
+    """Name a constant that training changes: it would depend on which clients came before."""
+    module.train()(images).sum().backward()
+    state = flat_vectors.layout_of(module).names
+    for key in _differing(module, again):
+        if key not in state:
+            return f"{key} changes in training, but is not sent; make it a persistent buffer of float32"
+    return None
 
 
-def _list(keys: Sequence[str]) -> str:
-    more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
-    return f"{', '.join(keys[:NAMED])}{more}"
+def _of_stack(module: nn.Module, alone: nn.Module, images: Tensor) -> str | None:
+    """Compare a client with two images in a stack, whose batch has room for three, with it alone."""
+    start, stack, entered = flat_vectors.read_vector(alone), Stack(module, 2), [""]
+    for key, layer in stack.module.named_modules():
+        note = f"{key} ({type(layer).__name__})"
+        layer.register_forward_pre_hook(lambda *_, note=note: entered.append(note))
+    stack.write({0: start, 1: start})
+    try:
+        logits = stack.logits(images.expand(2, *images.shape), torch.arange(IMAGES).expand(2, -1) < 2)
+        stack.gradient(logits.sum())
+    except Exception as error:
+        # Whatever torch raises of a layer.
+        cause = str(error).partition(". ")[0]
+        return f"{entered[-1]} cannot be part of a stack of clients: {cause}; set training.stacked=1"
+    outputs = alone.train()(images[:2])
+    is_same = np.allclose(stack.read()[0], flat_vectors.read_vector(alone), atol=1e-4)
+    if not is_same or not torch.allclose(logits[0, :2], outputs, atol=1e-4):
+        return "its images depend on others of their batch, which a stack fills up; set training.stacked=1"
+    return None

@@ -113,8 +113,8 @@ KINDS: Mapping[str, Kind] = {
         lambda item: _is_class(item, Clusterer), "classes derived from Clusterer", "clusterer", default_name
     ),
     "MODELS": Kind(
-        lambda item: isinstance(item, ModelEntry) and callable(item.build),
-        "ModelEntry with a build function",
+        lambda item: isinstance(item, ModelEntry) and callable(item.build) != callable(item.module),
+        "ModelEntry with one function, module or build",
         "model",
     ),
     "ANALYSES": Kind(_is_analysis, "instances of classes derived from Analysis, with a name", "analysis"),

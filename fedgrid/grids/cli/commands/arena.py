@@ -41,6 +41,10 @@ def arena(
         bool,
         typer.Option("--blind", help="Draw the seeds from the file of --with, so that no one tunes on them."),
     ] = False,
+    null: Annotated[
+        bool,
+        typer.Option("--null", help="Only how often your method splits clients without groups; ten seeds."),
+    ] = False,
     changes: Changes = None,
     name: Annotated[str | None, typer.Option(help="The grid's name. [default: arena-rows-DATASET]")] = None,
     check: Annotated[
@@ -83,6 +87,7 @@ def arena(
         changes=changes or [],
         only=families or [],
         blind=blind,
+        null=null,
         seeds=seeds,
         tuned_on=tuned_on,
         budget=fine_tune,

@@ -29,10 +29,10 @@ def _advice(model: str, shape: tuple[int, int, int]) -> str:
     # Importing torch takes seconds.
     import torch
 
-    from fedgrid.engine.federation.models import registry
+    from fedgrid.engine.federation.models.flat_vectors import blank
     from fedgrid.grids.explain.compute.saliency import feature_layer
 
-    layer = feature_layer(registry.build(model, shape, 2).eval(), torch.zeros(shape))
+    layer = feature_layer(blank(model, shape, 2).eval(), torch.zeros(shape))
     if layer is None:
         return f"saliency_layer='{INPUT}' (input gradients: it has no feature map)"
     return f"saliency_layer='{layer}' (its last feature map)"

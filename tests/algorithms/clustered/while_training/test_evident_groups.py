@@ -86,23 +86,47 @@ class TestDecision:
         assert groups == {frozenset(order[truth == label].tolist()) for label in range(3)}
 
 
+class TestOddClients:
+    """Clients that are like no others: `ODD` has an update of its own, in every round."""
+
+    @staticmethod
+    def with_odd(sizes, rounds, odd):
+        every = [federation((*sizes, *[1] * odd), seed) for seed in range(rounds)]
+        return every, play(algorithm(), every, len(every[0]))
+
+    @pytest.mark.parametrize("odd", [1, 2])
+    def test_are_set_aside_and_named_while_all_others_stay_together(self, odd):
+        _, history = self.with_odd((18,), 5, odd)
+        assert rounds_clustered(history) == []
+        names = ", ".join(str(18 + client) for client in range(odd))
+        assert [each for _, diagnostics in history for each in diagnostics.warnings] == [
+            f"clients that are like no others, and no group: {names}"
+        ]
+
+    def test_join_the_nearest_group(self):
+        """Client 15 is of no group, and a little like the second."""
+        rounds = [federation((8, 7, 1), seed) for seed in range(3)]
+        for each in rounds:
+            each[15] = (0.5 * (each[15] + each[8])).astype(np.float32)
+        history = play(algorithm(), rounds, 16)
+        assert partition(history[-1][0]) == sets(range(8), range(8, 16))
+
+
 class TestParticipation:
-    def test_clusters_once_every_pair_has_met(self):
-        """Halves of 16 clients meet by turns: clients 0-7, 8-15, then the crossed halves."""
+    def test_clusters_once_every_pair_has_met_or_a_third_client_and_each_has_come_twice(self):
+        """Halves of 16 clients take turns: clients 0-7, 8-15, then the crossed halves."""
         everyone = [federation((8, 8), seed) for seed in range(8)]
         evens, odds = set(range(0, 16, 2)), set(range(1, 16, 2))
         low, high = set(range(8)), set(range(8, 16))
-        crossed = [low, high, (low & evens) | (high & evens), (low & odds) | (high & odds)]
-        crossed += [(low & evens) | (high & odds), (low & odds) | (high & evens)]
+        turns = [low, high, (low & evens) | (high & evens), (low & odds) | (high & odds)]
+        turns += [(low & evens) | (high & odds), (low & odds) | (high & evens)]
         state = start(algorithm(), 16, np.zeros(DIMENSIONS))
         clustered = []
-        last = [set(range(16))]
-        for index, asked in enumerate(crossed + last):
-            state, diagnostics = step(
-                algorithm(), state, index, {client: everyone[index][client] for client in sorted(asked)}
-            )
-            clustered.append(diagnostics.clustered)
-        assert clustered == [False] * len(crossed) + [True], "the last pairs meet in the round before"
+        for index, asked in enumerate(turns):
+            sent = {client: everyone[index][client] for client in sorted(asked)}
+            state, diagnostics = step(algorithm(), state, index, sent)
+            clustered += [index + 1] if diagnostics.clustered else []
+        assert clustered == [5], "in round 4 the last clients come twice; round 5 shows the same groups"
         assert partition(state) == sets(range(8), range(8, 16))
 
 
@@ -117,8 +141,8 @@ class TestWindow:
     def test_nothing_is_looked_for_or_remembered_after_it(self):
         history = play(algorithm(window=3), self.ROUNDS, 15)
         assert rounds_clustered(history) == []
-        assert len(history[1][0].arrays) == 6
-        assert [set(state.arrays) for state, _ in history[2:]] == [set()] * 7
+        assert len(history[1][0].arrays) == 7
+        assert [set(state.arrays) for state, _ in history[3:]] == [set()] * 6
 
     def test_more_evidence_can_be_asked_for(self):
         rounds = [federation((5, 5, 5), seed) for seed in range(3)]

@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import nn
 
-from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors, registry
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector, initialise
 
@@ -87,9 +86,14 @@ def test_mobilenet_is_initialised_by_pytorchs_rule_and_not_by_torchvisions():
     assert 0 < np.abs(parts["classifier.bias"]).max() <= 1 / 1280**0.5
 
 
-def test_layer_without_known_initialisation_is_refused():
-    with pytest.raises(ConfigError, match="no initialisation for a layer of type 'LSTM'; .* BatchNorm1d"):
-        initialise(nn.Sequential(nn.LSTM(2, 2)), torch.Generator())
+def test_layers_that_are_not_known_and_frozen_ones_keep_what_they_have():
+    module = nn.Sequential(
+        nn.LSTM(2, 2), nn.Linear(2, 2), nn.Linear(2, 2).requires_grad_(requires_grad=False)
+    )
+    before = {name: tensor.clone() for name, tensor in module.named_parameters()}
+    initialise(module, torch.Generator().manual_seed(5))
+    changed = [name for name, tensor in module.named_parameters() if not torch.equal(tensor, before[name])]
+    assert changed == ["1.weight", "1.bias"]
 
 
 @pytest.fixture

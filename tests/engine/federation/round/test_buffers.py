@@ -38,7 +38,7 @@ def test_counter_of_batches_that_the_server_has_after_two_rounds_of_one(buffers,
 
 
 def test_reset_statistics_are_those_of_one_round(tmp_path):
-    """With momentum 0.1, from 0: a tenth of the mean of the pixels; two rounds in a row would give 0.19 of it."""
+    """With momentum 0.1, from 0: a tenth of the mean of the pixels; 0.19 of it after two in a row."""
     run, last = played(tmp_path, "reset")
     means = [
         data.train.images.reshape(-1, FEATURES).mean(axis=0) / 255

@@ -1,48 +1,73 @@
-"""Models of plugins whose structure a training would not respect."""
+"""Models of plugins: any module, whose state is what trains and persistent buffers of floating numbers."""
 
+import random
+
+import numpy as np
 import pytest
+import torch
 
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector, layout
+from fedgrid.engine.federation.training.local import train
+from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.cite.sizes import num_parameters
 from tests.helpers.command_line import fedgrid
 from tests.helpers.plugin_files import MODEL
 from tests.helpers.small_grid import NOWHERE
+from tests.helpers.small_runs import config, play
 
 MODELS = """
+import random
+from itertools import count
+
+import numpy as np
 import torch
 from torch import nn
 from fedgrid import ModelEntry
 
+calls = count()
+
 def layers(*more):
     return nn.Sequential(nn.Flatten(), *more, nn.Linear(64, 10))
 
-def frozen(*image):
-    module = layers(nn.Linear(64, 64))
-    module[1].requires_grad_(False)
-    return module
+def known(*image):
+    return layers()
+
+def plain(*image):
+    return layers(nn.LayerNorm(64))
 
 def tied(*image):
     module = layers(nn.Linear(64, 64), nn.Linear(64, 64))
     module[2].weight = module[1].weight
     return module
 
-def loaded(*image):
-    module = layers()
-    module.load_state_dict({"1.weight": torch.zeros(10, 64), "1.bias": torch.zeros(10)})
+def frozen(*image):
+    module = layers(nn.Linear(64, 64))
+    module[1].requires_grad_(False)
     return module
+
+class Buffered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = layers()
+        self.register_buffer("seen", torch.full((1,), 5.0))
+        self.register_buffer("order", torch.arange(64))
+        self.register_buffer("table", torch.from_numpy(np.random.rand(64)).float(), persistent=False)
+
+    def forward(self, images):
+        if self.training:
+            self.seen += 1
+        return self.layers(images.flatten(1)[:, self.order] + self.table)
 
 def buffered(*image):
+    return Buffered()
+
+def loaded(*image):
     module = layers()
-    module[1].register_buffer("mask", torch.ones(3, dtype=torch.int64))
+    nn.init.constant_(module[1].weight, 0.5)
     return module
-
-def unknown(*image):
-    return layers(nn.LayerNorm(64))
-
-def broken(*image):
-    raise FileNotFoundError("weights.pt")
 
 def twice(*image):
     layer = nn.Linear(64, 64)
@@ -54,12 +79,57 @@ def drawn(*image):
     nn.init.zeros_(module[2].bias)
     return module
 
-BUILD = (frozen, tied, loaded, buffered, unknown, broken, twice, drawn)
+def counted(*image):
+    module = layers(nn.LayerNorm(64))
+    nn.init.constant_(module[1].weight, next(calls))
+    return module
+
+class Stepped(Buffered):
+    def forward(self, images):
+        self.order += self.training
+        return self.layers(images)
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.LSTM(8, 8, batch_first=True), nn.Linear(8, 10)
+
+    def forward(self, images):
+        return self.head(self.cell(images[:, 0])[0][:, -1])
+
+class Mixing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = layers()
+
+    def forward(self, images):
+        return self.layers(images - images.mean(0))
+
+class Noise(nn.Module):
+    def forward(self, values):
+        return torch.rand_like(values)
+
+def lazy(*image): return nn.Sequential(nn.Flatten(), nn.LazyLinear(10))
+def double(*image): return layers(nn.Linear(64, 64).double())
+def complicated(*image): return layers(nn.Linear(64, 64, dtype=torch.complex64))
+def broken(*image): raise FileNotFoundError("weights.pt")
+def wide(*image): return nn.Sequential(nn.Flatten(), nn.Linear(64, 11))
+def fixed(*image): return layers().requires_grad_(False)
+def two(*image): return nn.Sequential(nn.Flatten(), nn.LSTM(64, 10))
+def noisy(*image): return layers(Noise())
+def stepped(*image): return Stepped()
+def recurrent(*image): return Recurrent()
+def mixing(*image): return Mixing()
+
+BUILD = (known, plain, tied, frozen, buffered, loaded, twice, drawn, counted, lazy, double, complicated,
+         broken, wide, fixed, two, noisy, stepped, recurrent, mixing)
 MODELS = [ModelEntry(build.__name__, "one", "ours", build) for build in BUILD]
+MODELS += [ModelEntry(f"{one.__name__}-module", "one", "ours", module=one) for one in (loaded, frozen, drawn)]
 """
+LINEAR, SQUARE = 64 * 10 + 10, 64 * 64
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def plugin(tmp_path):
     (tmp_path / "own.py").write_text(MODELS)
     active.use([tmp_path / "own.py"])
@@ -67,36 +137,113 @@ def plugin(tmp_path):
     active.use()
 
 
+def of(name: str):
+    return name, (1, 8, 8), 10
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "buffers"),
+    [
+        ("plain", LINEAR + 128, 0),
+        ("tied", LINEAR + SQUARE + 2 * 64, 0),
+        ("frozen", LINEAR, 0),
+        ("frozen-module", LINEAR, 0),
+        ("buffered", LINEAR, 1),
+        ("loaded-module", LINEAR, 0),
+        ("twice", LINEAR + SQUARE + 64, 0),
+    ],
+)
+def test_the_state_is_what_trains_and_persistent_floating_buffers(name, parameters, buffers, tmp_path):
+    play(config("fedavg", model=name, training={"rounds": 1}), tmp_path)
+    assert (layout(*of(name)).num_parameters, layout(*of(name)).size) == (parameters, parameters + buffers)
+
+
+@pytest.mark.parametrize("name", ["plain", "tied", "frozen", "buffered", "drawn-module"])
+def test_two_builds_are_equal_and_no_global_generator_is_moved(name):
+    states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    first, second = ([initial_vector(*of(name), 3), blank(*of(name), 3)] for _ in range(2))
+    torch.testing.assert_close(
+        first[1](torch.ones(2, 1, 8, 8)), second[1](torch.ones(2, 1, 8, 8)), rtol=0, atol=0
+    )
+    assert first[0].tobytes() == second[0].tobytes()
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert (np.random.get_state()[1].tolist(), random.getstate()) == states[1:]
+
+
+def test_a_module_keeps_its_own_values_and_its_constants_follow_the_seed():
+    assert (initial_vector(*of("loaded-module"), 3)[:-10] == 0.5).all()
+    assert initial_vector(*of("buffered"), 3)[-1] == 5
+    assert (initial_vector(*of("drawn-module"), 3)[-10:] == 0).all()
+    tables = [blank(*of("buffered"), seed).table for seed in (3, 4)]
+    assert not torch.equal(*tables)
+
+
+def test_what_fedgrid_draws_is_the_same_beside_a_layer_that_it_does_not_know():
+    assert initial_vector(*of("known"), 3).tobytes() == initial_vector(*of("plain"), 3)[128:].tobytes()
+
+
+def test_frozen_parameters_do_not_move_and_own_buffers_are_sent():
+    settings = LocalTraining(
+        local_epochs=2, batch_size=4, optimizer="sgd", learning_rate=0.1, weight_decay=0.5
+    )
+    images, labels = torch.ones(8, 1, 8, 8, dtype=torch.uint8), torch.arange(8)
+    for name, sent in (("frozen", []), ("buffered", [5 + 2 * 2])):
+        module, before = blank(*of(name), 3), blank(*of(name), 3)
+        start = initial_vector(*of(name), 3)
+        result = train(FlatModule(module), start, images, labels, settings, np.random.default_rng(0))
+        size = layout(*of(name)).num_parameters
+        assert (result.model[:size] != start[:size]).any()
+        assert result.model[size:].tolist() == sent
+        if name == "frozen":
+            assert torch.equal(module[1].weight, before[1].weight)
+        else:
+            assert torch.equal(module.table, before.table)
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("frozen", r"1\.weight, 1\.bias .*requires_grad=False"),
-        ("tied", r"1\.weight, 2\.weight are one tensor"),
-        ("loaded", r"1\.weight would lose .*fedgrid draws all weights"),
-        ("buffered", r"first values of 1\.mask;"),
-        ("unknown", r"'LayerNorm'"),
+        ("lazy", r"1\.weight \(LazyLinear\)"),
+        ("double", r"1\.weight \(Linear\) is float64.*\.float\(\)"),
+        ("complicated", r"1\.weight \(Linear\) is complex64"),
+        ("loaded", r"1\.weight would lose .*module="),
+        ("counted", r"1\.weight is another one each time"),
+        ("noisy", r"its output in tests is another one each time"),
+        ("stepped", r"order changes in training"),
+        ("two", r"its output is tuple"),
+        ("wide", r"\(3, 11\) of 3 images; expected \(3, 10\)"),
+        ("fixed", r"none of its parameters trains"),
         ("broken", r"FileNotFoundError: weights\.pt"),
     ],
 )
-def test_a_structure_that_would_be_lost_is_refused_by_name(plugin, name, says):
+def test_what_cannot_be_trained_is_refused_by_name(name, says):
     with pytest.raises(ConfigError, match=rf"own\.py.*: model {name}: .*{says}"):
         complete({"model": name}, NOWHERE)
 
 
-def test_a_layer_in_two_places_and_weights_that_the_model_draws_are_fine(plugin):
-    for name in ("twice", "drawn"):
-        assert complete({"model": name}, NOWHERE).model == name
+@pytest.mark.parametrize(
+    ("name", "says"), [("recurrent", r"cell \(LSTM\) .*lstm"), ("mixing", "depend on others of their batch")]
+)
+def test_what_cannot_be_stacked_is_refused_only_in_a_stack(name, says):
+    assert complete({"model": name}, NOWHERE).model == name
+    with pytest.raises(ConfigError, match=rf"model {name}: .*{says}.*training\.stacked=1"):
+        complete({"model": name, "training": {"stacked": 2}}, NOWHERE)
+
+
+@pytest.mark.parametrize("name", ["plain", "tied", "frozen", "buffered", "twice", "drawn"])
+def test_other_modules_are_stacked(name):
+    assert complete({"model": name, "training": {"stacked": 2}}, NOWHERE).model == name
 
 
 @pytest.mark.parametrize("option", ["--in-process", "--dry-run"])
 def test_nothing_is_started(plugin, tmp_path, option):
     storage = tmp_path / "runs"
     result = fedgrid(
-        *("run", "--plugin", plugin, "--set", "model=tied", "--set", "training.rounds=1"),
+        *("run", "--plugin", plugin, "--set", "model=lazy", "--set", "training.rounds=1"),
         *(option, "--storage", storage),
     )
     assert (result.code, result.out) == (2, "")
-    assert "model tied: 1.weight, 2.weight" in " ".join(result.err.split())
+    assert "model lazy: 1.weight (LazyLinear)" in " ".join(result.err.split())
     assert not list(storage.glob("*-s0-*"))
 
 

@@ -104,7 +104,7 @@ class TestLoading:
             (ALGORITHM.replace('"own"', '"arena"'), ("algorithm 'arena'", "fedgrid", "mine.py")),
             (NUMBER.replace("gini", "ari x"), ("mine.py", "'own'", "number 'ari x'", "digits")),
             (NUMBER.replace("gini", "temperature"), ("mine.py", "number 'temperature'", "column")),
-            (MODEL.replace(", build=build", ""), ("mine.py, line", "ModelEntry", "build")),
+            (MODEL.replace(", build=build", ""), ("mine.py", "MODELS", "own-model", "module or build")),
             (MODEL.replace("build=build", "build=3"), ("mine.py", "MODELS", "own-model", "build")),
             (ALGORITHM.replace('"own"', '"My Own"'), ("mine.py", "algorithm", "'My Own'", "letters")),
             (ALGORITHM.replace("(FedOpt)", ""), ("mine.py", "'own'", "class Own", "class Mine(FedOpt)")),
@@ -141,7 +141,7 @@ class TestLoading:
     @pytest.mark.parametrize(
         ("size", "named"),
         [
-            ("width, 7", ("an output of shape (2, 7) of 2 images", "(2, 10)")),
+            ("width, 7", ("an output of shape (3, 7) of 3 images", "(3, 10)")),
             ("width + 1, num_classes", ("images of 1x8x8",)),
         ],
     )

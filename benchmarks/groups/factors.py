@@ -1,0 +1,221 @@
+"""Which of three factors finds groups: standardised updates, pooled rounds, or the number that is told?
+
+    python -m benchmarks.some_images mnist mnist-6000.npz --train 6000 --test 1150 --data DATA
+    OMP_NUM_THREADS=1 python -m benchmarks.groups.factors FOLDER mnist-6000.npz --part 1 --jobs 2
+    python -m benchmarks.groups.factors_report
+
+Plain averaging is trained once for each family, data set and seed; then all 2 x 2 x 3 cells decide about
+groups on the same rounds, always by Ward's tree without k-means. A part has two of the six seeds. Its rows go
+into docs/evidence/factors/outcomes.csv as they come, and a part that was interrupted goes on after them. The
+families, factors and seeds here, and the tests in `factors_report`, were committed before the first run.
+
+Shapes: K clients, all of them in each round.
+"""
+
+import argparse
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from sklearn.metrics import adjusted_rand_score
+from threadpoolctl import threadpool_limits
+
+from benchmarks.groups.decisions import same
+from benchmarks.groups.stored import Round, SharedPrefix, shared_prefix_of
+from fedgrid.algorithms.clustering import ward
+from fedgrid.algorithms.clustering.graph import Groups
+from fedgrid.algorithms.clustering.measures import labels_of
+from fedgrid.algorithms.updates.products import Products
+from fedgrid.algorithms.updates.source import Matrix
+from fedgrid.engine.federation.seeds import generator
+from fedgrid.grids.arena.families import SHARED, Family
+from fedgrid.grids.presets.nested import merge
+from fedgrid.tracking.papers.shared.printed import csv_rows
+
+OUTCOMES = Path("docs/evidence/factors/outcomes.csv")
+DISTANCES = ("raw", "standardised")
+ROUNDS = ("one", "pooled")
+"""The last round alone, or the mean of all up to it."""
+NUMBERS = ("told", "silhouette", "evidence")
+"""The number of groups: given; as `evident-groups` takes it from the tree; or that, and one group unless the
+groups are evident."""
+NUM_ROUNDS = 5
+"""The round in which `ward-told` clusters by default."""
+EVIDENCE = 6.0
+"""The threshold of `evident-groups`."""
+PARTS = {1: (8000, 8001), 2: (8002, 8003), 3: (8004, 8005)}
+"""Part -> its seeds."""
+DATASETS = ("digits", "mnist")
+LENET = {"model": "lenet5", "training": {"momentum": 0.9, "learning_rate": 0.05}}
+KINDS = {
+    "disjoint": ("nonoverlapping-balanced", 3),
+    "overlapping": ("overlapping-balanced", 3),
+    "rotated": ("rotated", 4),
+    "flipped": ("flipped", 4),
+    "swapped": ("swapped", 4),
+    "two-levels": ("two-levels", 4),
+    "dimmed": ("dimmed", 2),
+    "noisy": ("noisy", 2),
+}
+"""Name -> kind of split and its hidden groups; of each kind four families: groups of equal sizes and of
+unequal, clients with as many images and with 30 to 100 % of these."""
+FEWER = 0.3
+UNEQUAL = {2: [14, 6], 3: [11, 6, 3], 4: [9, 6, 3, 2]}
+WITHOUT: dict[str, dict[str, Any]] = {
+    "iid": {"kind": "iid"},
+    "iid-unequal-clients": {"kind": "iid", "quantity": 0.1},
+    "dirichlet-0.1": {"kind": "dirichlet", "alpha": 0.1},
+    "dirichlet-1": {"kind": "dirichlet", "alpha": 1.0},
+    "label-skew": {"kind": "label-skew"},
+    "continuum": {"kind": "continuum", "arc": 90},
+}
+
+Cell: TypeAlias = tuple[str, str, str]
+"""Distances, rounds, number."""
+CELLS: tuple[Cell, ...] = tuple(product(DISTANCES, ROUNDS, NUMBERS))
+
+
+class Federation(NamedTuple):
+    """What is trained once."""
+
+    dataset: str
+    family: str
+    seed: int
+
+
+class Row(NamedTuple):
+    """What one cell makes of a federation; rows sort by federation and cell."""
+
+    dataset: str
+    family: str
+    seed: int
+    distances: str
+    rounds: str
+    number: str
+    right: int
+    """1 if the clusters are the hidden groups; without groups, if there is one cluster."""
+    ari: float
+    """Without groups as `right`: against one group every other partition has 0."""
+    clusters: int
+
+
+def families() -> Iterator[Family]:
+    """Yield the 32 families with groups and the six without."""
+    for name, (kind, number) in KINDS.items():
+        for size, sizes in (("equal", {}), ("unequal", {"sizes": UNEQUAL[number]})):
+            split = {"kind": kind, "num_clusters": number, **sizes}
+            yield Family(f"{name}-{size}", {"split": split}, number)
+            yield Family(f"{name}-{size}-fewer-images", {"split": {**split, "quantity": FEWER}}, number)
+    for name, split in WITHOUT.items():
+        yield Family(name, {"split": split})
+
+
+FAMILIES = {family.name: family for family in families()}
+
+
+def federations(parts: Iterable[int] = PARTS) -> list[Federation]:
+    """Return the federations of these parts, by seed."""
+    seeds = [seed for part in parts for seed in PARTS[part]]
+    return [Federation(dataset, name, seed) for seed, dataset, name in product(seeds, DATASETS, FAMILIES)]
+
+
+def settings_of(federation: Federation, mnist: Path) -> dict[str, Any]:
+    """Return the settings of its run."""
+    dataset: dict[str, Any] = (
+        {"dataset": f"npz:{mnist}", **LENET} if federation.dataset == "mnist" else {"dataset": "digits"}
+    )
+    family = merge(SHARED, FAMILIES[federation.family].settings)
+    return {**family, **dataset, "seed": federation.seed}
+
+
+def partitions(rounds: Sequence[Round], num_groups: int, seed: int) -> Iterator[tuple[Cell, Groups]]:
+    """Yield the groups that each cell finds; without groups (0) there is no number to tell."""
+    for distances, extent in product(DISTANCES, ROUNDS):
+        part = rounds if extent == "pooled" else rounds[-1:]
+        squares_KK = np.mean([_distances(each, distances) for each in part], axis=0)
+        rng = generator(seed, "algorithm")
+        groups = ward.groups_of(squares_KK, 0, rng)
+        score = ward.score(squares_KK, groups, rng)
+        if num_groups:
+            yield (distances, extent, "told"), ward.groups_at(squares_KK, num_groups)
+        yield (distances, extent, "silhouette"), groups
+        evident = score is not None and score > EVIDENCE
+        yield (distances, extent, "evidence"), groups if evident else [list(range(len(squares_KK)))]
+
+
+def _distances(noted: Round, distances: str) -> Matrix:
+    if distances == "standardised":
+        return noted.standardised_MM
+    return Products(noted.gram_MM, np.zeros(len(noted.clients)), 0.0).cosine_distances_KK
+
+
+def rows_of(federation: Federation, shared_prefix: SharedPrefix) -> list[Row]:
+    """Return a row for each cell."""
+    num_groups = FAMILIES[federation.family].num_groups
+    truth_K = shared_prefix.truth_K if num_groups else np.zeros_like(shared_prefix.truth_K)
+    rows = []
+    for cell, groups in partitions(shared_prefix.rounds, num_groups, shared_prefix.seed):
+        labels_K = labels_of(groups, len(truth_K))
+        ari = round(float(adjusted_rand_score(truth_K, labels_K)), 6)
+        rows.append(Row(*federation, *cell, int(same(labels_K, truth_K)), ari, len(groups)))
+    return rows
+
+
+def outcomes(federation: Federation, mnist: Path, folder: Path, data_dir: Path) -> list[Row]:
+    """Return the rows of a federation; it is trained if the folder does not have it."""
+    with threadpool_limits(1):
+        prefix = shared_prefix_of(settings_of(federation, mnist), NUM_ROUNDS, folder, data_dir)
+        return rows_of(federation, prefix)
+
+
+def read(path: Path = OUTCOMES) -> list[Row]:
+    """Return the rows of a file; none if there is no file."""
+    found = csv_rows(path) if path.exists() else []
+    types = Row.__annotations__
+    return [Row(**{name: types[name](text) for name, text in row.items()}) for row in found]
+
+
+def write(rows: Iterable[Row], path: Path = OUTCOMES) -> None:
+    """Write the rows, sorted."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".part")
+    with unfinished.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(Row._fields)
+        writer.writerows(sorted(rows))
+    unfinished.rename(path)
+
+
+def trained(rows: Iterable[Row]) -> set[Federation]:
+    """Return the federations that have rows."""
+    return {Federation(row.dataset, row.family, row.seed) for row in rows}
+
+
+def main() -> None:
+    """Run what a part lacks."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, help="Where the stored rounds are.")
+    parser.add_argument(
+        "mnist", type=Path, help="The images drawn from MNIST; seeds depend on the file's name."
+    )
+    parser.add_argument("--part", type=int, choices=PARTS, required=True)
+    parser.add_argument("--jobs", type=int, default=1, help="Processes.")
+    parser.add_argument("--data", type=Path, default=Path("data"))
+    given = parser.parse_args()
+    rows = read()
+    missing = [each for each in federations([given.part]) if each not in trained(rows)]
+    compute = partial(outcomes, mnist=given.mnist.resolve(), folder=given.folder, data_dir=given.data)
+    with ProcessPoolExecutor(given.jobs) as executor:
+        for federation, new in zip(missing, executor.map(compute, missing), strict=True):
+            rows += new
+            write(rows)
+            print(*federation, flush=True)
+
+
+if __name__ == "__main__":
+    main()
