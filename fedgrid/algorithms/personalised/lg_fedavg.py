@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import NonNegativeInt
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, OwnRuleSettings
-from fedgrid.algorithms.contract.base import Fresh, State, Step
+from fedgrid.algorithms.contract.base import Conditions, Fresh, State, Step
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
 from fedgrid.algorithms.contract.section import FirstRound
@@ -75,6 +75,12 @@ class LgFedAvg(FedOpt):
     def start_order_key(self) -> tuple[float, ...]:
         """After the rounds of FedAvg."""
         return (1.0 + self.settings.warmup_rounds,)
+
+    def problem(self, conditions: Conditions) -> str | None:
+        """Return why: what clients keep would change after the first rounds."""
+        if self.settings.warmup_rounds and conditions.training.get("buffers") == "local":
+            return "training.buffers = local: clients keep more after warmup_rounds; set warmup_rounds: 0"
+        return super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Return FedOpt's state, and what of this model stays with the clients."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.base import Algorithm, Fresh, Labels, State
 from fedgrid.algorithms.contract.checks import BrokenContract, check_state
+from fedgrid.algorithms.contract.local_rule import LocalRule
+from fedgrid.algorithms.contract.orders import Adaptation, Served
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -109,6 +111,8 @@ class Federation:
     """Of privacy; without noise nothing is counted."""
     encoder: "Encoder | None" = None
     """What the algorithm's message asks for."""
+    has_own_buffers: bool = False
+    """Whether clients keep their buffers (`training.buffers: local`)."""
 
     @classmethod
     def of(
@@ -149,7 +153,25 @@ class Federation:
                 _encoder_updates(algorithm, participation),
             ),
             encoder=encoder,
+            has_own_buffers=config.training.buffers == "local",
         )
+
+    def keep_buffers(self, rule: LocalRule) -> LocalRule:
+        """Return the rule under which clients keep their buffers too, if they do in this run."""
+        end, size = self.layout.num_parameters, self.layout.size
+        if not self.has_own_buffers or end == size:
+            return rule
+        # A rule that keeps a layer keeps its buffers.
+        own = [(start, min(stop, end)) for start, stop in rule.personal if start < end]
+        return rule.model_copy(update={"personal": (*own, (end, size))})
+
+    def served(self, served: Served) -> Served:
+        """Return what is tested: with each client's own buffers, if they keep them."""
+        adaptation = served.adaptation or Adaptation()
+        rule = self.keep_buffers(adaptation.rule)
+        if rule is adaptation.rule:
+            return served
+        return replace(served, adaptation=replace(adaptation, rule=rule))
 
     def begin(self, fresh: Fresh) -> RunState:
         """Return the run's state before the first round; `fresh` draws initial models."""

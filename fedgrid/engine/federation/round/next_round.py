@@ -203,7 +203,7 @@ def _run_tests(
     if federation.evaluation.clients == "asked":
         testing = [order.client for order in plan.orders]
     size = federation.layout.size
-    served = check_served(federation.algorithm, state, size)
+    served = federation.served(check_served(federation.algorithm, state, size))
     model = None
     if federation.evaluation.global_model:
         model = check_global_model(federation.algorithm, state, size)
@@ -212,8 +212,8 @@ def _run_tests(
     if model is not None and served.adaptation is None and all(other is model for other in served.models):
         tests.append((GLOBAL_TESTS, of_served))
     elif model is not None:
-        alone = Served((model,), np.zeros(len(served.model_K), np.int64))
-        tests.append((GLOBAL_TESTS, _tests(alone, work, {}, testing)))
+        alone = federation.served(Served((model,), np.zeros(len(served.model_K), np.int64)))
+        tests.append((GLOBAL_TESTS, _tests(alone, work, memories, testing)))
     return {
         client: {
             name: counts
@@ -244,7 +244,7 @@ def _serve_held_out(
             plan = plan_round(alone, replace(run_state, state=state), pool)
             with _work(alone, plan, run_state, pool, None, Stopwatch()) as work:
                 state, own = _placed(alone, plan, work)
-                served = check_served(alone.algorithm, state, alone.layout.size)
+                served = alone.served(check_served(alone.algorithm, state, alone.layout.size))
                 of_client = _tests(served, work, work.memories(), [client])
             if state.labels_K[client] == plan.state.labels_K[client]:
                 break

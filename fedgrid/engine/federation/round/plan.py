@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -118,7 +118,10 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
     rng = generator(federation.seed, "orders", round_index=round_index)
     with own_code(algorithm, "orders"):
         orders = algorithm.orders(state, round_index, presence, rng)
-    ordered = check_orders(algorithm, orders, len(state.models), presence)
+    ordered = [
+        replace(order, rule=federation.keep_buffers(order.rule))
+        for order in check_orders(algorithm, orders, len(state.models), presence)
+    ]
     return Plan(round_index, attendance, state, meeting, ordered, ledger.affordable(ordered), ledger)
 
 

@@ -72,6 +72,13 @@ def mask_norms(module: nn.Module) -> nn.Module:
     return module if not isinstance(module, _BatchNorm) else MaskedNorm(module)
 
 
+def reset_norms(module: nn.Module) -> None:
+    """Set the statistics and counters of each BatchNorm to their initial values."""
+    for layer in module.modules():
+        if isinstance(layer, _BatchNorm):
+            layer.reset_running_stats()
+
+
 @torch.no_grad()
 def draws(module: nn.Module, shape: tuple[int, int, int]) -> bool:
     """Return whether a module on the CPU draws random numbers as it trains, after trying it.

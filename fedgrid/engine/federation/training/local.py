@@ -19,7 +19,7 @@ from fedgrid.engine.federation.own_code import BY_TORCH, own_code
 from fedgrid.engine.federation.seeds import seeded
 from fedgrid.engine.federation.training.batches import batches, draw_moves
 from fedgrid.engine.federation.training.evaluation import predict, set_mode, to_inputs
-from fedgrid.engine.federation.training.layers import smallest_batch
+from fedgrid.engine.federation.training.layers import reset_norms, smallest_batch
 from fedgrid.engine.federation.training.optimizers import OPTIMIZERS, clip
 from fedgrid.engine.federation.training.results import NOTHING, OPTIMIZER, PERSONAL, LocalResult, Memory
 from fedgrid.engine.federation.training.settings import LocalTraining
@@ -63,9 +63,11 @@ def train(
     """
     smallest = smallest_batch(flat.module, training.batch_size)
     moves, own = rng.spawn(2)
-    max_steps = training.local_steps if max_steps is None else max_steps
+    is_round, max_steps = max_steps is None, training.local_steps if max_steps is None else max_steps
     with own_code(rule, "start", BY_TORCH), seeded(str(flat.weights.device), own):
         flat.write(_restore_own_entries(start, rule, memory))
+        if is_round and training.buffers == "reset":
+            reset_norms(flat.module)
         local = Local(flat, training, memory, payload, reference)
         begins = range(0, len(labels) - smallest + 1, training.batch_size)
         local.plan(len(begins), max_steps)

@@ -105,9 +105,15 @@ class LocalTraining(Section):
     """Most Euclidean norm of a batch's gradient over all parameters, with what a local rule adds and before
     weight decay; a longer one is scaled down, as by `torch.nn.utils.clip_grad_norm_`."""
 
+    buffers: Literal["mean", "local", "reset"] = "mean"
+    """What is done with BatchNorm's statistics and counters. `mean`: averaged like parameters. `local`: each
+    client keeps its own and is tested with them, a newcomer starts from the initial ones; the server has
+    none, so there is no test on its images. `reset`: clients start each round from the initial ones; what
+    they end with is averaged and tested."""
+
     omitted_defaults = (
         *("augment", "normalise", "precision", "stacked"),
-        *("local_steps", "schedule", "clip_gradient"),
+        *("local_steps", "schedule", "clip_gradient", "buffers"),
     )
 
     @field_validator("augment", mode="before")
@@ -142,6 +148,8 @@ class LocalTraining(Section):
                 f"local_steps = {self.local_steps} with stacked = {self.stacked}: stacked clients train "
                 "whole epochs; set stacked=1, or local_epochs"
             )
+        if self.buffers != "mean" and self.stacked > 1:
+            raise ValueError(f"buffers = {self.buffers} with stacked = {self.stacked}; set stacked=1")
         return self
 
     def in_round(self, round_index: int) -> Self:

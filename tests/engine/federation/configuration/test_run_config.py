@@ -196,6 +196,7 @@ OF_THE_SHARED_PREFIX = [
     {"training": {"local_steps": 5}},
     {"training": {"schedule": {"warmup": 2}}},
     {"training": {"clip_gradient": 1.0}},
+    {"training": {"buffers": "local"}},
     {"split": {"num_clusters": 2}},
     {"split": {"draws": 10}},
     {"split": {"test_share": 0.2}},

@@ -29,6 +29,7 @@ def test_share_of_the_learning_rate_by_round(schedule, shares):
     [
         ({"local_steps": 5, "local_epochs": 2}, "local_epochs"),
         ({"local_steps": 5, "local_epochs": 1, "stacked": 2}, "stacked"),
+        ({"buffers": "reset", "stacked": 2}, "stacked"),
         ({"schedule": {"kind": "step", "every": 2}}, "every and factor"),
         ({"schedule": {"kind": "cosine", "rounds": 2, "every": 1}}, "cosine takes rounds"),
         ({"schedule": {"rounds": 2}}, "kind constant"),
