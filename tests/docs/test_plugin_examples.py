@@ -1,20 +1,24 @@
 """The plugins of docs/examples with a message, an adaptation and personal entries: against torch by hand."""
 
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save
 from torch import nn
 
+from fedgrid import pretrained
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, read_vector, write
+from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout, read_vector, write
 from fedgrid.engine.federation.training.confusion import scores
+from fedgrid.engine.runtime.configuration.own_models import check_own_model
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare
@@ -176,3 +180,47 @@ def test_falling_rate_is_gradient_descent_by_hand(tmp_path):
         assert row["personalised_loss"] == pytest.approx(
             loss_of(setup, read_vector(module), row["client"]), rel=1e-4
         )
+
+
+class TestAnyModule:
+    WEIGHTS = save({"1.weight": torch.full((32, 64), 0.25), "1.bias": torch.zeros(32)})
+
+    @pytest.fixture(autouse=True)
+    def modules(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("HOME", str(tmp_path))
+        (tmp_path / "backbone.safetensors").write_bytes(self.WEIGHTS)
+        text = (EXAMPLES / "my_modules.py").read_text()
+        (tmp_path / "my_modules.py").write_text(text.replace("0" * 64, sha256(self.WEIGHTS).hexdigest()))
+        active.use([tmp_path / "my_modules.py"])
+        check_own_model.cache_clear()
+
+    @pytest.mark.parametrize(
+        ("model", "entries"),
+        [
+            ("normed", 64 * 32 + 32 + 2 * 32 + 32 * 10 + 10),
+            ("tied", 64 * 64 + 2 * 64 + 64 * 10 + 10),
+            ("frozen-backbone", 32 * 10 + 10),
+        ],
+    )
+    def test_what_trains_is_sent(self, model, entries, tmp_path):
+        run = config("fedavg", model=model, training={"rounds": 1, **SEVERAL})
+        play(run, tmp_path)
+        assert layout(model, (1, 8, 8), 10).size == entries
+        assert [row["bytes_up"] for row in rows(run, tmp_path, "rounds")] == [4 * entries * run.clients]
+
+    def test_pretrained_weights_stay(self):
+        module = blank("frozen-backbone", (1, 8, 8), 10, seed=7)
+        assert (module[0][1].weight == 0.25).all()
+
+    @pytest.mark.parametrize(
+        ("weights", "says"), [(b"other", "digest [0-9a-f]{64}, not"), (None, "No such file.*safetensors")]
+    )
+    def test_other_weights_are_refused_before_the_start(self, weights, says, tmp_path):
+        file = tmp_path / "backbone.safetensors"
+        file.unlink() if weights is None else file.write_bytes(weights)
+        with pytest.raises(ConfigError, match=f"line .*: model frozen-backbone: .*{says}"):
+            config("fedavg", model="frozen-backbone", training={"rounds": 1, **SEVERAL})
+
+    def test_a_relative_path_is_refused(self):
+        with pytest.raises(ConfigError, match="~/weights.safetensors"):
+            pretrained("weights.safetensors", "")
