@@ -64,7 +64,7 @@ def train(
     smallest = smallest_batch(flat.module, training.batch_size)
     moves, own = rng.spawn(2)
     is_round, max_steps = max_steps is None, training.local_steps if max_steps is None else max_steps
-    with own_code(rule, "start", BY_TORCH), seeded(str(flat.weights.device), own):
+    with seeded(str(flat.weights.device), own), own_code(rule, "start", BY_TORCH):
         flat.write(_restore_own_entries(start, rule, memory))
         if is_round and training.buffers == "reset":
             reset_norms(flat.module)
