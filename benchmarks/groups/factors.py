@@ -210,11 +210,15 @@ def main() -> None:
     rows = read()
     missing = [each for each in federations([given.part]) if each not in trained(rows)]
     compute = partial(outcomes, mnist=given.mnist.resolve(), folder=given.folder, data_dir=given.data)
-    with ProcessPoolExecutor(given.jobs) as executor:
+    executor = ProcessPoolExecutor(given.jobs)
+    try:
         for federation, new in zip(missing, executor.map(compute, missing), strict=True):
             rows += new
             write(rows)
             print(*federation, flush=True)
+    finally:
+        # An interrupted part does not wait for federations that have not begun.
+        executor.shutdown(cancel_futures=True)
 
 
 if __name__ == "__main__":
