@@ -34,10 +34,7 @@ def root_seed(scenario: str, seed: int) -> int:
 
 @contextmanager
 def seeded(device: str, rng: np.random.Generator) -> Iterator[None]:
-    """Seed from `rng`, for a while, the global generators of others' code: torch's, NumPy's and Python's.
-
-    Of torch those of the CPU and of `device`. All have their former states afterwards.
-    """
+    """Seed torch's generators of the CPU and of `device` from `rng`; restore their states afterwards."""
     import torch  # Takes a second, and most of what needs seeds does without.
 
     sources = [torch.default_generator]
@@ -45,18 +42,27 @@ def seeded(device: str, rng: np.random.Generator) -> Iterator[None]:
         index = torch.cuda.current_device() if place.index is None else place.index
         sources.append(torch.cuda.default_generators[index])
     before = [source.get_state() for source in sources]
-    before_numpy, before_python = np.random.get_state(), random.getstate()
     seed = int(rng.integers(2**63))
     try:
         for source in sources:
             source.manual_seed(seed)
-        np.random.seed(seed % 2**32)
-        random.seed(seed)
         yield
     finally:
         for source, state in zip(sources, before, strict=True):
             source.set_state(state)
-        np.random.set_state(before_numpy)
+
+
+@contextmanager
+def all_seeded(rng: np.random.Generator) -> Iterator[None]:
+    """Seed the global generators of torch (CPU), NumPy and Python, as `seeded` does, for a model's own code."""
+    before, before_python = np.random.get_state(), random.getstate()
+    try:
+        with seeded("cpu", rng):
+            np.random.seed(int(rng.integers(2**32)))
+            random.seed(int(rng.integers(2**63)))
+            yield
+    finally:
+        np.random.set_state(before)
         random.setstate(before_python)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fedgrid.algorithms.updates.source import Layout, Vector
 from fedgrid.engine.federation.models import registry
-from fedgrid.engine.federation.seeds import generator, seeded
+from fedgrid.engine.federation.seeds import all_seeded, generator
 
 NORM_BLOCK = 1 << 18
 """Entries of an update squared at a time, in float64: two megabytes."""
@@ -161,7 +161,7 @@ def blank(
 
     Its constants are in place; the state is to be written. The global generators stay as they are.
     """
-    with seeded("cpu", generator(seed, f"module {number}")):
+    with all_seeded(generator(seed, f"module {number}")):
         return registry.build(name, shape, num_classes)
 
 

@@ -1,7 +1,7 @@
 """Layers that need care: BatchNorm in stacks of clients, and those that draw random numbers as they train.
 
-Of a batch in a stack only some images count. What a model draws itself, as dropout does, comes from global
-generators, which are seeded for a while.
+Of a batch in a stack only some images count. What a model draws itself, as dropout does, comes from torch's
+global generators, which are seeded for a while.
 
 Shapes: B images of a batch, C channels.
 """

@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 from fedgrid.engine.federation.errors import ConfigError, in_plugin, plugin_of
 from fedgrid.engine.federation.models import flat_vectors, registry
 from fedgrid.engine.federation.models.flat_vectors import blank
-from fedgrid.engine.federation.seeds import generator, seeded
+from fedgrid.engine.federation.seeds import all_seeded, generator
 from fedgrid.engine.federation.training.layers import draws
 from fedgrid.engine.federation.training.stacked import Stack
 
@@ -39,7 +39,7 @@ def check_own_model(
     """
     plugin = plugin_of(registry.entry(name).function)
     try:
-        with seeded("cpu", generator(0, "check")):
+        with all_seeded(generator(0, "check")):
             problem = _problem((name, shape, num_classes), is_stacked)
     except Exception as error:
         # Whatever the plugin's code raises.
