@@ -54,7 +54,7 @@ def seeded(device: str, rng: np.random.Generator) -> Iterator[None]:
 
 @contextmanager
 def all_seeded(rng: np.random.Generator) -> Iterator[None]:
-    """Seed the global generators of torch (CPU), NumPy and Python, as `seeded` does, for a model's own code."""
+    """Seed the global generators of torch (CPU), NumPy and Python, as `seeded`, for a model's own code."""
     before, before_python = np.random.get_state(), random.getstate()
     try:
         with seeded("cpu", rng):
