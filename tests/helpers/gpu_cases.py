@@ -85,6 +85,14 @@ TRAININGS = {
     "crops and flips": Case(training={"augment": ("crop", "flip")}),
     "bfloat16, normalised": Case(training={"precision": "bfloat16", "normalise": "dataset"}),
     "tf32, two epochs": Case(training={"tf32": True, "local_epochs": 2, "learning_rate": 0.1}),
+    "steps by schedule, clipped": Case(
+        training={
+            **{"local_epochs": 1, "local_steps": 3, "clip_gradient": 0.5, "buffers": "reset"},
+            "schedule": {"kind": "cosine", "rounds": 4},
+        },
+        model="normed",
+    ),
+    "own buffers": Case(training={"buffers": "local"}, model="normed"),
     "stacked": Case(training={"stacked": 2, "momentum": 0.9, "augment": ("flip",)}, clients=3),
     "stacked, BatchNorm": Case(training={"stacked": 2, "batch_size": 4}, model="normed", clients=2),
     "stacked, Adam in bfloat16": Case(

@@ -12,7 +12,7 @@ from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup, TrainTask
 from fedgrid.engine.federation.data.images import ImageSet, PixelStatistics
 from fedgrid.engine.federation.errors import PLUGIN_MODULE
-from fedgrid.engine.federation.training.settings import LocalTraining, Training
+from fedgrid.engine.federation.training.settings import LocalTraining, Schedule, Training
 from fedgrid.engine.federation.uplink.steps import Clip, Noise, Quantise, TopK
 from fedgrid.engine.runtime.plugins.plugin import PluginSource
 from fedgrid.engine.runtime.round_cache import key
@@ -211,6 +211,10 @@ OTHER = {
         "normalise": "dataset",
         "precision": "bfloat16",
         "stacked": 4,
+        "local_steps": 5,
+        "schedule": Schedule(kind="cosine", rounds=9),
+        "clip_gradient": 0.5,
+        "buffers": "reset",
     },
     Clip: {"clip": 2.0},
     Noise: {"noise": 0.6},
