@@ -244,6 +244,10 @@ def load_arena(
     if null:
         names = [family.name for family in families() if not family.num_groups]
         only_null = tuple(name for name in names if not arena.only or name in arena.only)
+        if not only_null:
+            raise ConfigError(
+                f"--null asks for families without groups; --families has none of: {', '.join(names)}"
+            )
         return replace(arena, only=only_null, seeds=seeds or NULL_SEEDS, is_null=True)
     chosen = dict.fromkeys((*(named or members()), *mine, *ALWAYS))
     rivals = [method for method in chosen if not is_reference(method)]

@@ -52,10 +52,10 @@ KINDS = {
 meanings of labels, both of the last two."""
 UNEQUAL = {3: (12, 5, 3), 4: (10, 5, 3, 2)}
 """Number of groups -> their sizes."""
-HARDLY = {
-    "dimmed-equal": Family("", {"split": {"kind": "dimmed", "num_clusters": 2}}, 2),
-    "noise-in-a-third": Family("", {"split": {"kind": "noisy", "sizes": [13, 7]}}, 2),
-}
+HARDLY = (
+    Family("dimmed-equal", {"split": {"kind": "dimmed", "num_clusters": 2}}, 2),
+    Family("noise-in-a-third", {"split": {"kind": "noisy", "sizes": [13, 7]}}, 2),
+)
 MOVES = {"disjoint": {0: 1, 1: 1, 7: 2, 14: 0}, "rotated": {0: 1, 1: 2, 2: 3, 3: 0}}
 """A fifth of the clients -> the group that they move to."""
 MOVED = 41
@@ -78,8 +78,7 @@ def families() -> Iterator[Family]:
     for name in KINDS:
         yield _of_kind(name, equal=True)
         yield _of_kind(name, equal=False)
-    for name, family in HARDLY.items():
-        yield Family(name, family.settings, family.num_groups)
+    yield from HARDLY
     for name, moves in MOVES.items():
         kind = _of_kind(name, equal=True)
         drift = {client: {"round": MOVED, "to": group} for client, group in moves.items()}

@@ -230,6 +230,7 @@ def test_blind_seeds_change_with_the_file_and_are_nobody_elses(plugin):
         ({"methods": ["nothing"]}, "nothing"),
         ({"methods": ["fedavg,oracle"]}, "fedavg, oracle.*--algorithms"),
         ({"only": ["iid,rotted-equal"]}, "rotted-equal.*rotated-equal"),
+        ({"null": True, "only": ["rotated-equal"]}, "without groups.*iid"),
         ({"blind": True}, "--with"),
         ({"blind": True, "seeds": "3", "own": ["mine.py"]}, "--seeds"),
     ],
