@@ -12,11 +12,11 @@ from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.data.inputs import pixels
+from fedgrid.engine.federation.data.registry import MNIST_TRAINING
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import (
     DATASETS,
-    MNIST_TRAINING,
     default_data_dir,
     find,
     is_here,
