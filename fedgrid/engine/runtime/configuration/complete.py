@@ -122,7 +122,7 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
         from fedgrid.engine.runtime.configuration.own_models import check_own_model  # Imports torch.
 
         check_own_model(*of_model, config.plugin_digests, config.training.stacked > 1)
-    config.training.check_size(dataset.inputs)
+    config.training.check_size(dataset.inputs.shape)
     check_algorithm(config)
     algorithm = create(*name_and_settings(config.algorithm))
     if (message := algorithm.message()) is not None:

@@ -65,7 +65,7 @@ def _problem(of_model: OfModel, is_stacked: bool) -> str | None:
         or _of_outputs(module, again, images, num_classes)
         or _of_training(module, again, images)
     )
-    if problem is None and is_stacked and not draws(again, inputs):
+    if problem is None and is_stacked and not draws(again, images):
         problem = _of_stack(blank(*of_model), blank(*of_model), images)
     return problem
 

@@ -222,5 +222,5 @@ class TestSettings:
     def test_images_smaller_than_the_reflection_are_refused(self):
         with pytest.raises(ConfigError, match=r"training.augment: crop .* 4x9; take \[flip\], or .* 5x5"):
             worker((1, 4, 9), augment=BOTH)
-        training(augment=("flip",)).check_size(inputs.pixels(1, 4, 9))
-        training(augment=BOTH).check_size(inputs.pixels(1, 5, 5))
+        training(augment=("flip",)).check_size((1, 4, 9))
+        training(augment=BOTH).check_size((1, 5, 5))
