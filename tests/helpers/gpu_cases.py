@@ -22,8 +22,8 @@ from fedgrid.algorithms.personalised.per_fedavg import AdaptRule, MetaRule
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
-from fedgrid.engine.federation.data.inputs import Inputs, pixels, random_examples
 from fedgrid.engine.federation.encoders.encoder import Reconstruction
+from fedgrid.engine.federation.inputs import Inputs, pixels, random_examples
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
 from fedgrid.engine.federation.training.settings import LocalTraining

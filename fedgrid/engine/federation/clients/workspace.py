@@ -20,8 +20,8 @@ from fedgrid.algorithms.contract.orders import ChooseOn
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.messages import Memory, Setup, TrainTask
 from fedgrid.engine.federation.data.images import HeldImages
-from fedgrid.engine.federation.data.inputs import random_examples
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import random_examples
 from fedgrid.engine.federation.models.flat_vectors import blank
 from fedgrid.engine.federation.models.normalisation import MixedPrecision, Normalised
 from fedgrid.engine.federation.seeds import generator

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet, Pair
-from fedgrid.engine.federation.data.inputs import CALLED, Inputs
 from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.inputs import CALLED, Inputs
 from fedgrid.engine.federation.training.settings import Training
 
 Sizes = tuple[int, Inputs, int, int | None]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from fedgrid.engine.federation.data.inputs import Inputs
+    from fedgrid.engine.federation.inputs import Inputs
 
 WIDTH = 64
 """Of hidden layers."""

@@ -25,8 +25,8 @@ from types import MappingProxyType
 import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.data.inputs import KINDS, ONLY_PIXELS
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import KINDS, ONLY_PIXELS
 from fedgrid.engine.federation.partition.continuum import turn
 from fedgrid.engine.federation.partition.dirichlet import check_enough, deal_out
 from fedgrid.engine.federation.partition.scenarios import (

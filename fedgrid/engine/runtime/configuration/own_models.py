@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from fedgrid.engine.federation.data.inputs import Inputs, random_examples
 from fedgrid.engine.federation.errors import ConfigError, in_plugin, plugin_of
+from fedgrid.engine.federation.inputs import Inputs, random_examples
 from fedgrid.engine.federation.models import flat_vectors, registry
 from fedgrid.engine.federation.models.flat_vectors import blank
 from fedgrid.engine.federation.seeds import all_seeded, generator

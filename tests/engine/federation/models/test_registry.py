@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedgrid.engine.federation.data.inputs import Inputs, pixels, random_examples
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import Inputs, pixels, random_examples
 from fedgrid.engine.federation.models import flat_vectors, registry
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector, layout_of
 from fedgrid.engine.federation.training.evaluation import to_inputs

@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from fedgrid.algorithms.averaging.fedprox import ProximalRule
 from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.federation import inputs
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.data import inputs
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, initial_vector

@@ -11,9 +11,9 @@ from PIL import Image
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.data.registry import MNIST_TRAINING
 from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import (
     DATASETS,

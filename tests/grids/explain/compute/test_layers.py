@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models import registry
 from fedgrid.engine.federation.models.registry import INPUT, MODELS, ModelEntry
 from fedgrid.grids.explain.compute.layers import named_layer
