@@ -12,7 +12,7 @@ from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
 from fedgrid.engine.federation.configuration.faults import add_label_noise, flip_labels
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data.images import HeldImages, Pair, PixelStatistics
+from fedgrid.engine.federation.data.images import HeldImages, ImageSet, Pair, PixelStatistics
 from fedgrid.engine.federation.dealing.holdouts import hold_out, server_parts, sets_of_groups
 from fedgrid.engine.federation.dealing.kinds import Movable, changes_of, kind_of
 from fedgrid.engine.federation.dealing.split import (
@@ -25,6 +25,7 @@ from fedgrid.engine.federation.dealing.split import (
     require_images,
     split_pool,
 )
+from fedgrid.engine.federation.partition.from_file import FILE
 from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.scenarios import ImagePool
 from fedgrid.engine.federation.seeds import generator
@@ -50,6 +51,7 @@ def deal(config: RunConfig, pair: Pair, num_classes: int) -> tuple[ClientSplit, 
         shape=pool.images.shape[1:],
         pool_groups=pool.groups,
         group_names=pool.group_names,
+        assigned=pool.assigned,
     )
     return _add_official_tests(config, pair, parts_K)
 
@@ -112,9 +114,9 @@ def setup_of(
     sends = algorithm.traits.sends_updates
     normalises = config.training.normalise == "dataset"
     clients = _clients(config, num_classes, sets_K, new_sets, sends=sends)
-    if config.split.kind == NATURAL:
+    if group_names := _group_names(config.split.kind, pool_set):
         clients = tuple(
-            replace(client, group=pool_set.group_names[part.cluster])
+            replace(client, group=group_names[part.cluster])
             for client, part in zip(clients, splits, strict=True)
         )
     setup = Setup(
@@ -131,6 +133,14 @@ def setup_of(
         plugins=config.plugin_digests,
     )
     return setup, np.array([part.cluster for part in splits], np.int64)
+
+
+def _group_names(kind: str, pool: ImageSet) -> tuple[str, ...]:
+    """Return what the data set or a file calls the hidden groups; empty where the split makes them."""
+    if kind == FILE:
+        assert pool.assigned is not None, "`deal` has seen it"
+        return pool.assigned.group_names
+    return pool.group_names if kind == NATURAL else ()
 
 
 def _clients(

@@ -11,7 +11,15 @@ import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet, Positions
 from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.federation.partition import continuum, label_skew, majority, natural, ocfl, shifted
+from fedgrid.engine.federation.partition import (
+    continuum,
+    from_file,
+    label_skew,
+    majority,
+    natural,
+    ocfl,
+    shifted,
+)
 from fedgrid.engine.federation.partition.scenarios import (
     CENTRALISED,
     PUBLISHED_SPLITS,
@@ -107,6 +115,7 @@ KINDS: dict[str, SplitKind] = {
     "two-levels": shifted.TWO_LEVELS,
     "continuum": continuum.CONTINUUM,
     "natural": natural,
+    from_file.FILE: from_file,
     CENTRALISED: shifted.ONE_CLIENT,
 }
 ALSO_CALLED = {

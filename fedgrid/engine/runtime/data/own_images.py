@@ -10,6 +10,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 
 from fedgrid.engine.federation.data.images import Images
+from fedgrid.engine.federation.data.names import PARTITION
 from fedgrid.engine.federation.data.readers import check_is_file
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
@@ -51,9 +52,11 @@ def place(dataset: str) -> Path:
         DataError: that is not known here.
     """
     if dataset not in _known:
+        kind = dataset.partition(":")[0]
+        option = "--set split.path=PATH" if kind == PARTITION else f"--dataset {kind}:PATH"
         raise DataError(
-            f"{dataset}: the location of these images is not known here; repeat the run with their path, as "
-            f"in --dataset {dataset.partition(':')[0]}:PATH"
+            f"{dataset}: the location of these data is not known here; repeat the run with their path, as in "
+            f"{option}"
         )
     return _known[dataset]
 
@@ -126,7 +129,7 @@ def digest_of(place: Path, files: Sequence[Path]) -> str:
 
 
 def _content(file: Path) -> str:
-    check_is_file(file, "an image file")
+    check_is_file(file, "a file")
     try:
         with file.open("rb") as opened:
             return file_digest(opened, "sha256").hexdigest()
