@@ -2,7 +2,7 @@
 
 Each example has a client, or none; each client may have a hidden group. If the file says too which examples a
 client is tested on, that cut is taken, else it is made as for other splits. Without groups all clients count
-as one, and no score compares clusters with groups. The format, and how to write it: `docs/splits.md`.
+as one, and no score compares clusters with groups. The format, and how to write it: `docs/own-split.md`.
 
 Source: whoever wrote the file; its content is part of the run's identity.
 

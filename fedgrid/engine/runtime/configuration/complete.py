@@ -114,7 +114,8 @@ def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
 
 def _clients_of_file(split: object) -> int:
     """Return how many clients the file of a split has, 0 without a file."""
-    assigned = assigned_in(split.get("path")) if isinstance(split, Mapping) else None
+    path = split.get("path") if isinstance(split, Mapping) else None
+    assigned = assigned_in(path) if isinstance(path, str) else None
     return 0 if assigned is None else assigned.num_clients
 
 

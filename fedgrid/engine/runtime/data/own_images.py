@@ -129,7 +129,7 @@ def digest_of(place: Path, files: Sequence[Path]) -> str:
 
 
 def _content(file: Path) -> str:
-    check_is_file(file, "a file")
+    check_is_file(file, "an image file")
     try:
         with file.open("rb") as opened:
             return file_digest(opened, "sha256").hexdigest()

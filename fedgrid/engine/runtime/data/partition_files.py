@@ -33,9 +33,9 @@ def name_of_file(given: str) -> str:
     if names.is_name(given):
         return given
     path = place_of_own(given.removeprefix(PREFIX))
-    if not path.exists():
+    if not path.is_file():
         raise ConfigError(
-            f"split.path = {given}: {path} is missing; name a csv or Parquet file with a column {CLIENT}",
+            f"split.path = {given}: {path} is no file; name a csv or Parquet file with a column {CLIENT}",
             ("split", "path"),
         )
     return own_images.name(names.PARTITION, path, "", [path])
