@@ -19,7 +19,7 @@ def export(config, path):
         ("iid", "csv", "client,part"),
         ("label-skew", "csv", "client,group,part"),
         ("nonoverlapping-balanced", "csv", "example,client,group,part"),
-        ("nonoverlapping-balanced", "parquet", ""),
+        ({"kind": "overlapping-balanced", "test_leakage": "published"}, "parquet", ""),
         ({"kind": "label-skew", "tested_on": "official"}, "csv", "client,group"),
         ({"kind": "iid", "tested_on": "official", "quantity": 0.1}, "csv", "client"),
     ],
@@ -31,8 +31,8 @@ def test_exported_file_gives_the_same_examples(tmp_path, capsys, split, suffix, 
     export(before, path)
     if columns:
         assert path.read_text().partition("\n")[0] == columns
-    official = {"tested_on": "official"} if before.split.tested_on == "official" else {}
-    after = complete({"split": {"kind": "file", "path": str(path), **official}}, tmp_path)
+    same = {"tested_on": before.split.tested_on, "test_leakage": before.split.test_leakage}
+    after = complete({"split": {"kind": "file", "path": str(path), **same}}, tmp_path)
     for one, other in zip(held_in(before, tmp_path, 0), held_in(after, tmp_path, 0), strict=True):
         assert (one.client, one.train.tolist(), one.test.tolist()) == (
             other.client,

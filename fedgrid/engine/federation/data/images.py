@@ -46,6 +46,15 @@ class Assigned:
         every = np.concatenate(self.held_K)
         return len(np.unique(every)) < len(every)
 
+    @cached_property
+    def num_leaked(self) -> int:
+        """How many examples a client is tested on and another one trains on."""
+        if self.test_K is None:
+            return 0
+        pairs = zip(self.held_K, self.test_K, strict=True)
+        trained = np.concatenate([np.setdiff1d(held, test) for held, test in pairs])
+        return len(np.intersect1d(np.concatenate(self.test_K), trained))
+
 
 @dataclass(frozen=True)
 class ImageSet:

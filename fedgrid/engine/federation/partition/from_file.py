@@ -45,8 +45,19 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
             ("clients",),
         )
     _check_examples(assigned, scenario.dataset, facts.pool_size)
-    if assigned.test_K is None:
-        return
+    if assigned.test_K is not None:
+        _check_cut(assigned, split)
+
+
+def _check_cut(assigned: Assigned, split: Split) -> None:
+    """Check that no setting contradicts the cut into training and tests that a file has."""
+    if assigned.num_leaked and split.test_leakage == "none":
+        raise ConfigError(
+            f"split.test_leakage = none: {assigned.source} has {assigned.num_leaked} examples that a client "
+            "is tested on and another one trains on; mend it, or set split.test_leakage=published to take it "
+            "as it is",
+            ("split", "test_leakage"),
+        )
     if split.tested_on == "official":
         raise ConfigError(
             f"split.tested_on = official: {assigned.source} says what clients are tested on (column part); "

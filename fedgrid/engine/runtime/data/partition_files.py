@@ -61,12 +61,13 @@ def assigned_in(name: str | None) -> Assigned | None:
 def with_file(pair: Pair, split: Split) -> Pair:
     """Return a data set's pool and official test set, the pool with what the file of a split says."""
     pool, official = pair
-    return replace(pool, assigned=assigned_in(split.path)), official
+    return pair if split.path is None else (replace(pool, assigned=assigned_in(split.path)), official)
 
 
 def facts_of(dataset: Dataset, split: Split) -> Facts:
     """Return what is known before images are read."""
-    return replace(Facts.of(dataset), assigned=assigned_in(split.path))
+    facts = Facts.of(dataset)
+    return facts if split.path is None else replace(facts, assigned=assigned_in(split.path))
 
 
 @lru_cache(maxsize=8)

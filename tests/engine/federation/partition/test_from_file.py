@@ -60,6 +60,15 @@ def test_without_a_cut_each_client_is_cut_and_shared_examples_are_tests_for_all(
             "t.csv has an example 10, but digits has 10 examples to draw from, 0 to 9",
         ),
         ({"test_share": 0.5}, "test_share", "t.csv says what clients are tested on"),
+        (
+            {
+                "assigned": assign(
+                    "t.csv", ["a", "a", "b", "b"], examples_R=list("1223"), parts_R=["train", "test"] * 2
+                )
+            },
+            "test_leakage",
+            "t.csv has 1 examples that a client is tested on and another one trains on",
+        ),
         ({"tested_on": "official"}, "tested_on", "t.csv says what clients are tested on"),
     ],
 )
