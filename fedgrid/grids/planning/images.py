@@ -83,7 +83,7 @@ def image_notes(name: str, pool: ImageSet, data_dir: Path) -> list[str]:
     if not colon:
         return []
     of_files = image_folders.notes(Path(dataset.location)) if kind == "folder" else []
-    return of_files + own_images.content_notes(dataset.name, pool.images)
+    return [*of_files, *dataset.notes] + own_images.content_notes(dataset.name, pool.images)
 
 
 def group_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:

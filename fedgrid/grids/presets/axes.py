@@ -26,7 +26,7 @@ class Item:
     place: Place | None = None
     """Its line in a file; None for a default and for the command line."""
     is_default: bool = False
-    """Whether nobody has given it. Clients are then as many as the file of a split has, if there is one."""
+    """Whether nobody has given it. The split is then the data set's, and clients are as many as that says."""
 
     @cached_property
     def label(self) -> str:

@@ -82,6 +82,8 @@ class _Expander:
         if not isinstance(values["algorithm"], Mapping):
             values["algorithm"] = {"name": values["algorithm"]}
         split = values["split"] if isinstance(values["split"], Mapping) else {"kind": values["split"]}
+        if items["split"].is_default:
+            split = {}
         values |= {key: value for key, (value, _) in self._preset.fixed.items()}
         values["split"] = merge(self._preset.fixed.get("split", ({}, None))[0], split)
         for override in held:

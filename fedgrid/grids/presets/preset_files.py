@@ -11,6 +11,7 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import SETTABLE
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.runtime.data.own_images import OWN_FORMATS
 from fedgrid.grids.presets.yaml_file import YamlFile, read_yaml
 
 SEEDS, AXES_KEY, EXCLUDE = "seeds", "axes", "exclude"
@@ -68,7 +69,7 @@ def _no_preset(what: str) -> ConfigError:
     """Return the error for what is no preset; it may be a file without its ending, or a data set."""
     if file := file_meant(what):
         return ConfigError(f"unknown preset '{what}'; did you mean the file {file}?")
-    if what in DATASETS or what.startswith(("folder:", "npz:")):
+    if what in DATASETS or what.partition(":")[0] in OWN_FORMATS:
         return ConfigError(
             f"'{what}' is a data set, no preset: fedgrid run --dataset {what} --algorithm fedavg"
         )

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fedgrid.engine.federation.data import image_folders, names
-from fedgrid.engine.federation.data.names import mark, place_and_size
+from fedgrid.engine.federation.data import names
+from fedgrid.engine.federation.data.names import place_and_mark
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.data.datasets import OWN_FORMATS, SHIPPED, SHIPPED_FOLDER, find
+from fedgrid.engine.runtime.data.datasets import files_of, find
+from fedgrid.engine.runtime.data.own_images import OWN_FORMATS, SHIPPED, SHIPPED_FOLDER
 from fedgrid.engine.runtime.data.partition_files import name_of_file
 
 TABLES = (".csv", ".parquet")
@@ -51,13 +52,13 @@ class Shipment:
     def _ship(self, name: str) -> str:
         kind, _, given = name.rpartition(":")
         if kind in OWN_FORMATS:
-            size = mark(place_and_size(given)[1])
+            _, mark = place_and_mark(given)
             dataset = find(name, Path())
             by_content, place = dataset.name, Path(dataset.location)
         else:
-            kind, size = names.PARTITION, ""
+            kind, mark = names.PARTITION, ""
             by_content, place = name_of_file(given), Path(given)
-        files = image_folders.files(place) if place.is_dir() else [place]
+        files = files_of(place)
         self._size += sum(file.stat().st_size for file in files)
         if self._size > LIMIT:
             raise ConfigError(
@@ -70,7 +71,7 @@ class Shipment:
             copy = self._folder / shipped / file.relative_to(place)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)
-        return f"{kind}:{SHIPPED}{shipped}{size}"
+        return f"{kind}:{SHIPPED}{shipped}{mark}"
 
 
 def relative_names(value: Any) -> Iterator[str]:
@@ -85,7 +86,7 @@ def relative_names(value: Any) -> Iterator[str]:
         for inner in value:
             yield from relative_names(inner)
     elif isinstance(value, str):
-        for word in value.split(","):
+        for word in re.split(r",(?![a-z]+=)", value):  # Options of a table have commas between them.
             name = word.strip(" []'\"")
             kind, _, path = name.rpartition(":")
             is_table = kind in ("", names.PARTITION) and Path(path).suffix in TABLES and Path(path).is_file()

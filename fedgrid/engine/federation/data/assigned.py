@@ -4,11 +4,12 @@ Shapes: K clients, R rows.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import Assigned, Positions
+from fedgrid.engine.federation.data.images import Assigned, ImageSet, Positions
 from fedgrid.engine.federation.errors import DataError
 
 TRAIN, TEST = "train", "test"
@@ -64,6 +65,17 @@ def assign(
     group_K = tuple(group_names.index(group_of[name]) for name in names) if group_of else (0,) * len(names)
     num_rows = len(clients_R) if examples_R is None else None
     return Assigned(source, tuple(names), tuple(held_K), group_K, tuple(group_names), test_K, num_rows)
+
+
+def with_clients(
+    pool: ImageSet, source: str, clients_N: Sequence[str], groups_N: Sequence[str] | None
+) -> tuple[ImageSet, list[str]]:
+    """Return a pool with the client of each example, and notes; groups are of clients where each has one."""
+    notes = []
+    if groups_N is not None and len(set(zip(clients_N, groups_N, strict=True))) > len(set(clients_N)):
+        notes.append(f"{source}: a client has examples of several groups, so that clients are in no group")
+        groups_N = None
+    return replace(pool, assigned=assign(source, clients_N, groups_R=groups_N)), notes
 
 
 def are_numbers(names: Collection[str]) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.engine.federation.data.images import ImageSet, Pair
+from fedgrid.engine.federation.data.images import Assigned, ImageSet, Pair
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.federation.inputs import CALLED, Inputs
 from fedgrid.engine.federation.training.settings import Training
@@ -41,7 +41,13 @@ class Dataset:
     num_groups: int | None = None
     """Number of groups that the images have themselves, such as writers or domains; None: they have none."""
     class_names: tuple[str, ...] = ()
-    """Of the user's own folders, by the classes' numbers; empty where classes have numbers only."""
+    """Of the user's own folders and tables, by the classes' numbers; empty where these are all."""
+    assigned: Assigned | None = field(default=None, repr=False, compare=False)
+    """Who holds what of the pool, if the data say so; the split is then `file` where none is named."""
+    notes: tuple[str, ...] = field(default=(), repr=False)
+    """In one line each what a user may not expect of the user's own data."""
+    may_lack_classes: bool = False
+    """Whether a class may be missing in the pool or in the test set."""
     files: tuple[str, ...] = ()
     """Required files, relative to the data folder."""
     fetch: Callable[[Path], None] | None = field(default=None, repr=False, compare=False)
@@ -52,6 +58,13 @@ class Dataset:
     """The command that makes the files, where there is no download."""
     bibtex: str = field(default="", repr=False)
     """Entries of its papers, apart by blank lines, which `fedgrid cite` prints; empty for the user's own."""
+
+    @property
+    def split(self) -> str:
+        """The kind of split where none is named."""
+        if self.assigned is not None:
+            return "file"
+        return "iid" if self.may_lack_classes else "nonoverlapping-balanced"
 
     def check_kind(self, what: str, takes: Collection[str], *key: str) -> None:
         """Check that a part of a run takes what the examples are.
@@ -70,7 +83,7 @@ class Dataset:
 
 
 def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
-    """Check what the images are, range of the labels, and that no class is empty.
+    """Check what the images are, range of the labels, and that no class is empty unless it may be.
 
     Raises:
         DataError: otherwise.
@@ -86,6 +99,8 @@ def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
         raise DataError(
             f"{dataset.name}: label {outside[0]} of a {part} image is not a class; allowed: 0 to {last}"
         )
+    if dataset.may_lack_classes:
+        return
     counts_L = np.bincount(labels, minlength=dataset.num_classes)
     if not counts_L.all():
         empty = int(np.argmin(counts_L))

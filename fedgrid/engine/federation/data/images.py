@@ -72,10 +72,10 @@ class ImageSet:
     """int64, shape (N,), from 0: the domain or the writer of each image. None: the data set has none."""
     group_names: tuple[str, ...] = ()
     """Of the groups, by their numbers; empty without groups."""
-    assigned: Assigned | None = None
-    """Of a pool, with split file: who holds what."""
     vocabulary: int = 0
     """Number of different tokens; 0 for images and numbers."""
+    assigned: Assigned | None = None
+    """Of a pool, where the data set or the file of a split says it: who holds what."""
 
     @property
     def inputs(self) -> Inputs:

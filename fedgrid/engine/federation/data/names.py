@@ -1,50 +1,105 @@
-"""What a run calls the user's own images: by short name, size and content, never by their path.
+"""What a run calls the user's own data: by short name, mark and content, never by their path.
 
 `folder:/home/me/cats#64` is `folder:cats#64x64@3f2a91c0d4e5` in a run's configuration, so that the run has
-the same id wherever the images lie. `#64x64` is the size to which the images of a folder are scaled.
+the same id wherever the images lie. Behind `#` stands a mark: the size to which the images of a folder are
+scaled, or options of the reader, as in `csv:t.csv#client=site,label=y`.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.federation.errors import ConfigError
 
-SIZED = re.compile(r"(?P<place>.+)#(?P<width>\d+)(x(?P<height>\d+))?")
+ITEM = r"(?:\d+(?:x\d+)?|[a-z]+=[^,]*)"
+MARKED = re.compile(rf"(?P<place>.+?)#(?P<items>{ITEM}(?:,{ITEM})*)")
 LARGEST = 4096
 
 Size = tuple[int, int]
 """Width and height in pixels."""
+Option = tuple[str, str]
+"""Key and value."""
+TEST_SHARE = "test"
 
 
-def place_and_size(given: str) -> tuple[str, Size | None]:
-    """Return a path without its size, and the size; None if it has none: `("pacs", (64, 64))`.
+def place_and_mark(given: str) -> tuple[str, str]:
+    """Return a path without its mark, and the mark in the one way in which runs have it.
+
+    `pacs#64` is `("pacs", "#64x64")`, `t.csv#label=y,client=site` is `("t.csv", "#client=site,label=y")`.
+    Without a mark that is empty.
 
     Raises:
         ConfigError: for a side that no image has.
     """
-    sized = SIZED.fullmatch(given)
-    if sized is None:
-        return given, None
-    width = int(sized["width"])
-    size = width, int(sized["height"] or width)
+    marked = MARKED.fullmatch(given)
+    if marked is None:
+        return given, ""
+    items = {item if "=" in item else _size(given, item) for item in marked["items"].split(",")}
+    return marked["place"], f"#{','.join(sorted(items))}"
+
+
+def _size(given: str, item: str) -> str:
+    width, _, height = item.partition("x")
+    size = int(width), int(height or width)
     if not 1 <= min(size) <= max(size) <= LARGEST:
         raise ConfigError(
             f"{given}: expected #SIDE or #WIDTHxHEIGHT behind a folder, 1 to {LARGEST} pixels", ("dataset",)
         )
-    return sized["place"], size
+    return f"{size[0]}x{size[1]}"
 
 
-def mark(size: Size | None, before: str = "#") -> str:
-    """Return a size as it stands behind a path: `#64x64`; empty if there is none."""
-    return f"{before}{size[0]}x{size[1]}" if size else ""
+def size_and_options(mark: str) -> tuple[Size | None, list[Option]]:
+    """Return what a mark says, as `place_and_mark` returns it: a size, if it has one, and options by key."""
+    size, options = None, []
+    for item in mark.removeprefix("#").split(",") if mark else ():
+        key, equals, value = item.partition("=")
+        if equals:
+            options.append((key, value))
+        else:
+            width, height = key.split("x")
+            size = int(width), int(height)
+    return size, options
+
+
+def share_of(source: str, value: str) -> float:
+    """Return the share that `#test=0.2` asks for.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        share = float(value)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise ConfigError(
+            f"{source}: test = {value}; expected a share, as in #{TEST_SHARE}=0.2", ("dataset",)
+        )
+    return share
+
+
+def only_share(source: str, options: Sequence[Option]) -> float | None:
+    """Return the share of the test set, None without one, where nothing else can be said of a data set.
+
+    Raises:
+        ConfigError: something else is said.
+    """
+    for key, value in options:
+        if key != TEST_SHARE:
+            raise ConfigError(
+                f"{source}: unknown option '{key}={value}'; allowed: {TEST_SHARE}=SHARE", ("dataset",)
+            )
+    return share_of(source, options[-1][1]) if options else None
 
 
 PARTITION = "partition"
 """What stands in place of a format before the name of a file that says who holds what."""
-NAME = re.compile(rf"(?P<kind>folder|npz|{PARTITION}):(?P<short>[^/]+)@(?P<digest>[0-9a-f]{{12}})")
-"""What a run calls images: format, name of the folder or file with the size it is scaled to, and a digest."""
+TABLES = ("csv", "parquet")
+"""Formats of tables."""
+KINDS = "|".join(("folder", "npz", *TABLES, PARTITION))
+NAME = re.compile(rf"(?P<kind>{KINDS}):(?P<short>[^/]+(?:#.*)?)@(?P<digest>[0-9a-f]{{12}})")
+"""What a run calls data: format, name of the folder or file with its mark, and a digest."""
 
 
 def is_name(dataset: str) -> bool:
@@ -63,10 +118,20 @@ def without_digest(dataset: str) -> str:
 
 
 def short_name(dataset: str) -> str:
-    """Return a data set's name without a path or a digest: `mnist`, `folder_cats`, `folder_cats-64x64`."""
+    """Return a data set's name without path, options or digest: `mnist`, `folder_cats-64x64`."""
     kind, _, given = without_digest(dataset).partition(":")
-    path, size = place_and_size(given)
-    return f"{kind}_{Path(path).stem}{mark(size, '-')}" if given else kind
+    path, mark = place_and_mark(given)
+    size, _ = size_and_options(mark)
+    return f"{kind}_{Path(path).stem}{'-{}x{}'.format(*size) if size else ''}" if given else kind
+
+
+def seeded_as(name: str) -> str:
+    """Return the name from which random numbers are drawn in place of a data set's format or short name.
+
+    The rows of a table are drawn like those of an npz file: the same numbers give the same run.
+    """
+    kind, line, stem = name.partition("_")
+    return f"npz{line}{stem}" if kind in TABLES else name
 
 
 def names_in(value: Any) -> Iterator[str]:

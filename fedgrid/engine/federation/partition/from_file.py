@@ -9,11 +9,12 @@ Source: whoever wrote the file; its content is part of the run's identity.
 Shapes: K clients.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from fedgrid.engine.federation.data.images import Assigned
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import KINDS
 from fedgrid.engine.federation.partition.scenarios import (
     Dealing,
     Facts,
@@ -27,6 +28,7 @@ from fedgrid.engine.federation.partition.settings import Split
 FILE = "file"
 OPTIONS: tuple[str, ...] = ("path",)
 DEFAULTS: Mapping[str, object] = MappingProxyType({})
+TAKES: Collection[str] = KINDS
 IMAGES_ARE_SHARED: bool = True
 TRANSFORM: Transform | None = None
 
@@ -36,7 +38,8 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
     assigned = facts.assigned
     if assigned is None:
         raise ConfigError(
-            f"split {scenario.split} needs a file; name it, as in --set split.path=partition.csv",
+            f"split {scenario.split} needs a file, or a data set that says who holds what; name one, as in "
+            "--set split.path=partition.csv",
             ("split", "path"),
         )
     if scenario.num_clients != assigned.num_clients:

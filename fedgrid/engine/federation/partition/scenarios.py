@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.images import Assigned, ClassLabels, Groups, ImageSet, Positions
+from fedgrid.engine.federation.data.names import seeded_as
 from fedgrid.engine.federation.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Scenario:
 
 def seed_text(dataset: str, num_clients: int, split: str) -> str:
     """Return what a scenario draws random numbers from: it names a balance for every split of clients."""
+    dataset = seeded_as(dataset)
     if split == CENTRALISED:
         return f"{dataset}-{split}"
     balanced = split if split in PUBLISHED_SPLITS else f"{split}-balanced"

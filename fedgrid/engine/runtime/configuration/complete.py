@@ -17,11 +17,10 @@ from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.inputs import ONLY_PIXELS
 from fedgrid.engine.federation.models.registry import MODELS, check_size
-from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
+from fedgrid.engine.runtime.configuration.section_split import clients_of_split, complete_split
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
-from fedgrid.engine.runtime.data.partition_files import assigned_in, name_of_file
 from fedgrid.engine.runtime.plugins import active
 
 INNER = inner_keys(RunConfig)
@@ -40,17 +39,17 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
 
     Raises:
         ConfigError: a key, name or value does not exist, or the images are too small for the model.
-        DataError: a `folder:` or `npz:` data set cannot be read.
+        DataError: the user's own data cannot be read.
     """
     if not isinstance(given, Mapping):
         raise ConfigError(f"expected the keys of one run; fedgrid.run_grid({str(given)!r}) runs a file")
     for key in given:
         if key not in SETTABLE:
             raise unknown_key(key, "", SETTABLE, (key,), INNER)
-    values = {**DEFAULTS, **given}
-    dataset = find(str(values["dataset"]), data_dir)
+    dataset = find(str(given.get("dataset", DEFAULTS["dataset"])), data_dir)
+    values = {**DEFAULTS, "split": dataset.split, **given}
     filled = _fill_defaults(values, dataset, data_dir)
-    if "clients" not in given and (number := _clients_of_file(filled["split"])):
+    if "clients" not in given and (number := clients_of_split(filled["split"], dataset)):
         filled["clients"] = number
     try:
         config = RunConfig(**filled)
@@ -82,7 +81,7 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
         "training": {**dataset.training.model_dump(), **instead, **training},
         "model": model,
         "algorithm": algorithm,
-        "split": _split(values["split"], dataset, is_stored=is_name(str(values["dataset"]))),
+        "split": complete_split(values["split"], dataset, is_stored=is_name(str(values["dataset"]))),
         PLUGINS: active.plugin_digests(algorithm, model),
     }
 
@@ -103,27 +102,6 @@ def _algorithm(given: object) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigError(f"algorithm {name}: {error}") from error
     return {"name": name, **written(name, settings)}
-
-
-def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
-    """Return the section with its defaults; a stored one has numbers of classes, no names."""
-    split = {"kind": given} if isinstance(given, str) else given
-    if not isinstance(split, Mapping):
-        return given
-    kind = kind_of(str(split.get("kind", DEFAULTS["split"])))
-    sizes = split.get("sizes")
-    counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
-    complete = {**kind.DEFAULTS, **counted, **split}
-    if "path" in kind.OPTIONS and isinstance(path := complete.get("path"), str):
-        complete["path"] = name_of_file(path)
-    return complete if is_stored else number_classes(complete, dataset.name, dataset.class_names)
-
-
-def _clients_of_file(split: object) -> int:
-    """Return how many clients the file of a split has, 0 without a file."""
-    path = split.get("path") if isinstance(split, Mapping) else None
-    assigned = assigned_in(path) if isinstance(path, str) else None
-    return 0 if assigned is None else assigned.num_clients
 
 
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:

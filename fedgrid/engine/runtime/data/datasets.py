@@ -5,9 +5,8 @@ takes minutes for large image folders: it is remembered until a file changes.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -15,27 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.engine.federation.data import image_folders, names, npz_files, readers
-from fedgrid.engine.federation.data.dataset import Dataset, Sizes, check_images
+from fedgrid.engine.federation.data import image_folders, names, readers
+from fedgrid.engine.federation.data.dataset import Dataset, check_images
 from fedgrid.engine.federation.data.images import Pair
-from fedgrid.engine.federation.data.names import Size, mark, place_and_size
 from fedgrid.engine.federation.data.registry import DATASETS, default_of
-from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
+from fedgrid.engine.federation.errors import DataError, unknown
 from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.runtime.data.own_data import own_data, sizes_of
+from fedgrid.engine.runtime.data.own_images import OWN_FORMATS, SHIPPED
 from fedgrid.engine.runtime.storage import user_files
-from fedgrid.engine.runtime.storage.user_files import absolute, cache
+from fedgrid.engine.runtime.storage.user_files import cache
 
-OWN_FORMATS = {
-    "folder": (image_folders, "image folder: train/<class>/* and test/<class>/*, or <group>/<class>/*"),
-    "npz": (npz_files, "npz file with MedMNIST's keys"),
-}
-"""Formats of the user's own images: `folder:PATH`, `folder:PATH#WIDTHxHEIGHT` and `npz:PATH`."""
 READER = 2
 """Version of how files become images: digests of what another one has read are not recalled."""
-SHIPPED = "@"
-"""Begins the PATH of images that `fedgrid submit` has sent with a job: its name says what is in them."""
-SHIPPED_FOLDER = Path(__file__).parents[4] / "images"
-"""Where they lie: beside the code, which travels with the job too."""
 
 
 def find(name: str, data_dir: Path) -> Dataset:
@@ -51,38 +42,39 @@ def find(name: str, data_dir: Path) -> Dataset:
     kind, _, given_path = name.partition(":")
     if kind not in OWN_FORMATS or not given_path:
         raise unknown("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
-    path, size = _place_and_size(name)
+    path, mark = _place_and_mark(name)
     if given_path.startswith(SHIPPED) and not path.exists():
         raise DataError(
-            f"{name}: these images came with a job; `fedgrid submit` it again from the machine that has "
+            f"{name}: these data came with a job; `fedgrid submit` it again from the machine that has "
             "them, or give their location as an absolute path"
         )
-    reader, source = OWN_FORMATS[kind]
-    if size and reader is not image_folders:
-        raise ConfigError(f"{name}: only folders are scaled; leave out {mark(size)}", ("dataset",))
-    scaled = {"size": size} if size else {}
-    if reader is npz_files and path.is_file():
-        num_classes, inputs, pool_size, num_groups = _sizes_of(path, npz_files.facts)
-    else:
-        num_classes, inputs, pool_size, num_groups = reader.facts(path, **scaled)
+    own = own_data(kind, path, mark)
+    num_classes, inputs, pool_size, num_groups = own.sizes
     model, training = default_of(inputs)
     if not names.is_name(name):
-        files = image_folders.files(path) if reader is image_folders else [path]
-        name = own_images.name(kind, path, mark(size), files)
+        name = own_images.name(kind, path, mark, files_of(path))
     return Dataset(
         name,
         path.name,
-        source,
+        OWN_FORMATS[kind],
         num_classes,
         inputs,
         pool_size,
         model=model,
         training=training,
-        read=partial(reader.read_images, **scaled),
+        read=own.read,
         location=str(path),
         num_groups=num_groups,
-        class_names=image_folders.class_names(path) if reader is image_folders else (),
+        class_names=own.class_names,
+        assigned=own.assigned,
+        notes=own.notes,
+        may_lack_classes=kind in names.TABLES,
     )
+
+
+def files_of(place: Path) -> list[Path]:
+    """Return the files of the user's own data at a place: the images in a folder, or the file itself."""
+    return image_folders.files(place) if place.is_dir() else [place]
 
 
 def name_by_content(value: Any, data_dir: Path) -> Any:
@@ -130,7 +122,7 @@ def is_here(name: str, data_dir: Path) -> bool:
     """Return whether the files of a data set exist; does not check their content."""
     kind, _, path = name.partition(":")
     if kind in OWN_FORMATS and path:
-        return _place_and_size(name)[0].exists()
+        return _place_and_mark(name)[0].exists()
     return not _missing(find(name, data_dir), data_dir)
 
 
@@ -150,33 +142,15 @@ def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
     """Return a data set with the sizes of its file, if these vary and the file is here."""
     if dataset.facts is None or _missing(dataset, data_dir):
         return dataset
-    _, _, pool_size, num_groups = _sizes_of(data_dir / dataset.location, dataset.facts)
+    _, _, pool_size, num_groups = sizes_of(data_dir / dataset.location, dataset.facts)
     return replace(dataset, pool_size=pool_size, num_groups=num_groups)
 
 
-def _sizes_of(path: Path, facts: Callable[[Path], Sizes]) -> Sizes:
-    stat = path.stat()
-    return _sizes(facts, path, (stat.st_mtime_ns, stat.st_size))
-
-
-@lru_cache(maxsize=8)
-def _sizes(facts: Callable[[Path], Sizes], path: Path, stamp: tuple[int, int]) -> Sizes:
-    """Return the sizes of a file, which each run asks for; `stamp` is new once the file is replaced."""
-    return facts(path)
-
-
-def _place_and_size(name: str) -> tuple[Path, Size | None]:
-    given, size = place_and_size(names.without_digest(name).partition(":")[2])
+def _place_and_mark(name: str) -> tuple[Path, str]:
+    given, mark = names.place_and_mark(names.without_digest(name).partition(":")[2])
     if names.is_name(name):
-        return own_images.place(name), size
-    return place_of_own(given), size
-
-
-def place_of_own(given: str) -> Path:
-    """Return the place of a path that a user gives, or that a job does."""
-    if given.startswith(SHIPPED):
-        return SHIPPED_FOLDER / given.removeprefix(SHIPPED)
-    return absolute(given, "images in")
+        return own_images.place(name), mark
+    return own_images.place_of_own(given), mark
 
 
 def _missing(dataset: Dataset, data_dir: Path) -> list[str]:
@@ -184,9 +158,11 @@ def _missing(dataset: Dataset, data_dir: Path) -> list[str]:
 
 
 def digest_of(pair: Pair) -> str:
-    """Return the digest of a data set's images, classes and, if it has them, groups."""
+    """Return the digest of a data set's images, classes and, if it has them, groups and clients."""
     digest = sha256()
-    arrays = (array for part in pair for array in (part.images, part.labels, part.groups))
+    arrays = [array for part in pair for array in (part.images, part.labels, part.groups)]
+    if (assigned := pair[0].assigned) is not None:
+        arrays += [np.array(assigned.group_K), *assigned.held_K]
     for array in (array for array in arrays if array is not None):
         digest.update(f"{array.dtype.str} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).data)

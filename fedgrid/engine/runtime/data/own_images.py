@@ -16,7 +16,7 @@ from fedgrid.engine.federation.data.names import PARTITION
 from fedgrid.engine.federation.data.readers import check_is_file
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
-from fedgrid.engine.runtime.storage.user_files import fingerprint, recall_digest, remember_digest
+from fedgrid.engine.runtime.storage.user_files import absolute, fingerprint, recall_digest, remember_digest
 
 PLACES = "images.json"
 """File beside configurations, with the places of the images that they name."""
@@ -29,22 +29,41 @@ EQUAL_SHARE = 0.9
 Places = Mapping[str, str]
 """Name, as in a run's configuration -> absolute path."""
 
+OWN_FORMATS = {
+    "folder": "image folder: train/<class>/* and test/<class>/*, or <group>/<class>/*",
+    "npz": "npz file with MedMNIST's keys",
+    "csv": "csv file",
+    "parquet": "Parquet file",
+}
+"""`folder:PATH`, `folder:PATH#WIDTHxHEIGHT`, `npz:PATH`, `csv:PATH#label=COLUMN` and so on."""
+SHIPPED = "@"
+"""Begins the PATH of data that `fedgrid submit` has sent with a job: its name says what is in them."""
+SHIPPED_FOLDER = Path(__file__).parents[4] / "images"
+"""Where they lie: beside the code, which travels with the job too."""
+
 _known: dict[str, Path] = {}
 """Name -> place: what this process can find."""
 
 
-def name(kind: str, place: Path, size: str, files: Sequence[Path]) -> str:
-    """Return what a run calls the images at a place, and know where they are from now on.
+def name(kind: str, place: Path, mark: str, files: Sequence[Path]) -> str:
+    """Return what a run calls the data at a place, and know where they are from now on.
 
-    `kind` is `folder` or `npz`, `place` an absolute path, `size` that to which a folder is scaled, as in
-    `#64x64`, `files` those of the folder that are images, or the file itself.
+    `kind` is a format such as `folder`, `place` an absolute path, `mark` as in `names.place_and_mark`,
+    `files` those of the folder that are images, or the file itself.
 
     Raises:
         DataError: one of them cannot be read.
     """
-    dataset = f"{kind}:{place.name}{size}@{digest_of(place, files)}"
+    dataset = f"{kind}:{place.name}{mark}@{digest_of(place, files)}"
     _known[dataset] = place
     return dataset
+
+
+def place_of_own(given: str) -> Path:
+    """Return the place of a path that a user gives, or that a job does."""
+    if given.startswith(SHIPPED):
+        return SHIPPED_FOLDER / given.removeprefix(SHIPPED)
+    return absolute(given, "images in")
 
 
 def place(dataset: str) -> Path:

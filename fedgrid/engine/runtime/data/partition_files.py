@@ -17,8 +17,7 @@ from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.federation.partition.scenarios import Facts
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.data.datasets import place_of_own
-from fedgrid.engine.runtime.data.tables import read_table, texts
+from fedgrid.engine.runtime.data.tables import PARQUET, read_table, texts
 
 PREFIX = f"{names.PARTITION}:"
 CLIENT, GROUP, PART, EXAMPLE = COLUMNS = ("client", "group", "part", "example")
@@ -32,7 +31,7 @@ def name_of_file(given: str) -> str:
     """
     if names.is_name(given):
         return given
-    path = place_of_own(given.removeprefix(PREFIX))
+    path = own_images.place_of_own(given.removeprefix(PREFIX))
     if not path.is_file():
         raise ConfigError(
             f"split.path = {given}: {path} is no file; name a csv or Parquet file with a column {CLIENT}",
@@ -66,8 +65,8 @@ def with_file(pair: Pair, split: Split) -> Pair:
 
 def facts_of(dataset: Dataset, split: Split) -> Facts:
     """Return what is known before images are read."""
-    facts = Facts.of(dataset)
-    return facts if split.path is None else replace(facts, assigned=assigned_in(split.path))
+    assigned = dataset.assigned if split.path is None else assigned_in(split.path)
+    return replace(Facts.of(dataset), assigned=assigned)
 
 
 @lru_cache(maxsize=8)
@@ -77,7 +76,7 @@ def read(path: Path, name: str) -> Assigned:
     Raises:
         DataError: a column or a value is missing or wrong.
     """
-    table = read_table(path)
+    table = read_table(path, path.suffix == PARQUET)
     if CLIENT not in table.column_names:
         raise DataError(
             f"{path} has no column {CLIENT}, but {', '.join(table.column_names)}; name the client of each "

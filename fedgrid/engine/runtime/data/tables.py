@@ -5,20 +5,29 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedgrid.engine.federation.data.readers import check_is_file
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.data.readers import check_is_file, check_memory
 from fedgrid.engine.federation.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PARQUET = ".parquet"
-"""The suffix of a Parquet file; any other is read as csv."""
+"""The suffix of a Parquet file."""
+DELIMITERS = (",", ";", "\t")
+"""Of columns: the first of these in the header."""
+TEXT = 4
+"""To read a csv file takes about four times its size."""
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL")
+"""How files write that there is no value."""
 WHOLE = re.compile(r"(\d+)\.0*")
 """A whole number as pandas writes it if the column has missing values too."""
 
 
-def read_table(path: Path) -> "pa.Table":
-    """Return a table: of csv, which has commas and is UTF-8, with a byte-order mark or without, all texts.
+def read_table(path: Path, is_parquet: bool) -> "pa.Table":
+    """Return a table: of csv, which is UTF-8, with a byte-order mark or without, all texts.
 
     Raises:
         DataError: the file cannot be read as such, or has two columns of a name.
@@ -26,9 +35,9 @@ def read_table(path: Path) -> "pa.Table":
     import pyarrow as pa  # Imported here because most runs read no table.
 
     check_is_file(path, "a csv or Parquet file")
-    kind = "Parquet" if path.suffix == PARQUET else "csv"
+    kind = "Parquet" if is_parquet else "csv"
     try:
-        table = _read_parquet(path) if kind == "Parquet" else _read_csv(path)
+        table = _read_parquet(path) if is_parquet else _read_csv(path)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     except (pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
@@ -38,6 +47,28 @@ def read_table(path: Path) -> "pa.Table":
     if twice := [name for name in names if names.count(name) > 1]:
         raise DataError(f"{path} has the column {twice[0]} twice; remove one")
     return table
+
+
+def numbers(column: "pa.ChunkedArray") -> NDArray[np.float64] | None:
+    """Return the values of a column as numbers, NaN where one is missing; None if it has others.
+
+    Raises:
+        DataError: it has neither numbers nor texts.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_boolean(column.type):
+        return None
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
+        is_missing = pc.is_in(trimmed, pa.array(MISSING))
+        column = pc.if_else(is_missing, pa.scalar(None, pa.string()), trimmed)
+    try:
+        cast = column.cast(pa.float64(), safe=False)
+    except pa.ArrowInvalid:
+        return None
+    return np.array(cast.fill_null(float("nan")).to_numpy(), np.float64)
 
 
 def texts(column: "pa.ChunkedArray") -> list[str]:
@@ -61,21 +92,23 @@ def _read_csv(path: Path) -> "pa.Table":
     import pyarrow as pa
     from pyarrow import csv as arrow
 
+    check_memory(path, TEXT * path.stat().st_size)
     with path.open(encoding="utf-8-sig", newline="") as file:
-        header = next(csv.reader(file), [])
-    if len(header) == 1 and (other := re.search("[;\t]", header[0])):
-        name = {";": "semicolons", "\t": "tabs"}[other[0]]
-        raise DataError(f"{path}: its columns are parted by {name}; save it with commas")
+        first = file.readline()
+    delimiter = next((mark for mark in DELIMITERS if mark in first), ",")
+    header = next(csv.reader([first], delimiter=delimiter), [])
     return arrow.read_csv(
         path,
         arrow.ReadOptions(use_threads=False),
         # An empty line of a file with one column is a missing value.
-        arrow.ParseOptions(ignore_empty_lines=len(header) > 1),
+        arrow.ParseOptions(delimiter=delimiter, ignore_empty_lines=len(header) > 1),
         arrow.ConvertOptions(column_types=dict.fromkeys(header, pa.string())),
     )
 
 
 def _text(value: Any) -> str:
-    text = "" if value is None or value != value else str(value).strip()
+    text = str(value).strip()
+    if text in MISSING:
+        return ""
     whole = WHOLE.fullmatch(text)
     return whole[1] if whole else text

@@ -55,7 +55,9 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
     )
     console.print(table)
     console.print(
-        "\nYour own images: folder:PATH (train/<class>/*, test/<class>/*) or npz:PATH (MedMNIST's keys)."
+        "\nYour own data: folder:PATH (train/<class>/*, test/<class>/*), npz:PATH (MedMNIST's keys), "
+        "csv:PATH or parquet:PATH (columns label, client, group, subject, test).",
+        soft_wrap=True,
     )
     console.print(f"Data folder: {data_dir}", soft_wrap=True)
 

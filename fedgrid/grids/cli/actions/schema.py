@@ -15,7 +15,7 @@ from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfi
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.models.registry import MODELS
-from fedgrid.engine.runtime.data.datasets import OWN_FORMATS
+from fedgrid.engine.runtime.data.own_images import OWN_FORMATS
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SPLIT, axis_keys
 from fedgrid.grids.presets.key_docs import docs_of
 from fedgrid.grids.presets.preset_files import AXES_KEY, KEYS, SEARCH, SEEDS, preset_names

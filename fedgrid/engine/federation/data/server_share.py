@@ -1,0 +1,54 @@
+"""The server's test set of data that come without one: a seeded share of the rows.
+
+Shapes: N examples, U units, L classes.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.data.images import ClassLabels, ImageSet, Pair
+from fedgrid.engine.federation.errors import DataError
+from fedgrid.engine.federation.seeds import generator
+
+FIFTH = 0.2
+"""The share where nobody says one."""
+
+
+def draw_tests(
+    source: str, labels_N: ClassLabels, share: float, subjects_N: Sequence[str] | None = None
+) -> NDArray[np.bool_]:
+    """Return which examples are the server's test set, the same whatever the run.
+
+    Of each class `share` of the units, rounded up, but never all. A unit is an example, or all examples of a
+    subject, which counts to its most frequent class.
+
+    Raises:
+        DataError: no class has two units.
+    """
+    class_U, unit_N = labels_N, np.arange(len(labels_N))
+    if subjects_N is not None:
+        _, unit_N = np.unique(np.array(subjects_N), return_inverse=True)
+        counts_UL = np.zeros((unit_N.max() + 1, labels_N.max() + 1), np.int64)
+        np.add.at(counts_UL, (unit_N, labels_N), 1)
+        class_U = counts_UL.argmax(axis=1)
+    rng = generator(0, "the server's test set")
+    is_test_U = np.zeros(len(class_U), bool)
+    for label in np.unique(class_U):
+        members = np.flatnonzero(class_U == label)
+        count = min(ceil(Fraction(repr(share)) * len(members)), len(members) - 1)
+        is_test_U[rng.permutation(members)[:count]] = True
+    if not is_test_U.any():
+        unit = "examples" if subjects_N is None else "subjects"
+        raise DataError(
+            f"{source}: no class has two {unit}, so none can be put aside as the server's test set"
+        )
+    return is_test_U[unit_N]
+
+
+def cut(images: ImageSet, is_test_N: NDArray[np.bool_]) -> Pair:
+    """Return (pool, server's test set), each in the order of the examples."""
+    return images.take(np.flatnonzero(~is_test_N)), images.take(np.flatnonzero(is_test_N))

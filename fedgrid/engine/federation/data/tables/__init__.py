@@ -1,0 +1,1 @@
+"""Tables of the user's own, csv or Parquet, as examples."""

@@ -1,0 +1,204 @@
+"""Columns of a table: what each of them is, and numbers to learn from.
+
+A column of texts becomes one column a text. These are the texts of the pool, sorted; what no row of the pool
+has is zero in all of them.
+
+Shapes: R rows.
+"""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.data.names import TEST_SHARE, Option, share_of
+from fedgrid.engine.federation.errors import ConfigError, DataError
+
+LABEL, CLIENT, GROUP, SUBJECT, TEST = ROLES = ("label", "client", "group", "subject", "test")
+"""What a column can be besides a number to learn from: it has this name, or is given as one."""
+FILL, DROP, MEAN = "fill", "drop", "mean"
+FEW, MOST = 20, 1000
+"""Different texts of a column: so many are never too many, and more than these always."""
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+NAMED = 3
+"""Values in a message."""
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user says of a table behind its path."""
+
+    source: str
+    """What messages call the table: its path."""
+    columns: tuple[Option, ...] = ()
+    """Role and name of the columns that are named."""
+    share: float | None = None
+    """Of the server's test set."""
+    fills: bool = False
+    """Whether missing numbers are filled with the mean of their column."""
+    dropped: frozenset[str] = frozenset()
+    """Columns that are left out."""
+
+    @classmethod
+    def of(cls, source: str, options: Sequence[Option]) -> "Options":
+        """Return what `#label=y,fill=mean` says.
+
+        Raises:
+            ConfigError: a key or a value is not allowed.
+        """
+        columns, dropped, share, fills = {}, set(), None, False
+        for key, value in options:
+            if key == DROP:
+                dropped.add(value)
+            elif key == FILL and value == MEAN:
+                fills = True
+            elif key == TEST_SHARE and value.replace(".", "", 1).isdecimal():
+                share = share_of(source, value)
+            elif key in ROLES:
+                columns[key] = value
+            else:
+                roles = ", ".join(f"{role}=COLUMN" for role in ROLES)
+                raise ConfigError(
+                    f"{source}: unknown option '{key}={value}'; allowed: {roles}, {TEST_SHARE}=SHARE, "
+                    f"{FILL}={MEAN}, {DROP}=COLUMN",
+                    ("dataset",),
+                )
+        return cls(source, tuple(columns.items()), share, fills, frozenset(dropped))
+
+
+def roles_of(names: Sequence[str], options: Options) -> dict[str, str]:
+    """Return role -> column, of a table with these columns.
+
+    Raises:
+        ConfigError: one that the options name, or the classes, is not there.
+    """
+    left = [name for name in names if name not in options.dropped]
+    named = dict(options.columns)
+    for name in (*named.values(), *options.dropped):
+        if name not in names:
+            raise ConfigError(f"{options.source} has no column {name}, but {', '.join(names)}", ("dataset",))
+    roles = {role: name for role in ROLES if (name := named.get(role, role)) in left}
+    if LABEL not in roles:
+        raise ConfigError(
+            f"{options.source} has no column {LABEL}, but {', '.join(left)}; name that of the classes, as in "
+            f"#{LABEL}={left[-1] if left else LABEL}",
+            ("dataset",),
+        )
+    if TEST in roles and options.share is not None:
+        raise ConfigError(
+            f"{options.source}: column {roles[TEST]} says which rows are the server's test set; leave out "
+            f"{TEST_SHARE}={options.share}, or add {DROP}={roles[TEST]}",
+            ("dataset",),
+        )
+    return roles
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a table, and how their values are read."""
+
+    names: Sequence[str]
+    numbers: Callable[[str], NDArray[np.float64] | None]
+    """Values of a column, NaN where one is missing; None: it has texts."""
+    texts: Callable[[str], list[str]]
+    """Values of a column as texts, empty where one is missing."""
+
+
+def rows_of(
+    table: Table, options: Options, roles: Collection[str], is_test_R: Bools
+) -> tuple[NDArray[np.float32], list[str]]:
+    """Return the numbers of all rows, float32, shape (R, columns), and notes."""
+    columns: list[NDArray[np.float32]] = []
+    notes: list[str] = []
+    of_texts: list[str] = []
+    for name in table.names:
+        if name in (*roles, *options.dropped):
+            continue
+        numbers = table.numbers(name)
+        if numbers is not None:
+            columns.append(_filled(options, name, numbers, is_test_R))
+            continue
+        texts = table.texts(name)
+        levels = _levels(options, name, texts, is_test_R)
+        text_R = np.array(texts)
+        columns += [(text_R == level).astype(np.float32) for level in levels]
+        of_texts.append(f"{name} ({len(levels)})")
+        if unseen := sorted(set(texts) - {*levels, ""}):
+            notes.append(
+                f"{options.source}: {some(unseen)} in column {name} is in test rows only, and counts as none "
+                "of its texts"
+            )
+    if not columns:
+        raise DataError(f"{options.source} has no column to learn from, only {', '.join(roles)}; add some")
+    if of_texts:
+        notes.append(f"{options.source}: each text of a column becomes a column: {', '.join(of_texts)}")
+    return np.column_stack(columns), notes
+
+
+def _filled(
+    options: Options, name: str, numbers: NDArray[np.float64], is_test_R: Bools
+) -> NDArray[np.float32]:
+    """Return a column of numbers without gaps."""
+    is_missing = np.isnan(numbers)
+    if is_missing.any():
+        if not options.fills:
+            error = missing(options, name, int(np.argmax(is_missing)))
+            raise DataError(f"{error}; #{FILL}={MEAN} takes the column's mean")
+        if is_missing[~is_test_R].all():
+            raise DataError(f"{options.source}: column {name} has no value; leave it out with #{DROP}={name}")
+        numbers = np.where(is_missing, numbers[~is_test_R & ~is_missing].mean(), numbers)
+    with np.errstate(over="ignore"):
+        column = numbers.astype(np.float32)
+    if not np.isfinite(column).all():
+        row = int(np.argmin(np.isfinite(column)))
+        raise DataError(
+            f"{options.source}: row {row + 1} has {numbers[row]:g} in column {name}; write at most 3.4e38"
+        )
+    return column
+
+
+def _levels(options: Options, name: str, texts: Sequence[str], is_test_R: Bools) -> list[str]:
+    """Return the different texts of a column that rows of the pool have, sorted."""
+    if not options.fills and "" in texts:
+        error = missing(options, name, texts.index(""))
+        raise DataError(f"{error}; #{FILL}={MEAN} takes it for none of the column's texts")
+    levels = sorted({text for text, is_test in zip(texts, is_test_R, strict=True) if text and not is_test})
+    check_levels(options, name, levels, len(texts), f"leave the column out with #{DROP}={name}")
+    return levels
+
+
+def require_texts(options: Options, name: str | None, values: Sequence[str]) -> None:
+    """Check that a column of texts has no gap."""
+    if "" in values:
+        raise missing(options, name, values.index(""))
+
+
+def missing(options: Options, name: str | None, row: int) -> DataError:
+    """Return the error for a gap in a row, from 0."""
+    return DataError(
+        f"{options.source}: row {row + 1} has no value in column {name}; rows count from 1 below the header"
+    )
+
+
+def check_levels(options: Options, name: str, levels: Sequence[str], num_rows: int, instead: str) -> None:
+    """Check that a column of texts has no numbers with commas, and few different texts."""
+    others = [level for level in levels if not NUMBER.fullmatch(level)]
+    if commas := [level for level in others if NUMBER.fullmatch(level.replace(",", "."))]:
+        problem = f"has {commas[0]}, a number with a comma; write a point"
+    elif len(levels) <= FEW or len(levels) <= min(MOST, num_rows // 2):
+        return
+    elif 0 < len(others) < len(levels) / 10:
+        problem = f"has numbers and {some(others)}; write numbers only"
+    else:
+        problem = f"has {len(levels)} different values in {num_rows} rows and looks like an id; {instead}"
+    raise DataError(f"{options.source}: column {name} {problem}")
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first few names, and how many more there are."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

@@ -1,0 +1,163 @@
+"""Rows of a table as examples: numbers with a class and, if the table has them, client, group and subject.
+
+Rows and columns stay in their order.
+
+Shapes: R rows, N rows of the pool, L classes.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.data.assigned import in_order, with_clients
+from fedgrid.engine.federation.data.images import ClassLabels, ImageSet, Pair
+from fedgrid.engine.federation.data.server_share import FIFTH, cut, draw_tests
+from fedgrid.engine.federation.data.tables.columns import (
+    CLIENT,
+    DROP,
+    GROUP,
+    LABEL,
+    SUBJECT,
+    TEST,
+    Bools,
+    Options,
+    Table,
+    check_levels,
+    missing,
+    require_texts,
+    roles_of,
+    rows_of,
+    some,
+)
+from fedgrid.engine.federation.errors import DataError
+
+YES, NO = ("true", "1", "yes"), ("false", "0", "no", "")
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What a table is to a run."""
+
+    pair: Pair
+    class_names: tuple[str, ...]
+    notes: tuple[str, ...]
+    """In one line each what a user may not expect."""
+
+
+def examples(table: Table, options: Options) -> Examples:
+    """Return the pool and the server's test set of a table.
+
+    Raises:
+        ConfigError: a column that the options name is not there.
+        DataError: a value is missing or impossible, or nothing is left to learn from.
+    """
+    source, roles = options.source, roles_of(table.names, options)
+    texts = {role: table.texts(name) for role, name in roles.items()}
+    for role in (LABEL, GROUP, SUBJECT):
+        require_texts(options, roles.get(role), texts.get(role, []))
+    class_names = _class_names(options, roles[LABEL], texts[LABEL])
+    label_R = _numbered(texts[LABEL], class_names)
+    is_test_R, notes = _tests(options, roles, texts, label_R)
+    rows, of_levels = rows_of(table, options, roles.values(), is_test_R)
+    pool, test = cut(ImageSet(rows, label_R), is_test_R)
+    held, tested = np.flatnonzero(~is_test_R), np.flatnonzero(is_test_R)
+    groups = [texts[GROUP][row] for row in held] if GROUP in roles else None
+    if groups is not None:
+        pool, test = _grouped((pool, test), groups, [texts[GROUP][row] for row in tested])
+    of_groups: list[str] = []
+    if CLIENT in roles:
+        clients = [texts[CLIENT][row] for row in held]
+        if "" in clients:
+            raise missing(options, roles[CLIENT], held[clients.index("")])
+        pool, of_groups = with_clients(pool, Path(source).name, clients, groups)
+    absent = _absent(source, roles[LABEL], class_names, pool, test)
+    return Examples((pool, test), class_names, (*notes, *of_levels, *of_groups, *absent))
+
+
+def _grouped(pair: Pair, of_pool: Sequence[str], of_test: Sequence[str]) -> Pair:
+    """Return examples with groups; those of the test set only where the pool has all of them."""
+    names = in_order(set(of_pool))
+    pool, test = pair
+    pool = replace(pool, groups=_numbered(of_pool, names), group_names=tuple(names))
+    if set(of_test) <= set(names):
+        test = replace(test, groups=_numbered(of_test, names), group_names=tuple(names))
+    return pool, test
+
+
+def _class_names(options: Options, name: str, labels: Sequence[str]) -> tuple[str, ...]:
+    if not labels:
+        raise DataError(f"{options.source} has no row below its header; add some")
+    names = in_order(set(labels))
+    if len(names) == 1:
+        raise DataError(f"{options.source}: column {name} has one class, {names[0]}; name a column with more")
+    check_levels(options, name, names, len(labels), "name the column of the classes")
+    return tuple(names)
+
+
+def _numbered(texts: Sequence[str], names: Sequence[str]) -> NDArray[np.int64]:
+    numbers = {name: number for number, name in enumerate(names)}
+    return np.array([numbers[text] for text in texts], np.int64)
+
+
+def _tests(
+    options: Options, roles: Mapping[str, str], texts: Mapping[str, Sequence[str]], label_R: ClassLabels
+) -> tuple[Bools, list[str]]:
+    """Return which rows are the server's test set, and how that came."""
+    source, subjects = options.source, texts.get(SUBJECT)
+    if TEST not in roles:
+        is_test_R = draw_tests(source, label_R, options.share or FIFTH, subjects)
+        unit = "rows" if subjects is None else f"rows, by {roles[SUBJECT]},"
+        return is_test_R, [
+            f"{source}: {is_test_R.sum()} of {len(label_R)} {unit} are drawn as the server's test set; a "
+            f"column {TEST} would name others"
+        ]
+    is_test_R = _marked(options, roles[TEST], texts[TEST])
+    if subjects is not None:
+        of_test, of_pool = (
+            {subjects[row] for row in np.flatnonzero(part)} for part in (is_test_R, ~is_test_R)
+        )
+        if both := sorted(of_test & of_pool):
+            raise DataError(
+                f"{source}: {roles[SUBJECT]} {both[0]} has rows in the server's test set and in the pool; "
+                "mark all of them or none"
+            )
+    return is_test_R, []
+
+
+def _marked(options: Options, name: str, marks: Sequence[str]) -> Bools:
+    for row, mark in enumerate(marks):
+        if mark.lower() not in (*YES, *NO):
+            raise DataError(
+                f"{options.source}: row {row + 1} has '{mark}' in column {name}; allowed: {', '.join(YES)}, "
+                f"{', '.join(NO)}nothing"
+            )
+    is_test_R = np.array([mark.lower() in YES for mark in marks], bool)
+    if is_test_R.all() or not is_test_R.any():
+        share = "all rows" if is_test_R.all() else "no row"
+        raise DataError(
+            f"{options.source}: column {name} marks {share} as the server's test set; mark some, or "
+            f"#{DROP}={name} has a fifth drawn"
+        )
+    return is_test_R
+
+
+def _absent(
+    source: str, name: str, class_names: Sequence[str], pool: ImageSet, test: ImageSet
+) -> Iterator[str]:
+    """Yield a note on classes that are not everywhere."""
+    for part, called in ((pool, "training"), (test, "test")):
+        missing = sorted(set(range(len(class_names))) - set(part.labels.tolist()))
+        if missing:
+            names = some([class_names[label] for label in missing])
+            yield f"{source}: no {called} row has the {name} {names}"
+    if pool.assigned is not None:
+        clients_L = Counter(
+            label for held in pool.assigned.held_K for label in np.unique(pool.labels[held]).tolist()
+        )
+        alone = [class_names[label] for label, clients in sorted(clients_L.items()) if clients == 1]
+        if alone and pool.assigned.num_clients > 1:
+            yield f"{source}: one client alone has the {name} {some(alone)}"
