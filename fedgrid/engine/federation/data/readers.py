@@ -113,7 +113,7 @@ def _check_md5(file: Path, md5: str) -> None:
 
 
 def check_memory(path: Path, num_bytes: int) -> None:
-    """Check that images of this many bytes can be held by this machine, before any of them is read.
+    """Check that data of this many bytes can be held by this machine, before any of them are read.
 
     Raises:
         DataError: they take more than its memory.
@@ -121,8 +121,8 @@ def check_memory(path: Path, num_bytes: int) -> None:
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if num_bytes > memory:
         raise DataError(
-            f"{path}: its images take {num_bytes / 1e9:.1f} GB, and this machine has {memory / 1e9:.1f} GB "
-            "of memory; take fewer or smaller images"
+            f"{path}: its data take {num_bytes / 1e9:.1f} GB, and this machine has {memory / 1e9:.1f} GB "
+            "of memory; take fewer examples or smaller ones"
         )
 
 

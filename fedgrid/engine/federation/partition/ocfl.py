@@ -88,6 +88,12 @@ def _draw_each(
     """Return the images that each generator draws for a client of the cluster beside it."""
     positions_L = pool.positions_L
     counts_L = [len(positions) for positions in positions_L]
+    if 0 in counts_L:
+        raise ConfigError(
+            f"split {scenario.split} draws from every class, and the pool has no example of class "
+            f"{counts_L.index(0)}; take another split, such as dirichlet",
+            ("split", "kind"),
+        )
     sets = class_sets(len(counts_L), split.num_clusters, scenario.overlap)
     shares = class_shares(scenario, counts_L, split, seed)
     draws = draws_per_client(sum(counts_L), scenario.num_clients, split.draws)

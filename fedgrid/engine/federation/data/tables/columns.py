@@ -127,7 +127,7 @@ def rows_of(
         text_R = np.array(texts)
         columns += [(text_R == level).astype(np.float32) for level in levels]
         of_texts.append(f"{name} ({len(levels)})")
-        if unseen := sorted(set(texts) - {*levels, ""}):
+        if unseen := sorted({*texts} - {*levels, ""}):
             notes.append(
                 f"{options.source}: {some(unseen)} in column {name} is in test rows only, and counts as none "
                 "of its texts"
@@ -166,9 +166,9 @@ def _levels(options: Options, name: str, texts: Sequence[str], is_test_R: Bools)
     if not options.fills and "" in texts:
         error = missing(options, name, texts.index(""))
         raise DataError(f"{error}; #{FILL}={MEAN} takes it for none of the column's texts")
-    levels = sorted({text for text, is_test in zip(texts, is_test_R, strict=True) if text and not is_test})
-    check_levels(options, name, levels, len(texts), f"leave the column out with #{DROP}={name}")
-    return levels
+    every = sorted(set(texts) - {""})
+    check_levels(options, name, every, len(texts), f"leave the column out with #{DROP}={name}")
+    return sorted({text for text, is_test in zip(texts, is_test_R, strict=True) if text and not is_test})
 
 
 def require_texts(options: Options, name: str | None, values: Sequence[str]) -> None:
@@ -180,7 +180,7 @@ def require_texts(options: Options, name: str | None, values: Sequence[str]) -> 
 def missing(options: Options, name: str | None, row: int) -> DataError:
     """Return the error for a gap in a row, from 0."""
     return DataError(
-        f"{options.source}: row {row + 1} has no value in column {name}; rows count from 1 below the header"
+        f"{options.source}: row {row + 1} has no value in column {name} (the first row below the header is 1)"
     )
 
 
