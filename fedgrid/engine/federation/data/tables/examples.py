@@ -72,7 +72,7 @@ def examples(table: Table, options: Options) -> Examples:
     if CLIENT in roles:
         clients = [texts[CLIENT][row] for row in held]
         if "" in clients:
-            raise missing(options, roles[CLIENT], held[clients.index("")])
+            raise missing(options, roles[CLIENT], int(held[clients.index("")]))
         if tested_only := in_order({*texts[CLIENT]} - {*clients, ""}):
             notes.append(f"{source}: only test rows have the {roles[CLIENT]} {some(tested_only)}, which is none")
         pool, of_groups = with_clients(pool, Path(source).name, clients, groups)
