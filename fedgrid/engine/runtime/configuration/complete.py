@@ -20,7 +20,7 @@ from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
-from fedgrid.engine.runtime.data.partition_files import assigned_in, name_of_file
+from fedgrid.engine.runtime.data.partition_files import assigned_in, name_of_file, path_in
 from fedgrid.engine.runtime.plugins import active
 
 INNER = inner_keys(RunConfig)
@@ -49,8 +49,8 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)
     filled = _fill_defaults(values, dataset, data_dir)
-    if "clients" not in given and (number := _clients_of_file(filled["split"])):
-        filled["clients"] = number
+    if "clients" not in given and (assigned := assigned_in(path_in(filled["split"]))) is not None:
+        filled["clients"] = assigned.num_clients
     try:
         config = RunConfig(**filled)
     except ValidationError as error:
@@ -107,16 +107,9 @@ def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
     sizes = split.get("sizes")
     counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
     complete = {**kind.DEFAULTS, **counted, **split}
-    if "path" in kind.OPTIONS and isinstance(path := complete.get("path"), str):
+    if (path := path_in(complete)) is not None:
         complete["path"] = name_of_file(path)
     return complete if is_stored else number_classes(complete, dataset.name, dataset.class_names)
-
-
-def _clients_of_file(split: object) -> int:
-    """Return how many clients the file of a split has, 0 without a file."""
-    path = split.get("path") if isinstance(split, Mapping) else None
-    assigned = assigned_in(path) if isinstance(path, str) else None
-    return 0 if assigned is None else assigned.num_clients
 
 
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
