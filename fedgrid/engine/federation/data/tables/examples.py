@@ -74,7 +74,9 @@ def examples(table: Table, options: Options) -> Examples:
         if "" in clients:
             raise missing(options, roles[CLIENT], int(held[clients.index("")]))
         if tested_only := in_order({*texts[CLIENT]} - {*clients, ""}):
-            notes.append(f"{source}: only test rows have the {roles[CLIENT]} {some(tested_only)}, which is none")
+            notes.append(
+                f"{source}: only test rows have the {roles[CLIENT]} {some(tested_only)}, which is none"
+            )
         pool, of_groups = with_clients(pool, Path(source).name, clients, groups)
     absent = _absent(source, roles[LABEL], class_names, pool, test)
     return Examples((pool, test), class_names, (*notes, *of_levels, *of_groups, *absent))
