@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup, TrainTask
-from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
+from fedgrid.engine.federation.data.images import Assigned, ChannelStatistics, ImageSet
 from fedgrid.engine.federation.errors import PLUGIN_MODULE
 from fedgrid.engine.federation.training.settings import LocalTraining, Schedule, Training
 from fedgrid.engine.federation.uplink.steps import Clip, Noise, Quantise, TopK
@@ -194,6 +194,7 @@ OTHER = {
     },
     ImageSet: {
         "vocabulary": 30,
+        "assigned": Assigned("mine.csv", ("a",), (np.arange(4),), (0,)),
         "group_names": ("art", "photo"),
         "groups": np.zeros(4, np.int64),
         "images": image_set(32).images,
