@@ -4,12 +4,11 @@ Shapes: K clients, R rows.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import Assigned, ImageSet, Positions
+from fedgrid.engine.federation.data.images import Assigned, Positions
 from fedgrid.engine.federation.errors import DataError
 
 TRAIN, TEST = "train", "test"
@@ -67,15 +66,15 @@ def assign(
     return Assigned(source, tuple(names), tuple(held_K), group_K, tuple(group_names), test_K, num_rows)
 
 
-def with_clients(
-    pool: ImageSet, source: str, clients_N: Sequence[str], groups_N: Sequence[str] | None
-) -> tuple[ImageSet, list[str]]:
-    """Return a pool with the client of each example, and notes; groups are of clients where each has one."""
-    notes = []
+def of_clients(source: str, clients_N: Sequence[str], groups_N: Sequence[str] | None) -> Assigned:
+    """Return who holds what where each example has a client; clients are in groups if each is in one.
+
+    Raises:
+        DataError: as `assign`.
+    """
     if groups_N is not None and len(set(zip(clients_N, groups_N, strict=True))) > len(set(clients_N)):
-        notes.append(f"{source}: a client has examples of several groups, so that clients are in no group")
         groups_N = None
-    return replace(pool, assigned=assign(source, clients_N, groups_R=groups_N)), notes
+    return assign(source, clients_N, groups_R=groups_N)
 
 
 def are_numbers(names: Collection[str]) -> bool:

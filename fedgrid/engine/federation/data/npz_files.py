@@ -3,7 +3,8 @@
 Their type says what they are: uint8 images, numbers (floats) or tokens (other integers).
 
 A file may say which group each image is of, such as its writer: `train_group`, `test_group` and, with val,
-`val_group`, numbers or texts. Groups are numbered from 0 in their order.
+`val_group`, numbers or texts. Groups are numbered from 0 in their order. It may likewise say which client
+each example of the pool is of: `train_client` and, with val, `val_client`.
 
 Shapes: N images, G groups.
 """
@@ -12,7 +13,7 @@ import lzma
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from math import prod
@@ -23,8 +24,9 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
+from fedgrid.engine.federation.data.assigned import of_clients
 from fedgrid.engine.federation.data.dataset import Sizes
-from fedgrid.engine.federation.data.images import ClassLabels, Groups, Images, ImageSet, Pair
+from fedgrid.engine.federation.data.images import Assigned, ClassLabels, Groups, Images, ImageSet, Pair
 from fedgrid.engine.federation.data.readers import check_is_file, check_memory, damaged
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.inputs import Inputs
@@ -40,7 +42,7 @@ def read_images(path: Path) -> Pair:
     """Return (pool, server's test set); the pool is train, with val if the file has it."""
     with _open(path) as file:
         names, groups_P = _groups(path, file) or ((), repeat(None))
-        vocabulary = _inputs(path, file).vocabulary
+        vocabulary, assigned = _inputs(path, file).vocabulary, _assigned(path, file)
         parts = [
             ImageSet(
                 _stored(path, f"{part}_images", file[f"{part}_images"]),
@@ -66,7 +68,13 @@ def read_images(path: Path) -> Pair:
     every_group = np.concatenate(groups) if groups else None
     # A pool of one part is not copied: it may be most of the memory.
     every_image = images[0] if len(images) == 1 else np.concatenate(images)
-    return ImageSet(every_image, np.concatenate(labels), every_group, names, vocabulary), server
+    return ImageSet(every_image, np.concatenate(labels), every_group, names, vocabulary, assigned), server
+
+
+def assigned_in(path: Path) -> Assigned | None:
+    """Return who holds what, None if the file does not say it; reads neither images nor numbers."""
+    with _open(path) as file:
+        return _assigned(path, file)
 
 
 def facts(path: Path) -> Sizes:
@@ -201,25 +209,40 @@ def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
     return labels.reshape(-1).astype(np.int64)
 
 
-def _groups(path: Path, file: NpzFile) -> tuple[tuple[str, ...], list[Groups]] | None:
-    """Return the groups' names, and each image's group, from 0, for the parts of the pool and the test part.
-
-    None without any.
-    """
-    parts = _parts(file)
-    keys = [f"{part}_group" for part in parts]
-    if not any(key in file for key in keys):
+def _assigned(path: Path, file: NpzFile) -> Assigned | None:
+    *parts, _ = _parts(file)
+    if not any(f"{part}_client" in file for part in parts):
         return None
+    groups = _groups(path, file)
+    clients = _texts(path, file, "client", parts)
+    of_groups = None if groups is None else [groups[0][group] for group in np.concatenate(groups[1][:-1])]
+    return of_clients(path.name, np.concatenate(clients).astype(str).tolist(), of_groups)
+
+
+def _texts(path: Path, file: NpzFile, what: str, parts: Sequence[str]) -> list[NDArray[Any]]:
+    """Return the group or client of each example of some parts."""
+    keys = [f"{part}_{what}" for part in parts]
     for part, key in zip(parts, keys, strict=True):
         if key not in file:
-            raise DataError(f"{path} has no '{key}'; give each image a group: {', '.join(keys)}, or none")
+            raise DataError(f"{path} has no '{key}'; give each image a {what}: {', '.join(keys)}, or none")
         given = file[key]
         if given.dtype.kind not in "iuU" or given.shape != (len(file[f"{part}_labels"]),):
             raise DataError(
                 f"{path}: {key} is {given.dtype} of shape {given.shape}; expected a whole number or a text "
                 "an image, shape (images,)"
             )
-    given_P = [file[key] for key in keys]
+    return [file[key] for key in keys]
+
+
+def _groups(path: Path, file: NpzFile) -> tuple[tuple[str, ...], list[Groups]] | None:
+    """Return the groups' names, and each image's group, from 0, for the parts of the pool and the test part.
+
+    None without any.
+    """
+    parts = _parts(file)
+    if not any(f"{part}_group" in file for part in parts):
+        return None
+    given_P = _texts(path, file, "group", parts)
     names, of_pool = np.unique(np.concatenate(given_P[:-1]), return_inverse=True)
     of_test = np.searchsorted(names, given_P[-1]).clip(max=len(names) - 1)
     unseen = names[of_test] != given_P[-1]

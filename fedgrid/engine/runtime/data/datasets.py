@@ -20,7 +20,7 @@ from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.registry import DATASETS, default_of
 from fedgrid.engine.federation.errors import DataError, unknown
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.data.own_data import own_data, sizes_of
+from fedgrid.engine.runtime.data.own_data import of_file, own_data
 from fedgrid.engine.runtime.data.own_images import OWN_FORMATS, SHIPPED
 from fedgrid.engine.runtime.storage import user_files
 from fedgrid.engine.runtime.storage.user_files import cache
@@ -142,7 +142,7 @@ def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
     """Return a data set with the sizes of its file, if these vary and the file is here."""
     if dataset.facts is None or _missing(dataset, data_dir):
         return dataset
-    _, _, pool_size, num_groups = sizes_of(data_dir / dataset.location, dataset.facts)
+    _, _, pool_size, num_groups = of_file(data_dir / dataset.location, dataset.facts)
     return replace(dataset, pool_size=pool_size, num_groups=num_groups)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from fedgrid.engine.federation.data.tables.columns import Options, Table
 from fedgrid.engine.federation.data.tables.examples import Examples, examples
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data.tables import numbers, read_table, texts
+
+Fact = TypeVar("Fact")
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,16 @@ def own_data(kind: str, path: Path, mark: str) -> OwnData:
     if options:
         raise ConfigError(f"{path}{mark}: only tables have options; leave out {mark}", ("dataset",))
     if kind == "npz":
-        return OwnData(sizes_of(path, npz_files.facts), npz_files.read_images)
+        sizes, assigned = of_file(path, npz_files.facts), of_file(path, npz_files.assigned_in)
+        return OwnData(sizes, npz_files.read_images, assigned=assigned)
     scaled = partial(image_folders.read_images, size=size)
     return OwnData(image_folders.facts(path, size), scaled, image_folders.class_names(path))
 
 
-def sizes_of(path: Path, facts: Callable[[Path], Sizes]) -> Sizes:
-    """Return the sizes of a file, which each run asks for."""
-    return _sizes(facts, path, _stamp(path))
+def of_file(path: Path, facts: Callable[[Path], Fact]) -> Fact:
+    """Return what `facts` knows of a file, which each run asks for; it is read again once it is replaced."""
+    fact: Fact = _fact(facts, path, _stamp(path))
+    return fact
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -61,7 +66,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=8)
-def _sizes(facts: Callable[[Path], Sizes], path: Path, stamp: tuple[int, int]) -> Sizes:
+def _fact(facts: Callable[[Path], Any], path: Path, stamp: tuple[int, int]) -> Any:
     return facts(path)
 
 

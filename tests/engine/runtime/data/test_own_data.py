@@ -199,3 +199,16 @@ def test_the_same_numbers_train_the_same_bits_in_every_format(tmp_path):
         [state] = (tmp_path / kind).glob("*/state-000001.safetensors")
         states.append({name: tensor.tobytes() for name, tensor in load_file(state).items()})
     assert states[0] == states[1] == states[2]
+
+
+def test_arrays_of_clients_are_the_partition_too(tmp_path):
+    parts = {"images": np.ones((6, 2), np.float32), "labels": np.arange(6) % 2}
+    arrays = {f"{part}_{what}": array for part in ("train", "test") for what, array in parts.items()}
+    path = tmp_path / "t.npz"
+    np.savez(path, **arrays, train_client=[3, 3, 3, 7, 7, 7])
+    config = complete({"dataset": f"npz:{path}"}, tmp_path)
+    assert (config.clients, config.split.kind) == (2, "file")
+    assert [len(client.train) + len(client.test) for client in prepare(config, tmp_path)[0].clients] == [3, 3]
+    np.savez(path, **arrays, train_client=[3, 3])
+    with pytest.raises(DataError, match=r"train_client is int64 of shape \(2,\); expected a whole number"):
+        find(f"npz:{path}", tmp_path)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.assigned import in_order, with_clients
+from fedgrid.engine.federation.data.assigned import in_order, of_clients
 from fedgrid.engine.federation.data.images import ClassLabels, ImageSet, Pair
 from fedgrid.engine.federation.data.server_share import FIFTH, cut, draw_tests
 from fedgrid.engine.federation.data.tables.columns import (
@@ -68,18 +68,17 @@ def examples(table: Table, options: Options) -> Examples:
     groups = [texts[GROUP][row] for row in held] if GROUP in roles else None
     if groups is not None:
         pool, test = _grouped((pool, test), groups, [texts[GROUP][row] for row in tested])
-    of_groups: list[str] = []
     if CLIENT in roles:
         clients = [texts[CLIENT][row] for row in held]
         if "" in clients:
             raise missing(options, roles[CLIENT], int(held[clients.index("")]))
         if tested_only := in_order({*texts[CLIENT]} - {*clients, ""}):
-            notes.append(
-                f"{source}: only test rows have the {roles[CLIENT]} {some(tested_only)}, which is none"
-            )
-        pool, of_groups = with_clients(pool, Path(source).name, clients, groups)
+            notes.append(f"{source}: only test rows have the {roles[CLIENT]} {some(tested_only)}")
+        pool = replace(pool, assigned=of_clients(Path(source).name, clients, groups))
+        if groups is not None and not pool.assigned.group_names:
+            notes.append(f"{source}: a {roles[CLIENT]} has rows of several groups, so it is in none")
     absent = _absent(source, roles[LABEL], class_names, pool, test)
-    return Examples((pool, test), class_names, (*notes, *of_levels, *of_groups, *absent))
+    return Examples((pool, test), class_names, (*notes, *of_levels, *absent))
 
 
 def _grouped(pair: Pair, of_pool: Sequence[str], of_test: Sequence[str]) -> Pair:
