@@ -17,6 +17,7 @@ from fedgrid.grids.arena.families import (
     base_runs,
     families,
     families_named,
+    members_for,
     tuning_families,
     with_algorithm,
 )
@@ -25,7 +26,6 @@ from fedgrid.grids.arena.methods import (
     adapt_settings,
     default,
     is_reference,
-    members,
     methods_of,
     parse_methods,
     plays,
@@ -86,6 +86,8 @@ class Arena:
     """Steps of fine-tuning."""
     is_null: bool = False
     """Whether it only asks how often clients without groups are split."""
+    unfit: tuple[str, ...] = ()
+    """Why the data set allows no runs of a method, in words."""
 
     @property
     def protocols(self) -> tuple[Protocol, ...]:
@@ -125,8 +127,8 @@ class Arena:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Why the data set allows no runs of a family, in words."""
-        return (*self._possible[1], *self.tuning._tuning_runs[1])
+        """Why the data set allows no runs of a method or a family, in words."""
+        return (*self.unfit, *self._possible[1], *self.tuning._tuning_runs[1])
 
     @property
     def seeds_used(self) -> set[int]:
@@ -249,7 +251,8 @@ def load_arena(
                 f"--null asks for families without groups; --families has none of: {', '.join(names)}"
             )
         return replace(arena, only=only_null, seeds=seeds or NULL_SEEDS, is_null=True)
-    chosen = dict.fromkeys((*(named or members()), *mine, *ALWAYS))
+    able, unfit = (named, []) if named else members_for(arena.dataset, data_dir)
+    chosen = dict.fromkeys((*able, *mine, *ALWAYS))
     rivals = [method for method in chosen if not is_reference(method)]
     if len(rivals) < 2:
         raise ConfigError(
@@ -257,7 +260,9 @@ def load_arena(
             "name more with --algorithms"
         )
     subjects = mine or ((OURS,) if OURS in chosen else (_first_with_a_rival(rivals),))
-    return replace(arena, methods=tuple(sorted(chosen, key=is_reference)), subjects=subjects)
+    return replace(
+        arena, methods=tuple(sorted(chosen, key=is_reference)), subjects=subjects, unfit=tuple(unfit)
+    )
 
 
 def blind_seeds(own: Sequence[Path]) -> str:

@@ -15,7 +15,8 @@ from typing import Any
 
 from fedgrid.engine.federation.configuration.run_config import PLUGINS
 from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import check_takes, complete
+from fedgrid.grids.arena.methods import default, members
 from fedgrid.grids.presets.load import RunConfig, load_grid
 from fedgrid.grids.presets.nested import merge
 
@@ -117,6 +118,18 @@ def families_named(texts: Sequence[str]) -> tuple[str, ...]:
         if name not in possible:
             raise unknown("family", name, possible)
     return tuple(names)
+
+
+def members_for(dataset: str, data_dir: Path) -> tuple[list[str], list[str]]:
+    """Return the arena's methods that take what the examples of a data set are, and why others do not."""
+    able, reasons = [], []
+    for method in members():
+        try:
+            check_takes(default(method), dataset, data_dir)
+            able.append(method)
+        except ConfigError as error:
+            reasons.append(f"method {method} is left out: {error}")
+    return able, reasons
 
 
 def base_runs(

@@ -267,6 +267,13 @@ def six_classes(tmp_path):
     return f"npz:{path}"
 
 
+def test_methods_that_take_images_are_left_out_for_tables_and_named(tmp_path):
+    (tmp_path / "t.csv").write_text("a,label\n" + "1,x\n2,y\n" * 400)
+    few = arena(dataset=f"csv:{tmp_path}/t.csv", only=["iid"])
+    assert few.left_out[0].startswith("method embeddings is left out: algorithm embeddings takes images; csv:t")
+    assert "embeddings" not in few.methods
+
+
 def test_families_that_the_images_do_not_allow_are_left_out_and_named(six_classes):
     few = arena("ifca", dataset=six_classes, changes=["training.rounds=80"])
     assert any(

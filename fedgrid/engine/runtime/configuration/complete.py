@@ -133,7 +133,20 @@ def _check_kinds(config: RunConfig, dataset: Dataset) -> None:
         dataset.check_kind("training.augment", ONLY_PIXELS, "training", "augment")
     if training.normalise != "none":
         dataset.check_kind("training.normalise", ("pixels", "numbers"), "training", "normalise")
-    name, settings = name_and_settings(config.algorithm)
+    _check_takes(config.algorithm, dataset)
+
+
+def check_takes(section: Mapping[str, Any], dataset: str, data_dir: Path) -> None:
+    """Check that an algorithm, as in the section of a run, takes what the examples of a data set are.
+
+    Raises:
+        ConfigError: it does not, or there is no such data set.
+    """
+    _check_takes(section, find(dataset, data_dir))
+
+
+def _check_takes(section: Mapping[str, Any], dataset: Dataset) -> None:
+    name, settings = name_and_settings(section)
     if (message := create(name, settings).message()) is not None:
         takes = message.takes if message.encoder is None else ONLY_PIXELS
         dataset.check_kind(f"algorithm {name}", takes, "algorithm")

@@ -74,8 +74,9 @@ def examples(table: Table, options: Options) -> Examples:
             raise missing(options, roles[CLIENT], int(held[clients.index("")]))
         if tested_only := in_order({*texts[CLIENT]} - {*clients, ""}):
             notes.append(f"{source}: only test rows have the {roles[CLIENT]} {some(tested_only)}")
-        pool = replace(pool, assigned=of_clients(Path(source).name, clients, groups))
-        if groups is not None and not pool.assigned.group_names:
+        assigned = of_clients(Path(source).name, clients, groups)
+        pool = replace(pool, assigned=assigned)
+        if groups is not None and not assigned.group_names:
             notes.append(f"{source}: a {roles[CLIENT]} has rows of several groups, so it is in none")
     absent = _absent(source, roles[LABEL], class_names, pool, test)
     return Examples((pool, test), class_names, (*notes, *of_levels, *absent))
@@ -121,7 +122,7 @@ def _tests(
     is_test_R = _marked(options, roles[TEST], texts[TEST])
     if subjects is not None:
         of_test, of_pool = (
-            {subjects[row] for row in np.flatnonzero(part)} for part in (is_test_R, ~is_test_R)
+            {subjects[row] for row in np.flatnonzero(part).tolist()} for part in (is_test_R, ~is_test_R)
         )
         if both := sorted(of_test & of_pool):
             raise DataError(
