@@ -94,7 +94,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        exec((folder / "pens.py").read_text(), {})
+        for file in ("pens.py", "patients.py"):
+            exec((folder / file).read_text(), {})
         assert fedgrid("data", "digits", "--export", "partition.csv").code == 0
         images("cats", ("ant", "bee", "cat", "dog"))
         images("pacs", ("dog", "elephant"), groups=("photo", "sketch"))
@@ -119,6 +120,7 @@ FILES = {
     "presets.md": ("yaml", "two-axes.yaml"),
     "searches.md": ("yaml", "my-search.yaml"),
     "data.md": ("python", "pens.py"),
+    "own-table.md": ("python", "patients.py"),
 }
 """Page -> the kind and the name of a file that it has."""
 

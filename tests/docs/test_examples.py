@@ -91,6 +91,7 @@ def test_no_example_is_left_out() -> None:
         "own-algorithm.md",
         "own-model.md",
         "own-split.md",
+        "own-table.md",
         "presets.md",
         "splits.md",
     }
