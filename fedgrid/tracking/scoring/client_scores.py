@@ -139,7 +139,7 @@ PROBABILITIES = tuple(
     for kind, images in SERVED
     for name, words in (
         ("auc", "AUC of a class against the rest, mean over the classes in the test set,"),
-        ("ece", "Expected calibration error, 15 bins,"),
+        ("ece", "Expected calibration error (Guo et al. 2017), 15 bins,"),
     )
 )
 """The same, of runs whose records have them."""

@@ -192,7 +192,11 @@ def _form(test: str, count: int, arrays: Arrays) -> Form:
     confusions = (count, None, None) if count else (0,)
     form: Form = {f"{test}_confusion_LL": (np.int32, confusions), f"{test}_loss_sum": (np.float64, (count,))}
     if f"{test}_label_N" in arrays:
-        form |= {f"{test}_logits_NL": (np.float32, (None, None)), f"{test}_label_N": (np.int64, (None,))}
+        return {
+            **form,
+            f"{test}_logits_NL": (np.float32, (None, None)),
+            f"{test}_label_N": (np.int64, (None,)),
+        }
     return form
 
 
