@@ -39,8 +39,7 @@ class RecordColumn:
     infinite: bool = False
     """Whether it may be infinite, as what a training that diverged leaves."""
     only: str = ""
-    """Words for what a run needs to have it, separated by spaces: keys of `evaluation`, or those of
-    `Traits.columns`; empty: all runs have it."""
+    """What a run needs to have it, with spaces between: keys of `evaluation`, words of `Traits.columns`."""
     section: str = ""
     """Its section among MLflow's metrics; empty: MLflow does not show it."""
 
@@ -197,8 +196,7 @@ def _tests() -> Iterator[RecordColumn]:
                 f"{test}_{score}",
                 pa.list_(pa.float64()) if score == RECALL else pa.float64(),
                 f"{model}: {words}.",
-                -LARGEST if is_loss else 0,
-                LARGEST if is_loss else 1,
+                *((-LARGEST, LARGEST) if is_loss else (0, 1)),
                 infinite=is_loss,
                 only=only,
             )
