@@ -196,7 +196,8 @@ def _tests() -> Iterator[RecordColumn]:
                 f"{test}_{score}",
                 pa.list_(pa.float64()) if score == RECALL else pa.float64(),
                 f"{model}: {words}.",
-                *((-LARGEST, LARGEST) if is_loss else (0, 1)),
+                -LARGEST if is_loss else 0,
+                LARGEST if is_loss else 1,
                 infinite=is_loss,
                 only=only,
             )
