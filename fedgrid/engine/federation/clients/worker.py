@@ -288,5 +288,10 @@ class ClientWorker:
 
     def _test(self, held: DeviceSet) -> Counts:
         return evaluation.test(
-            self._flat.module, held.images, held.labels, self._setup.num_classes, evaluation.TEST_BATCH
+            self._flat.module,
+            held.images,
+            held.labels,
+            self._setup.num_classes,
+            evaluation.TEST_BATCH,
+            with_outputs=self._setup.probabilities,
         )

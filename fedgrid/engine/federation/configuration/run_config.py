@@ -18,7 +18,7 @@ from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.scenarios import CENTRALISED, Scenario, scenario_of, seed_text
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.federation.record_names import EPSILON, FAULT, GROUP
+from fedgrid.engine.federation.record_names import EPSILON, FAULT, GLOBAL_MODEL, GROUP, PROBABILITIES
 from fedgrid.engine.federation.seeds import root_seed
 from fedgrid.engine.federation.training.settings import Evaluation, Training
 from fedgrid.engine.federation.uplink.privacy import Privacy, is_private
@@ -196,7 +196,7 @@ class RunConfig(Section):
         """Return the columns of the run's records that not all records have.
 
         They are the algorithm's own, `fault` under attack, `epsilon` with noise, `centralised` for its norms,
-        `group` where the data set names the groups.
+        `group` where the data set names the groups, and those of what `evaluation` asks for.
         `traits` are the algorithm's, None if it is not known here.
         """
         own = traits.columns if traits is not None else frozenset()
@@ -204,7 +204,8 @@ class RunConfig(Section):
         private = {EPSILON} if is_private(self.uplink, self.privacy) else set()
         centralised = {CENTRALISED} if self.split.kind == CENTRALISED else set()
         natural = {GROUP} if self.split.kind == NATURAL else set()
-        return own | attacked | private | centralised | natural
+        tested = {word for word in (GLOBAL_MODEL, PROBABILITIES) if getattr(self.evaluation, word)}
+        return own | attacked | private | centralised | natural | tested
 
     def written(self) -> dict[str, Any]:
         """Return the configuration and its format, as in the file `config.json`."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedgrid.engine.federation.training.confusion import Counts
+from fedgrid.engine.federation.training.probabilities import Outputs
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import ChooseBy
@@ -59,7 +60,15 @@ def predict(module: nn.Module, images: Tensor) -> NDArray[Any]:
 
 
 @torch.inference_mode()
-def test(module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, batch_size: int) -> Counts:
+def test(
+    module: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    num_classes: int,
+    batch_size: int,
+    *,
+    with_outputs: bool = False,  # noqa: PT028
+) -> Counts:
     """Return confusion matrix and summed cross-entropy of the module, in inference mode.
 
     Args:
@@ -68,17 +77,21 @@ def test(module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, ba
         labels: int64, shape (N,), 0..L-1, on the same device.
         num_classes: L.
         batch_size: images per forward pass; runs use `TEST_BATCH` everywhere.
+        with_outputs: whether the result has the logits and labels too.
     """
     if not labels.shape[0]:
-        return Counts(np.zeros((num_classes, num_classes), np.int64), 0.0)
+        nothing = Outputs(np.zeros((0, num_classes), np.float32), np.zeros(0, np.int64))
+        empty = np.zeros((num_classes, num_classes), np.int64)
+        return Counts(empty, 0.0, nothing if with_outputs else None)
     set_mode(module, training=False)
     parts = [images] if labels.shape[0] <= batch_size else torch.split(images, batch_size)
-    outputs = [module(to_inputs(part)) for part in parts]
-    logits = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+    of_parts = [module(to_inputs(part)) for part in parts]
+    logits = of_parts[0] if len(of_parts) == 1 else torch.cat(of_parts)
     loss_sum = functional.cross_entropy(logits.double(), labels, reduction="sum")
     cells = labels * num_classes + logits.argmax(dim=1)
     confusion = torch.bincount(cells, minlength=num_classes**2).view(num_classes, num_classes)
-    return Counts(confusion.cpu().numpy(), float(loss_sum))
+    outputs = Outputs(logits.cpu().numpy(), labels.cpu().numpy()) if with_outputs else None
+    return Counts(confusion.cpu().numpy(), float(loss_sum), outputs)
 
 
 def best(candidates: Sequence[int], test: Callable[[int], Counts], by: "ChooseBy") -> int:

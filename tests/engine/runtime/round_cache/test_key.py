@@ -179,6 +179,7 @@ OTHER = {
         "server_set": image_set(21),
         "server_parts": {0: slice(0, 1), 1: slice(1, 4)},
         "reference_set": image_set(22),
+        "probabilities": True,
         "uplink": (Clip(clip=1.0),),
         "normalised_by": ChannelStatistics((0.1,), (0.3,)),
     },
