@@ -208,7 +208,9 @@ CLIENTS = (
     RecordColumn("client", pa.int32(), "The client, from 0.", 0, MOST, required=True),
     RecordColumn("cluster", pa.int32(), "The cluster that it is in after the round.", required=True),
     RecordColumn("true_cluster", pa.int32(), "Its hidden group in this round.", required=True),
-    RecordColumn("group", pa.string(), "What the data set calls that group (split natural).", only="group"),
+    RecordColumn(
+        "group", pa.string(), "What the data, or a file, call that group (split natural, file).", only="group"
+    ),
     RecordColumn(
         "part",
         pa.string(),

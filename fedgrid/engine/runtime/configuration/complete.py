@@ -21,6 +21,7 @@ from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
+from fedgrid.engine.runtime.data.partition_files import assigned_in, name_of_file, path_in
 from fedgrid.engine.runtime.plugins import active
 
 INNER = inner_keys(RunConfig)
@@ -48,8 +49,11 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
             raise unknown_key(key, "", SETTABLE, (key,), INNER)
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)
+    filled = _fill_defaults(values, dataset, data_dir)
+    if "clients" not in given and (assigned := assigned_in(path_in(filled["split"]))) is not None:
+        filled["clients"] = assigned.num_clients
     try:
-        config = RunConfig(**_fill_defaults(values, dataset, data_dir))
+        config = RunConfig(**filled)
     except ValidationError as error:
         raise explain(error, RunConfig) from error
     _check(config, dataset, data_dir)
@@ -110,6 +114,8 @@ def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
     sizes = split.get("sizes")
     counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
     complete = {**kind.DEFAULTS, **counted, **split}
+    if (path := path_in(complete)) is not None:
+        complete["path"] = name_of_file(path)
     return complete if is_stored else number_classes(complete, dataset.name, dataset.class_names)
 
 

@@ -145,7 +145,7 @@ class ScenarioOptions:
         typer.Option(
             help="overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced, "
             "nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped, "
-            "dimmed, noisy, two-levels, continuum or natural: docs/splits.md. Its settings: "
+            "dimmed, noisy, two-levels, continuum, natural or file: docs/splits.md. Its settings: "
             "--set split.alpha=0.1."
         ),
     ] = None

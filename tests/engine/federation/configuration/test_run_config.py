@@ -218,6 +218,7 @@ OF_THE_SHARED_PREFIX = [
     {"split": {"sizes": [7, 5, 3]}},
     {"split": {"quantity": 0.5}},
     {"split": {"arc": 45}},
+    {"split": {"path": "partition:mine.csv@3f2a91c0d4e5"}},
     {"uplink": [{"clip": 1.0}]},
     {"privacy": {"delta": 1e-6}},
     {"faults": {"sign_flip": [3]}},
