@@ -129,6 +129,29 @@ class Conditions:
     """The run's section `training`, by key."""
     has_held_out: bool = False
     """Whether clients are held out of the federation."""
+    of_model: Callable[[], tuple[tuple[int, ...], Layout]] = field(
+        default=lambda: ((), Layout((), (), 0)), repr=False
+    )
+    """Returns `input_shape` and `layout`, for which a model is built."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one input of the model: channels, height, width of an image."""
+        return self.of_model()[0]
+
+    @property
+    def layout(self) -> Layout:
+        """What the entries of the model are."""
+        return self.of_model()[1]
+
+    def lacks_head(self) -> str | None:
+        """Return what is wrong if the model's entry names no head."""
+        if self.layout.head is not None:
+            return None
+        return (
+            "the model names no head, into which its features go; give its ModelEntry the name of that "
+            f"module, as in head='{self.layout.layers[-1]}' for its last layer"
+        )
 
     def too_few_for(self, num_clusters: int | None) -> str | None:
         """Return what is wrong if more clusters are asked for than there are clients."""

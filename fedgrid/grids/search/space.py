@@ -14,7 +14,8 @@ from fedgrid.algorithms.registry import ALGORITHMS, create, free, unlike_entry, 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown_key
 from fedgrid.engine.federation.training.settings import Training
-from fedgrid.engine.runtime.configuration.complete import TRAINING_KEYS, check_algorithm
+from fedgrid.engine.runtime.configuration.complete import TRAINING_KEYS
+from fedgrid.engine.runtime.configuration.conditions import check_algorithm
 from fedgrid.engine.runtime.configuration.validation import explain
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.grids.presets.axis_keys import ALGORITHM, SETTING

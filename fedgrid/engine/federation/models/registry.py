@@ -51,6 +51,8 @@ class ModelEntry:
     saliency_layer: str | None = None
     """Name of the layer whose output Grad-CAM explains, the last feature map of more than one pixel;
     `INPUT` for a model without feature maps, which input gradients explain. None: not known."""
+    head: str | None = None
+    """Name of the module whose inputs are the model's features, mostly its last layer; None: not known."""
 
     @property
     def function(self) -> Callable[..., nn.Module]:
@@ -80,6 +82,7 @@ _ENTRIES = (
         _network("tinyvgg"),
         minimum_side=4,
         saliency_layer="9",
+        head="11",
         parameters={"1x28x28": 96_362, "3x32x32": 106_538},
     ),
     ModelEntry(
@@ -89,6 +92,7 @@ _ENTRIES = (
         _network("resnet34"),
         minimum_side=8,
         saliency_layer="18",
+        head="21",
         parameters={"3x32x32": 21_282_122},
     ),
     ModelEntry(
@@ -98,6 +102,7 @@ _ENTRIES = (
         _network("mobilenet"),
         minimum_side=8,
         saliency_layer="features",
+        head="classifier",
         parameters={"3x32x32": 2_236_682},
     ),
     ModelEntry(
@@ -106,6 +111,7 @@ _ENTRIES = (
         "ours",
         _network("digitnet"),
         saliency_layer=INPUT,
+        head="5",
         parameters={"1x8x8": 21_674},
     ),
     ModelEntry(
@@ -115,6 +121,7 @@ _ENTRIES = (
         _network("lenet5"),
         minimum_side=16,
         saliency_layer="5",
+        head="11",
         parameters={"1x28x28": 44_426, "3x32x32": 62_006},
     ),
     ModelEntry(
@@ -124,6 +131,7 @@ _ENTRIES = (
         _network("lenet5_tanh"),
         minimum_side=16,
         saliency_layer="5",
+        head="11",
         parameters={"1x28x28": 85_822, "3x32x32": 121_182},
     ),
     ModelEntry(
@@ -133,6 +141,7 @@ _ENTRIES = (
         _network("resnet9"),
         minimum_side=8,
         saliency_layer="16",
+        head="19",
         parameters={"3x32x32": 6_575_370},
     ),
     ModelEntry(
@@ -142,6 +151,7 @@ _ENTRIES = (
         _network("resnet18"),
         minimum_side=8,
         saliency_layer="layer3",
+        head="fc",
         parameters={"3x32x32": 11_181_642},
     ),
     ModelEntry(
@@ -151,6 +161,7 @@ _ENTRIES = (
         _network("mobilenet_v1"),
         minimum_side=8,
         saliency_layer="68",
+        head="83",
         parameters={"3x32x32": 3_217_226},
     ),
 )

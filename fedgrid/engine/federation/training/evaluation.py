@@ -3,7 +3,7 @@
 Shapes: N images, L classes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf, isnan
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ from fedgrid.engine.federation.training.confusion import Counts
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import ChooseBy
 
+Logits = Callable[[Tensor], Tensor]
+"""Inputs -> logits, shape (N, L)."""
 TEST_BATCH = 128
 """Images per test batch. Fixed because the last bits of a loss depend on it; larger batches exceed the CPU's
 cache and are slower."""
@@ -56,7 +58,6 @@ def predict(module: nn.Module, images: Tensor) -> NDArray[Any]:
     return np.asarray(torch.cat(parts).softmax(dim=1).cpu().numpy())
 
 
-@torch.inference_mode()
 def test(module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, batch_size: int) -> Counts:
     """Return confusion matrix and summed cross-entropy of the module, in inference mode.
 
@@ -67,25 +68,47 @@ def test(module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, ba
         num_classes: L.
         batch_size: images per forward pass; runs use `TEST_BATCH` everywhere.
     """
+    return test_by(module, module, images, labels, num_classes, batch_size)
+
+
+@torch.inference_mode()
+def test_by(
+    logits_of: Logits, module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, batch_size: int
+) -> Counts:
+    """Return what `test` does of a function of inputs that works with the module.
+
+    Raises:
+        ValueError: it returns another shape than (N, L).
+    """
     if not labels.shape[0]:
         return Counts(np.zeros((num_classes, num_classes), np.int64), 0.0)
     set_mode(module, training=False)
     parts = [images] if labels.shape[0] <= batch_size else torch.split(images, batch_size)
-    outputs = [module(to_inputs(part)) for part in parts]
+    outputs = [logits_of(to_inputs(part)) for part in parts]
     logits = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+    if logits.shape != (len(labels), num_classes):
+        raise ValueError(
+            f"a test of {len(labels)} images has logits of shape {tuple(logits.shape)}; expected "
+            f"{(len(labels), num_classes)}"
+        )
     loss_sum = functional.cross_entropy(logits.double(), labels, reduction="sum")
     cells = labels * num_classes + logits.argmax(dim=1)
     confusion = torch.bincount(cells, minlength=num_classes**2).view(num_classes, num_classes)
     return Counts(confusion.cpu().numpy(), float(loss_sum))
 
 
-def best(candidates: Sequence[int], test: Callable[[int], Counts], by: "ChooseBy") -> int:
+def best(tests: Mapping[int, Counts], by: "ChooseBy") -> int:
     """Return the candidate with the least loss, or the highest accuracy; ties go to the first.
 
     A loss that is NaN counts as infinite.
     """
-    penalties = {candidate: _penalty(test(candidate), by) for candidate in candidates}
-    return min(candidates, key=penalties.__getitem__)
+    return min(tests, key=lambda candidate: _penalty(tests[candidate], by))
+
+
+def mean_losses(tests: Mapping[int, Counts], candidates: Sequence[int]) -> NDArray[np.float32]:
+    """Return the mean cross-entropy of each candidate, in their order."""
+    of_each = (tests[candidate] for candidate in candidates)
+    return np.array([counts.loss_sum / counts.confusion.sum() for counts in of_each], np.float32)
 
 
 def _penalty(counts: Counts, by: "ChooseBy") -> float:

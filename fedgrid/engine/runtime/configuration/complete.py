@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedgrid.algorithms.contract.base import Conditions
 from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings
 from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_and_settings, nameless, written
@@ -18,6 +17,7 @@ from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
+from fedgrid.engine.runtime.configuration.conditions import check_algorithm
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
 from fedgrid.engine.runtime.plugins import active
@@ -123,26 +123,6 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
     if problem is not None:
         raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
-
-
-def check_algorithm(config: RunConfig) -> None:
-    """Check that an algorithm can do what the rest of a configuration says.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    name, settings = name_and_settings(config.algorithm)
-    algorithm = create(name, settings)
-    conditions = Conditions(
-        num_clients=config.clients,
-        has_reference_images=config.split.reference_images is not None,
-        training=config.training.model_dump(),
-        has_held_out=config.held_out > 0,
-    )
-    if (problem := algorithm.problem(conditions)) is not None:
-        raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
-    if config.training.stacked > 1 and not algorithm.traits.trains_plainly:
-        raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
 
 
 def _check_encoder(

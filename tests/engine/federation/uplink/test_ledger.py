@@ -142,7 +142,7 @@ class TestWhatNoNoiseCovers:
 
     def test_the_warning_comes_once(self):
         assert warnings(accountant(), np.zeros(3), [self.TELLING]) == (
-            "clients tell which model they chose, which no noise covers: their epsilon is infinite",
+            "clients tell how models fit their images, which no noise covers: their epsilon is infinite",
         )
         assert warnings(accountant(), np.array([0, inf, 0]), [self.TELLING]) == ()
         assert warnings(accountant(), None, orders(0)) == ()

@@ -1,0 +1,47 @@
+"""Whether an algorithm fits the rest of a configuration."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedgrid.algorithms.contract.base import Conditions
+from fedgrid.algorithms.registry import create, name_and_settings
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.data.datasets import find
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.updates.source import Layout
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+
+
+def check_algorithm(config: "RunConfig") -> None:
+    """Check that an algorithm can do what the rest of a configuration says.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    name, settings = name_and_settings(config.algorithm)
+    algorithm = create(name, settings)
+    conditions = Conditions(
+        num_clients=config.clients,
+        has_reference_images=config.split.reference_images is not None,
+        training=config.training.model_dump(),
+        has_held_out=config.held_out > 0,
+        of_model=partial(_inputs_and_layout, config),
+    )
+    problem = algorithm.problem(conditions)
+    local = getattr(algorithm.settings, "local", None)
+    if problem is None and local is not None and local.rule().sees_features:
+        problem = conditions.lacks_head()
+    if problem is not None:
+        raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
+    if config.training.stacked > 1 and not algorithm.traits.trains_plainly:
+        raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
+
+
+def _inputs_and_layout(config: "RunConfig") -> "tuple[tuple[int, ...], Layout]":
+    from fedgrid.engine.federation.models.flat_vectors import layout  # Imports torch.
+
+    # Shapes are those of the registry or of the path in the name, wherever the data folder is.
+    dataset = find(config.dataset, Path())
+    return dataset.shape, layout(config.model, dataset.shape, dataset.num_classes)
