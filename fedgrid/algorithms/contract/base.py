@@ -129,6 +129,8 @@ class Conditions:
     """The run's section `training`, by key."""
     has_held_out: bool = False
     """Whether clients are held out of the federation."""
+    model: str = ""
+    """Its name."""
     of_model: Callable[[], tuple[tuple[int, ...], Layout]] = field(
         default=lambda: ((), Layout((), (), 0)), repr=False
     )
@@ -149,8 +151,8 @@ class Conditions:
         if self.layout.head is not None:
             return None
         return (
-            "the model names no head, into which its features go; give its ModelEntry the name of that "
-            f"module, as in head='{self.layout.layers[-1]}' for its last layer"
+            f"model {self.model} names no head, the module that its features go into; give its ModelEntry "
+            f"one, as in head='{self.layout.layers[-1]}' for its last layer"
         )
 
     def too_few_for(self, num_clusters: int | None) -> str | None:

@@ -125,7 +125,7 @@ class FlatModule:
 
     @property
     def features(self) -> Tensor | None:
-        """What went into the head in the last forward pass; None before the first, and without a head."""
+        """What went into the head in the last forward pass; None before one, and without a head."""
         return self._into_head[0] if self._into_head else None
 
     def read(self) -> Vector:
@@ -133,7 +133,8 @@ class FlatModule:
         return _read(self._state)
 
     def write(self, vector: Vector) -> None:
-        """Copy a state into the module, as `write`."""
+        """Copy a state into the module, as `write`; features of an earlier one are forgotten."""
+        self._into_head.clear()
         _write(self._state, vector)
 
     def snapshot(self) -> Tensor:

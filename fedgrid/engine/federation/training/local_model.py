@@ -75,7 +75,7 @@ class Local:
     def features(self) -> Tensor:
         """What went into the head in the last forward pass, as float32."""
         if self._flat.features is None:
-            raise ValueError("the model names no head: give its ModelEntry head='NAME'")
+            raise ValueError("no features: the model's entry names no head, or nothing has passed it yet")
         return self._flat.features.float()
 
     def snapshot(self) -> Tensor:

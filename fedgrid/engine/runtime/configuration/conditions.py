@@ -27,6 +27,7 @@ def check_algorithm(config: "RunConfig") -> None:
         has_reference_images=config.split.reference_images is not None,
         training=config.training.model_dump(),
         has_held_out=config.held_out > 0,
+        model=config.model,
         of_model=partial(_inputs_and_layout, config),
     )
     problem = algorithm.problem(conditions)

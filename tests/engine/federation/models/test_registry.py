@@ -51,6 +51,16 @@ def number_of_parameters(name, shape, num_classes):
 
 
 @pytest.mark.parametrize("name", registry.MODELS)
+def test_head_is_the_last_layer_of_the_vector(name):
+    """So that FedRep's head is the layer that LG-FedAvg shares with `shared: 1`."""
+    with torch.device("meta"):
+        layout = layout_of(registry.build(name, (3, 32, 32), 10))
+    named = dataclasses.replace(layout, head=registry.MODELS[name].head)
+    assert named.head_layers == named.layers[-1:]
+    assert layout.head_layers == ()
+
+
+@pytest.mark.parametrize("name", registry.MODELS)
 def test_listed_number_of_parameters_is_right(name):
     sizes = registry.MODELS[name].parameters
     assert sizes
