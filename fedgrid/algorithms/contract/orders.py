@@ -61,11 +61,11 @@ class Order:
     infer: bool = False
     """Whether the server has the model that it receives predict the classes of its reference images. The
     predictions are the reply's output `PREDICTIONS`. They are the server's own work, so nothing is sent."""
-    losses: bool = False
-    """Whether the reply has each candidate's mean loss on what is chosen on, as its output `LOSSES`."""
     rule: LocalRule = PLAIN
     payload: Payload = field(default_factory=dict)
     """Arrays for the rule. Those that several orders share are sent once."""
+    losses: bool = False
+    """Whether the reply has each candidate's mean loss on what is chosen on, as its output `LOSSES`."""
 
     @property
     def outputs(self) -> tuple[str, ...]:
