@@ -261,7 +261,7 @@ class ClientWorker:
             rule=task.adaptation.rule,
             payload=task.adaptation.payload,
             max_steps=task.adaptation.steps,
-            test=partial(self._test_by, self._holdings.test(task.client, task.round_index)),
+            test=partial(self._test, self._holdings.test(task.client, task.round_index)),
         )
 
     def _choose_model(self, task: EvaluateTask, models: Models, chosen: dict[int, int]) -> EvaluateTask:
@@ -288,11 +288,12 @@ class ClientWorker:
         self._flat.write(model)
         return self._test(held)
 
-    def _test(self, held: DeviceSet) -> Counts:
+    def _test(self, held: DeviceSet, logits_of: evaluation.Logits | None = None) -> Counts:
         return evaluation.test(
-            self._flat.module, held.images, held.labels, self._setup.num_classes, evaluation.TEST_BATCH
+            self._flat.module,
+            held.images,
+            held.labels,
+            self._setup.num_classes,
+            evaluation.TEST_BATCH,
+            logits_of=logits_of,
         )
-
-    def _test_by(self, held: DeviceSet, logits_of: evaluation.Logits) -> Counts:
-        module, classes = self._flat.module, self._setup.num_classes
-        return evaluation.test_by(logits_of, module, held.images, held.labels, classes, evaluation.TEST_BATCH)

@@ -58,7 +58,16 @@ def predict(module: nn.Module, images: Tensor) -> NDArray[Any]:
     return np.asarray(torch.cat(parts).softmax(dim=1).cpu().numpy())
 
 
-def test(module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, batch_size: int) -> Counts:
+@torch.inference_mode()
+def test(
+    module: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    num_classes: int,
+    batch_size: int,
+    *,
+    logits_of: Logits | None = None,  # noqa: PT028
+) -> Counts:
     """Return confusion matrix and summed cross-entropy of the module, in inference mode.
 
     Args:
@@ -67,24 +76,16 @@ def test(module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, ba
         labels: int64, shape (N,), 0..L-1, on the same device.
         num_classes: L.
         batch_size: images per forward pass; runs use `TEST_BATCH` everywhere.
-    """
-    return test_by(module, module, images, labels, num_classes, batch_size)
-
-
-@torch.inference_mode()
-def test_by(
-    logits_of: Logits, module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, batch_size: int
-) -> Counts:
-    """Return what `test` does of a function of inputs that works with the module.
+        logits_of: what maps inputs to logits in the module's place, with its help; None: the module does.
 
     Raises:
-        ValueError: it returns another shape than (N, L).
+        ValueError: the logits have another shape.
     """
     if not labels.shape[0]:
         return Counts(np.zeros((num_classes, num_classes), np.int64), 0.0)
     set_mode(module, training=False)
     parts = [images] if labels.shape[0] <= batch_size else torch.split(images, batch_size)
-    outputs = [logits_of(to_inputs(part)) for part in parts]
+    outputs = [(logits_of or module)(to_inputs(part)) for part in parts]
     logits = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
     if logits.shape != (len(labels), num_classes):
         raise ValueError(
