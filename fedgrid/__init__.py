@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.contract.aggregator import Aggregator
     from fedgrid.algorithms.contract.base import (
         Algorithm,
-        Conditions,
         Diagnostics,
         Fresh,
         Labels,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
         State,
         Traits,
     )
+    from fedgrid.algorithms.contract.conditions import Conditions
     from fedgrid.algorithms.contract.encoder import EncoderSettings
     from fedgrid.algorithms.contract.entry import AlgorithmEntry, OwnNumber
     from fedgrid.algorithms.contract.local_method import LocalMethod
@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
     from fedgrid.algorithms.updates.updates import Updates
     from fedgrid.engine.federation.configuration.run_config import RunConfig
-    from fedgrid.engine.federation.models.registry import Inputs, ModelEntry
+    from fedgrid.engine.federation.inputs import Inputs
+    from fedgrid.engine.federation.models.registry import ModelEntry
     from fedgrid.engine.runtime.plugins.pretrained import pretrained
     from fedgrid.grids.analyses.analysis import Analysis, AnalysisSettings, Artifacts
     from fedgrid.grids.execution.one_run import run, run_grid
@@ -133,7 +134,8 @@ _NAMES = {
     "algorithms.clustering.clusterers": "Clusterer",
     "algorithms.clustering.splits": "split_by_labels split_positions",
     "algorithms.contract.aggregator": "Aggregator",
-    "algorithms.contract.base": "Algorithm Conditions Diagnostics Fresh Labels Settings State Traits",
+    "algorithms.contract.base": "Algorithm Diagnostics Fresh Labels Settings State Traits",
+    "algorithms.contract.conditions": "Conditions",
     "algorithms.contract.encoder": "EncoderSettings",
     "algorithms.contract.entry": "AlgorithmEntry OwnNumber",
     "algorithms.contract.local_method": "LocalMethod",
@@ -144,7 +146,8 @@ _NAMES = {
     "algorithms.updates.source": "Layout Matrix Vector",
     "algorithms.updates.updates": "Updates",
     "engine.federation.configuration.run_config": "RunConfig",
-    "engine.federation.models.registry": "Inputs ModelEntry",
+    "engine.federation.inputs": "Inputs",
+    "engine.federation.models.registry": "ModelEntry",
     "engine.runtime.plugins.pretrained": "pretrained",
     "grids.analyses.analysis": "Analysis AnalysisSettings Artifacts",
     "grids.execution.one_run": "run run_grid",

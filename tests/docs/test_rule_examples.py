@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedgrid.engine.federation.data.images import HeldImages
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, read_vector, write
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
@@ -32,7 +33,7 @@ def examples() -> Iterator[None]:
 
 @cache
 def one_module() -> nn.Module:
-    return blank("digitnet", (1, 8, 8), 10)
+    return blank("digitnet", pixels(1, 8, 8), 10)
 
 
 def network(vector: np.ndarray) -> nn.Module:
@@ -81,7 +82,9 @@ def test_fedem_is_algorithm_1_of_the_paper(num_models, tmp_path):
     run = config(algorithm, participation=0.5, training={"rounds": 2, **WHOLE})
     folder = play(run, tmp_path)
     setup, _ = prepare(run, NOWHERE)
-    models = [initial_vector(run.model, (1, 8, 8), 10, run.root_seed, number) for number in range(num_models)]
+    models = [
+        initial_vector(run.model, pixels(1, 8, 8), 10, run.root_seed, number) for number in range(num_models)
+    ]
     even = torch.full((num_models,), 1 / num_models)
     mixtures: dict[int, Tensor] = {}
     clients = rows(run, tmp_path, "clients")
@@ -126,7 +129,7 @@ def test_fedproto_is_algorithm_1_of_the_paper(tmp_path):
     run = config("fedproto", training={"rounds": 2, **WHOLE})
     folder = play(run, tmp_path)
     setup, _ = prepare(run, NOWHERE)
-    initial = initial_vector(run.model, (1, 8, 8), 10, run.root_seed, 0)
+    initial = initial_vector(run.model, pixels(1, 8, 8), 10, run.root_seed, 0)
     models = dict.fromkeys(range(run.clients), initial)
     prototypes, known = torch.zeros(10, 96), torch.zeros(10, dtype=torch.bool)
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.orders import (
     BYTES_PER_ENTRY,
     Message,
@@ -115,54 +116,6 @@ class Diagnostics:
 
 Step = tuple[State, Diagnostics]
 """What a round leaves."""
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """What an algorithm's settings have to fit, known before anything starts."""
-
-    num_clients: int
-    """K."""
-    has_reference_images: bool
-    """Whether `split.reference_images` is set."""
-    training: Mapping[str, Any]
-    """The run's section `training`, by key."""
-    has_held_out: bool = False
-    """Whether clients are held out of the federation."""
-    model: str = ""
-    """Its name."""
-    of_model: Callable[[], tuple[tuple[int, ...], Layout]] = field(
-        default=lambda: ((), Layout((), (), 0)), repr=False
-    )
-    """Returns `input_shape` and `layout`, for which a model is built."""
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        """Shape of one input of the model: channels, height, width of an image."""
-        return self.of_model()[0]
-
-    @property
-    def layout(self) -> Layout:
-        """What the entries of the model are."""
-        return self.of_model()[1]
-
-    def lacks_head(self) -> str | None:
-        """Return what is wrong if the model's entry names no head."""
-        if self.layout.head is not None:
-            return None
-        return (
-            f"model {self.model} names no head, the module that its features go into; give its ModelEntry "
-            f"one, as in head='{self.layout.layers[-1]}' for its last layer"
-        )
-
-    def too_few_for(self, num_clusters: int | None) -> str | None:
-        """Return what is wrong if more clusters are asked for than there are clients."""
-        if num_clusters is None or num_clusters <= self.num_clients:
-            return None
-        return (
-            f"num_clusters {num_clusters} is more than the {self.num_clients} clients; set "
-            f"algorithm.num_clusters to {self.num_clients} or fewer"
-        )
 
 
 class Algorithm(ABC):

@@ -11,7 +11,7 @@ Shapes: N images or clients, L classes, W entries of a style, D of a client's ve
 """
 
 from math import floor, prod
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,8 @@ from fedgrid.algorithms.clustered.before_training.before_training import (
     BeforeTrainingSettings,
 )
 from fedgrid.algorithms.clustered.before_training.class_means import VECTOR, PrivateMessage, class_means
-from fedgrid.algorithms.contract.base import Conditions, Labels
+from fedgrid.algorithms.contract.base import Labels
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.section import PositiveInt
 from fedgrid.algorithms.updates.source import Rng
@@ -48,6 +49,8 @@ Share = Annotated[float, Field(gt=0, lt=0.5)]
 
 class Styles(PrivateMessage):
     """The mean style of each class, or of all images."""
+
+    takes: ClassVar[tuple[str, ...]] = ("pixels",)
 
     share: Share = 0.1
     per_class: bool = True

@@ -14,6 +14,7 @@ from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.names import is_name
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
+from fedgrid.engine.federation.inputs import ONLY_PIXELS
 from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
@@ -58,6 +59,12 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
 def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) -> dict[str, Any]:
     algorithm = name_by_content(_algorithm(values["algorithm"]), data_dir)
     model = str(values.get("model", dataset.model))
+    if not model:
+        raise ConfigError(
+            f"{dataset.name}: its {dataset.inputs} look like images; save them as uint8, 0 to 255, or name a "
+            "model for numbers, as in --set model=mlp",
+            ("model",),
+        )
     if model not in MODELS:
         raise unknown("model", model, MODELS)
     if not isinstance(training := values.get("training", {}), Mapping):
@@ -108,14 +115,15 @@ def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
 
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     """Check what parts of a configuration say of one another."""
-    of_model = config.model, dataset.shape, dataset.num_classes
-    check_size(config.model, dataset.shape)
-    if ("model", config.model) not in active.BUILT_IN:
+    of_model = config.model, dataset.inputs, dataset.num_classes
+    _check_kinds(config, dataset)
+    check_size(config.model, dataset.inputs)
+    if ("model", config.model) not in active.BUILT_IN or MODELS[config.model].module is not None:
         from fedgrid.engine.runtime.configuration.own_models import check_own_model  # Imports torch.
 
         check_own_model(*of_model, config.plugin_digests, config.training.stacked > 1)
-    config.training.check_size(dataset.shape)
-    check_algorithm(config)
+    config.training.check_size(dataset.inputs.shape)
+    check_algorithm(config, lambda: dataset)
     algorithm = create(*name_and_settings(config.algorithm))
     if (message := algorithm.message()) is not None:
         has_reference_images = config.split.reference_images is not None
@@ -125,13 +133,28 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
         raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
 
 
+def _check_kinds(config: RunConfig, dataset: Dataset) -> None:
+    """Check that all parts of a run take what the examples of its data set are."""
+    training, split = config.training, config.split.kind
+    dataset.check_kind(f"model {config.model}", MODELS[config.model].takes, "model")
+    dataset.check_kind(f"split {split}", kind_of(split).TAKES, "split", "kind")
+    if training.augment:
+        dataset.check_kind("training.augment", ONLY_PIXELS, "training", "augment")
+    if training.normalise != "none":
+        dataset.check_kind("training.normalise", ("pixels", "numbers"), "training", "normalise")
+    name, settings = name_and_settings(config.algorithm)
+    if (message := create(name, settings).message()) is not None:
+        takes = message.takes if message.encoder is None else ONLY_PIXELS
+        dataset.check_kind(f"algorithm {name}", takes, "algorithm")
+
+
 def _check_encoder(
     settings: EncoderSettings | None, dataset: str, has_reference_images: bool, data_dir: Path
 ) -> None:
     """Check that the encoder that a run names fits its images."""
     if settings is None:
         return
-    if settings.noise and kind_of_encoder(settings, find(dataset, data_dir).shape) == "convolutional":
+    if settings.noise and kind_of_encoder(settings, find(dataset, data_dir).inputs.shape) == "convolutional":
         raise ConfigError(
             f"encoder.noise = {settings.noise:g}: the convolutional encoder has BatchNorm buffers, which no "
             "clip bounds and no noise covers; take encoder.name = dense",
@@ -151,10 +174,10 @@ def _check_encoder(
             "reference images",
             key,
         )
-    kind = kind_of_encoder(settings, own.shape)
+    kind = kind_of_encoder(settings, own.inputs.shape)
     matters = slice(0, 1) if kind == "convolutional" else slice(None)
-    if public.shape[matters] != own.shape[matters]:
-        sizes = ["x".join(map(str, shape)) for shape in (public.shape, own.shape)]
+    if public.inputs.shape[matters] != own.inputs.shape[matters]:
+        sizes = ["x".join(map(str, shape)) for shape in (public.inputs.shape, own.inputs.shape)]
         needs = "as many channels" if kind == "convolutional" else "the same shape"
         raise ConfigError(
             f"{where}: its images are {sizes[0]}, those of {dataset} are {sizes[1]}, and a {kind} encoder "

@@ -1,21 +1,23 @@
 """Whether an algorithm fits the rest of a configuration."""
 
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedgrid.algorithms.contract.base import Conditions
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.registry import create, name_and_settings
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.data.datasets import find
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.updates.source import Layout
     from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.federation.data.dataset import Dataset
 
 
-def check_algorithm(config: "RunConfig") -> None:
+def check_algorithm(config: "RunConfig", find_dataset: "Callable[[], Dataset]") -> None:
     """Check that an algorithm can do what the rest of a configuration says.
+
+    `find_dataset` returns the run's data set, for algorithms that ask about its model.
 
     Raises:
         ConfigError: it cannot.
@@ -28,7 +30,7 @@ def check_algorithm(config: "RunConfig") -> None:
         training=config.training.model_dump(),
         has_held_out=config.held_out > 0,
         model=config.model,
-        of_model=partial(_inputs_and_layout, config),
+        of_model=partial(_inputs_and_layout, config.model, find_dataset),
     )
     problem = algorithm.problem(conditions)
     local = getattr(algorithm.settings, "local", None)
@@ -40,9 +42,11 @@ def check_algorithm(config: "RunConfig") -> None:
         raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
 
 
-def _inputs_and_layout(config: "RunConfig") -> "tuple[tuple[int, ...], Layout]":
+def _inputs_and_layout(
+    model: str, find_dataset: "Callable[[], Dataset]"
+) -> "tuple[str, tuple[int, ...], Layout]":
     from fedgrid.engine.federation.models.flat_vectors import layout  # Imports torch.
 
-    # Shapes are those of the registry or of the path in the name, wherever the data folder is.
-    dataset = find(config.dataset, Path())
-    return dataset.shape, layout(config.model, dataset.shape, dataset.num_classes)
+    dataset = find_dataset()
+    inputs = dataset.inputs
+    return inputs.kind, inputs.shape, layout(model, inputs, dataset.num_classes)

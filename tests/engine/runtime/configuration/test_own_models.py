@@ -11,6 +11,7 @@ from fedgrid.algorithms.averaging.fedopt import FedOpt
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS, LocalMethod
 from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector, layout
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining
@@ -149,7 +150,7 @@ def plugin(tmp_path):
 
 
 def of(name: str):
-    return name, (1, 8, 8), 10
+    return name, pixels(1, 8, 8), 10
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ def test_an_algorithm_knows_inputs_and_layout_before_the_start(monkeypatch):
     monkeypatch.setattr(FedOpt, "problem", lambda self, conditions: seen.append(conditions))
     complete({"model": "head-2"}, NOWHERE)
     [conditions] = seen
-    assert (conditions.model, conditions.input_shape) == ("head-2", (1, 8, 8))
+    assert (conditions.input_kind, conditions.input_shape) == ("pixels", (1, 8, 8))
     assert conditions.layout.ranges(conditions.layout.head_layers) == [(128, 128 + LINEAR)]
 
 
@@ -296,7 +297,7 @@ def test_two_versions_of_a_model_have_an_answer_each(tmp_path):
     for module in ("nn.Flatten()", "nn.Flatten(), nn.BatchNorm1d(64)"):
         file.write_text(MODEL.replace("nn.Flatten()", module))
         active.use([file])
-        numbers.append(num_parameters("own-model", (1, (1, 8, 8), 10)))
+        numbers.append(num_parameters("own-model", "digits", NOWHERE))
         if len(numbers) == 1:
             complete({"model": "own-model", "uplink": noise}, NOWHERE)
     assert numbers == [650, 650 + 128]
