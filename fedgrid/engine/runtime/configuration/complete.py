@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedgrid.algorithms.contract.base import Conditions
 from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings
 from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_and_settings, nameless, written
@@ -19,6 +18,7 @@ from fedgrid.engine.federation.inputs import ONLY_PIXELS
 from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
+from fedgrid.engine.runtime.configuration.conditions import check_algorithm
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
 from fedgrid.engine.runtime.data.partition_files import assigned_in, name_of_file, path_in
@@ -129,7 +129,7 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
 
         check_own_model(*of_model, config.plugin_digests, config.training.stacked > 1)
     config.training.check_size(dataset.inputs.shape)
-    check_algorithm(config)
+    check_algorithm(config, lambda: dataset)
     algorithm = create(*name_and_settings(config.algorithm))
     if (message := algorithm.message()) is not None:
         has_reference_images = config.split.reference_images is not None
@@ -152,26 +152,6 @@ def _check_kinds(config: RunConfig, dataset: Dataset) -> None:
     if (message := create(name, settings).message()) is not None:
         takes = message.takes if message.encoder is None else ONLY_PIXELS
         dataset.check_kind(f"algorithm {name}", takes, "algorithm")
-
-
-def check_algorithm(config: RunConfig) -> None:
-    """Check that an algorithm can do what the rest of a configuration says.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    name, settings = name_and_settings(config.algorithm)
-    algorithm = create(name, settings)
-    conditions = Conditions(
-        num_clients=config.clients,
-        has_reference_images=config.split.reference_images is not None,
-        training=config.training.model_dump(),
-        has_held_out=config.held_out > 0,
-    )
-    if (problem := algorithm.problem(conditions)) is not None:
-        raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
-    if config.training.stacked > 1 and not algorithm.traits.trains_plainly:
-        raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
 
 
 def _check_encoder(

@@ -136,6 +136,7 @@ def task(**changes):
         "choose_on": "train",
         "choose_by": "loss",
         "infer": False,
+        "losses": False,
         "rule": PLAIN,
         "payload": {},
     }
@@ -166,6 +167,7 @@ OTHER = {
         "choose_on": "batch",
         "choose_by": "accuracy",
         "infer": True,
+        "losses": True,
         "rule": Rule(),
         "payload": {"variate": np.zeros(2, np.float32)},
     },
