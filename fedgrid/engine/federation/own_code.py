@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from fedgrid.algorithms.contract.checks import BrokenContract
-from fedgrid.engine.federation.errors import FedgridError, FinalError, in_plugin, is_of_code, plugin_of
+from fedgrid.engine.federation.errors import FinalError, in_plugin, is_of_code, plugin_of
 
 BY_RNG = "draw from rng, as in rng.random(), and give scikit-learn random_state=int(rng.integers(2**31))"
 BY_TORCH = "draw with torch, which is seeded for each client and round"
@@ -35,7 +34,8 @@ def own_code(item: object, method: str, instead: str = BY_RNG) -> Iterator[None]
         yield
     except Exception as error:
         # An error of ours has its own message, and one within the plugin's code its line.
-        if isinstance(error, FedgridError | BrokenContract) or in_plugin(error) or not is_of_code(error):
+        is_ours = type(error).__module__.startswith("fedgrid.")
+        if is_ours or in_plugin(error) or not is_of_code(error):
             raise
         raise FinalError(f"{where}: {type(error).__name__}: {error}") from error
     after = _global_states()

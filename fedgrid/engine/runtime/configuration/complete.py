@@ -14,6 +14,7 @@ from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.names import is_name
 from fedgrid.engine.federation.dealing.kinds import kind_of
+from fedgrid.engine.federation.dealing.own import OwnKind
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.partition.majority import number_classes
@@ -51,6 +52,7 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
         config = RunConfig(**_fill_defaults(values, dataset, data_dir))
     except ValidationError as error:
         raise explain(error, RunConfig) from error
+    config = config.model_copy(update={PLUGINS: active.plugin_digests(config)})
     _check(config, dataset, data_dir)
     return config
 
@@ -72,7 +74,6 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
         "model": model,
         "algorithm": algorithm,
         "split": _split(values["split"], dataset, is_stored=is_name(str(values["dataset"]))),
-        PLUGINS: active.plugin_digests(algorithm, model),
     }
 
 
@@ -99,10 +100,17 @@ def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
     split = {"kind": given} if isinstance(given, str) else given
     if not isinstance(split, Mapping):
         return given
-    kind = kind_of(str(split.get("kind", DEFAULTS["split"])))
+    name = str(split.get("kind", DEFAULTS["split"]))
+    kind = kind_of(name)
     sizes = split.get("sizes")
     counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
     complete = {**kind.DEFAULTS, **counted, **split}
+    if isinstance(kind, OwnKind):
+        try:
+            complete |= kind.options(complete)
+        except ValidationError as error:
+            problem = explain(error, kind.rule)
+            raise ConfigError(f"split {name}: {problem}", ("split", *problem.key)) from error
     return complete if is_stored else number_classes(complete, dataset.name, dataset.class_names)
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED
 from fedgrid.engine.federation.data.registry import DATASETS
+from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.errors import unknown
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
 from fedgrid.engine.runtime.data.datasets import is_here
@@ -57,6 +58,7 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
     console.print(
         "\nYour own images: folder:PATH (train/<class>/*, test/<class>/*) or npz:PATH (MedMNIST's keys)."
     )
+    console.print(f"Splits of a data set, docs/splits.md: {', '.join(KINDS)}.")
     console.print(f"Data folder: {data_dir}", soft_wrap=True)
 
 
