@@ -91,3 +91,37 @@ class Krum(Aggregator):
 
 AGGREGATORS = [Krum]
 """
+
+SPLIT = """
+from typing import Literal
+import numpy as np
+from fedgrid import OwnSplit
+
+class Dealt(OwnSplit):
+    '''Images are dealt in turn; the clients from `first` on are the second group.'''
+
+    name: Literal["own-split"] = "own-split"
+    first: int = 1
+
+    def deal(self, pool, num_clients, rng):
+        order = rng.permutation(len(pool.labels_N))
+        groups = [int(client >= self.first) for client in range(num_clients)]
+        return groups, [order[client::num_clients] for client in range(num_clients)]
+
+SPLITS = [Dealt]
+"""
+
+LOCAL = """
+from typing import Literal
+from fedgrid import PLAIN, LocalMethod
+
+class Same(LocalMethod):
+    '''Trains plainly.'''
+
+    name: Literal["own-local"] = "own-local"
+
+    def rule(self):
+        return PLAIN
+
+LOCAL_METHODS = [Same]
+"""
