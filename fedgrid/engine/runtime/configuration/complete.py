@@ -13,12 +13,10 @@ from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_an
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.names import is_name
-from fedgrid.engine.federation.dealing.kinds import kind_of
-from fedgrid.engine.federation.dealing.own import OwnKind
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.models.registry import MODELS, check_size
-from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
+from fedgrid.engine.runtime.configuration.section_split import complete_split
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
 from fedgrid.engine.runtime.plugins import active
@@ -73,7 +71,7 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
         "training": {**dataset.training.model_dump(), **instead, **training},
         "model": model,
         "algorithm": algorithm,
-        "split": _split(values["split"], dataset, is_stored=is_name(str(values["dataset"]))),
+        "split": complete_split(values["split"], dataset, is_stored=is_name(str(values["dataset"]))),
     }
 
 
@@ -93,25 +91,6 @@ def _algorithm(given: object) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigError(f"algorithm {name}: {error}") from error
     return {"name": name, **written(name, settings)}
-
-
-def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
-    """Return the section with its defaults; a stored one has numbers of classes, no names."""
-    split = {"kind": given} if isinstance(given, str) else given
-    if not isinstance(split, Mapping):
-        return given
-    name = str(split.get("kind", DEFAULTS["split"]))
-    kind = kind_of(name)
-    sizes = split.get("sizes")
-    counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
-    complete = {**kind.DEFAULTS, **counted, **split}
-    if isinstance(kind, OwnKind):
-        try:
-            complete |= kind.options(complete)
-        except ValidationError as error:
-            problem = explain(error, kind.rule)
-            raise ConfigError(f"split {name}: {problem}", ("split", *problem.key)) from error
-    return complete if is_stored else number_classes(complete, dataset.name, dataset.class_names)
 
 
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
