@@ -55,8 +55,9 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
     from fedgrid.algorithms.updates.updates import Updates
     from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.federation.data.inputs import Inputs
     from fedgrid.engine.federation.dealing.own import OwnSplit
-    from fedgrid.engine.federation.models.registry import Inputs, ModelEntry
+    from fedgrid.engine.federation.models.registry import ModelEntry
     from fedgrid.engine.federation.partition.scenarios import ImagePool
     from fedgrid.engine.runtime.plugins.pretrained import pretrained
     from fedgrid.grids.analyses.analysis import Analysis, AnalysisSettings, Artifacts
@@ -148,8 +149,9 @@ _NAMES = {
     "algorithms.updates.source": "Layout Matrix Vector",
     "algorithms.updates.updates": "Updates",
     "engine.federation.configuration.run_config": "RunConfig",
+    "engine.federation.data.inputs": "Inputs",
     "engine.federation.dealing.own": "OwnSplit",
-    "engine.federation.models.registry": "Inputs ModelEntry",
+    "engine.federation.models.registry": "ModelEntry",
     "engine.federation.partition.scenarios": "ImagePool",
     "engine.runtime.plugins.pretrained": "pretrained",
     "grids.analyses.analysis": "Analysis AnalysisSettings Artifacts",

@@ -4,13 +4,14 @@ Shapes: K clients, N images.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.data.inputs import KINDS
 from fedgrid.engine.federation.errors import ConfigError, FedgridError, in_plugin, plugin_of
 from fedgrid.engine.federation.own_code import own_code
 from fedgrid.engine.federation.partition.scenarios import (
@@ -43,6 +44,7 @@ class OwnSplit(Section, ABC):
 class OwnKind:
     """What the registry of kinds has of an `OwnSplit`; see `SplitKind`."""
 
+    TAKES: Collection[str] = KINDS
     IMAGES_ARE_SHARED: bool = False
     TRANSFORM: Transform | None = None
 
