@@ -55,7 +55,9 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
     from fedgrid.algorithms.updates.updates import Updates
     from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.federation.data.images import ImageSet
     from fedgrid.engine.federation.data.inputs import Inputs
+    from fedgrid.engine.federation.data.own import OwnDataset
     from fedgrid.engine.federation.dealing.own import OwnSplit
     from fedgrid.engine.federation.models.registry import ModelEntry
     from fedgrid.engine.federation.partition.scenarios import ImagePool
@@ -90,6 +92,7 @@ __all__ = [
     "FirstRound",
     "Fresh",
     "ImagePool",
+    "ImageSet",
     "Inputs",
     "Labels",
     "Layout",
@@ -104,6 +107,7 @@ __all__ = [
     "OcflSettings",
     "Order",
     "OwnAdaptationSettings",
+    "OwnDataset",
     "OwnNumber",
     "OwnRuleSettings",
     "OwnSplit",
@@ -149,7 +153,9 @@ _NAMES = {
     "algorithms.updates.source": "Layout Matrix Vector",
     "algorithms.updates.updates": "Updates",
     "engine.federation.configuration.run_config": "RunConfig",
+    "engine.federation.data.images": "ImageSet",
     "engine.federation.data.inputs": "Inputs",
+    "engine.federation.data.own": "OwnDataset",
     "engine.federation.dealing.own": "OwnSplit",
     "engine.federation.models.registry": "ModelEntry",
     "engine.federation.partition.scenarios": "ImagePool",

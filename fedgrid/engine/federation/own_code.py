@@ -16,7 +16,7 @@ BY_TORCH = "draw with torch, which is seeded for each client and round"
 
 @contextmanager
 def own_code(item: object, method: str, instead: str = BY_RNG) -> Iterator[None]:
-    """Call a method of an algorithm, a rule or a message in the block of a `with`, which may be a plugin's.
+    """Call a method of an algorithm, a rule or the like in the block of a `with`, which may be a plugin's.
 
     An algorithm counts as a plugin's if one of its settings is, as a clusterer.
 
@@ -25,7 +25,8 @@ def own_code(item: object, method: str, instead: str = BY_RNG) -> Iterator[None]
             generator of the whole process, so that a repeated run would have other numbers.
     """
     parts = (item, *(value for _, value in getattr(item, "settings", ())))
-    plugin = next((place for part in parts if (place := plugin_of(type(part), method))), "")
+    places = plugin_of(getattr(item, method)), *(plugin_of(type(part), method) for part in parts)
+    plugin = next(filter(None, places), "")
     if not plugin:
         yield
         return

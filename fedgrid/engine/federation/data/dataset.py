@@ -48,6 +48,8 @@ class Dataset:
     """Downloads the files into a folder, checks and unpacks them; None if there is no download."""
     facts: Callable[[Path], Sizes] | None = field(default=None, repr=False, compare=False)
     """Reads the sizes from `location`, where they depend on how its file was made."""
+    is_own: bool = False
+    """Whether it is a plugin's, whose sizes, model and training are not known before it is read."""
     made_by: str = ""
     """The command that makes the files, where there is no download."""
     bibtex: str = field(default="", repr=False)

@@ -14,6 +14,7 @@ from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.inputs import ONLY_PIXELS, check_kind
 from fedgrid.engine.federation.data.names import is_name
+from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.uplink import privacy

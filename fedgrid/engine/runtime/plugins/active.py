@@ -19,6 +19,7 @@ from fedgrid.algorithms.clustering.clusterers import CLUSTERERS
 from fedgrid.algorithms.contract.aggregator import AGGREGATORS
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 from fedgrid.algorithms.registry import ALGORITHMS, ARENA
+from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.kinds import KINDS as SPLITS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.registry import MODELS
@@ -46,6 +47,7 @@ _REGISTRIES: dict[str, dict[str, Any]] = {
     "aggregator": AGGREGATORS,
     "local training": LOCAL_METHODS,
     "model": MODELS,
+    "dataset": DATASETS,
     "split": SPLITS,
     "analysis": ANALYSES,
     "tracker": TRACKERS,
@@ -131,6 +133,8 @@ def plugin_digests(config: RunConfig) -> tuple[str, ...]:
     names = {
         ("algorithm", config.algorithm["name"]),
         ("model", config.model),
+        ("dataset", config.dataset),
+        ("dataset", (config.algorithm.get("encoder") or {}).get("public")),
         ("split", config.split.kind),
     }
     names |= {(kind, name) for kind in PARTS for name in names_within(settings)}

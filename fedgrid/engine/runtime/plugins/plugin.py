@@ -17,6 +17,7 @@ from fedgrid.algorithms.contract.aggregator import Aggregator
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.local_method import LocalMethod
 from fedgrid.algorithms.contract.section import Section
+from fedgrid.engine.federation.data.own import OwnDataset
 from fedgrid.engine.federation.dealing.own import OwnKind, OwnSplit
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError
 from fedgrid.engine.federation.models.registry import ModelEntry
@@ -131,6 +132,12 @@ KINDS: Mapping[str, Kind] = {
         "classes derived from Aggregator",
         "aggregator",
         default_name,
+    ),
+    "DATASETS": Kind(
+        lambda item: isinstance(item, OwnDataset) and callable(item.read),
+        "OwnDataset with a function read",
+        "dataset",
+        entry=OwnDataset.entry,
     ),
     "SPLITS": Kind(
         lambda item: _is_class(item, OwnSplit),

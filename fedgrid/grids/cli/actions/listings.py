@@ -13,7 +13,7 @@ from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.errors import unknown
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
-from fedgrid.engine.runtime.data.datasets import is_here
+from fedgrid.engine.runtime.data.datasets import find, is_here
 from fedgrid.engine.runtime.data.femnist import convert
 from fedgrid.grids.display.tables import choice_table
 from fedgrid.grids.presets.key_docs import settings_rows
@@ -24,7 +24,9 @@ from fedgrid.grids.presets.preset_files import comment, preset_names, source
 def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
     """Print the data sets, their sources, and whether their images are here."""
     rows = []
-    for dataset in DATASETS.values():
+    for entry in DATASETS.values():
+        here = is_here(entry.name, data_dir)
+        dataset = find(entry.name, data_dir) if here else entry
         rows.append(
             {
                 "name": dataset.name,
@@ -32,7 +34,7 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
                 "images": "x".join(map(str, dataset.inputs.shape)),
                 "classes": dataset.num_classes,
                 "pool": dataset.pool_size,
-                "here": is_here(dataset.name, data_dir),
+                "here": here,
                 "download_mb": dataset.download_mb,
                 "source": dataset.source,
             }
@@ -45,9 +47,9 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
         [
             (
                 str(row["name"]),
-                str(row["images"]),
-                str(row["classes"]),
-                f"{row['pool']:,}",
+                str(row["images"] or "–"),
+                str(row["classes"] or "–"),
+                f"{row['pool']:,}" if row["pool"] else "–",
                 "yes" if row["here"] else f"no ({row['download_mb']} MB)" if row["download_mb"] else "no",
                 str(row["source"]),
             )

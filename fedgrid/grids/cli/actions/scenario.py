@@ -33,7 +33,7 @@ def show_scenario(
     """
     if figure is not None:
         figure_file.check_format(figure)
-    (pool, _), _ = images_of(config.dataset, data_dir)
+    (pool, _), _ = images_of(config, data_dir)
     for note in (*image_notes(config.dataset, pool, data_dir), *group_notes([config], data_dir)):
         warn(note)
     setup, groups_K = prepare(config, data_dir)
