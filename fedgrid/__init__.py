@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.updates.updates import Updates
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.federation.data.images import ImageSet
-    from fedgrid.engine.federation.data.inputs import Inputs
     from fedgrid.engine.federation.data.own import OwnDataset
     from fedgrid.engine.federation.dealing.own import OwnSplit
+    from fedgrid.engine.federation.inputs import Inputs
     from fedgrid.engine.federation.models.registry import ModelEntry
     from fedgrid.engine.federation.partition.scenarios import ImagePool
     from fedgrid.engine.runtime.plugins.pretrained import pretrained
@@ -154,9 +154,9 @@ _NAMES = {
     "algorithms.updates.updates": "Updates",
     "engine.federation.configuration.run_config": "RunConfig",
     "engine.federation.data.images": "ImageSet",
-    "engine.federation.data.inputs": "Inputs",
     "engine.federation.data.own": "OwnDataset",
     "engine.federation.dealing.own": "OwnSplit",
+    "engine.federation.inputs": "Inputs",
     "engine.federation.models.registry": "ModelEntry",
     "engine.federation.partition.scenarios": "ImagePool",
     "engine.runtime.plugins.pretrained": "pretrained",

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import ImageSet, Pair
-from fedgrid.engine.federation.data.inputs import DTYPES, Inputs
 from fedgrid.engine.federation.errors import DataError, FedgridError, in_plugin, plugin_of
+from fedgrid.engine.federation.inputs import DTYPES, Inputs
 from fedgrid.engine.federation.own_code import own_code
 from fedgrid.engine.federation.training.settings import Training
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.data.images import Positions
-from fedgrid.engine.federation.data.inputs import KINDS
 from fedgrid.engine.federation.errors import ConfigError, FedgridError, in_plugin, plugin_of
+from fedgrid.engine.federation.inputs import KINDS
 from fedgrid.engine.federation.own_code import own_code
 from fedgrid.engine.federation.partition.scenarios import (
     Dealing,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.data.inputs import Inputs
 from fedgrid.engine.federation.data.own import OwnDataset
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
+from fedgrid.engine.federation.inputs import Inputs
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import find, is_here, load
 from fedgrid.engine.runtime.plugins import active
