@@ -84,7 +84,15 @@ def test_example_of_the_explanations_runs(capsys) -> None:
 
 def test_no_example_is_left_out() -> None:
     """test_own_algorithm.py, test_commands.py, grids/presets/test_docs.py and e2e/test_day.py run others."""
-    elsewhere = {"data.md", "day.md", "own-algorithm.md", "own-model.md", "presets.md", "splits.md"}
+    elsewhere = {
+        "data.md",
+        "day.md",
+        "own-algorithm.md",
+        "own-data.md",
+        "own-model.md",
+        "presets.md",
+        "splits.md",
+    }
     here = {
         ("clients-come-and-go.md", "yaml"),
         ("faults.md", "yaml"),
