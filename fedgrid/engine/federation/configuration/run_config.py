@@ -13,7 +13,7 @@ from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.engine.federation.configuration.faults import Faults
 from fedgrid.engine.federation.configuration.held_out import held_out_problem, never_held_out
 from fedgrid.engine.federation.data import names
-from fedgrid.engine.federation.dealing.kinds import KINDS, Movable, kind_of
+from fedgrid.engine.federation.dealing.kinds import BUILT_IN, KINDS, Movable, kind_of
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.partition.from_file import FILE
 from fedgrid.engine.federation.partition.natural import NATURAL
@@ -71,8 +71,8 @@ class RunConfig(Section):
     joins: dict[Annotated[int, Field(ge=0)], PositiveInt] = {}
     """Newcomers: client -> the first round, from 1, in which it is present."""
     plugin_digests: tuple[Digest, ...] = ()
-    """Of the plugins that the algorithm, its clusterer and the model come from, sorted. Their code is part of
-    what the run's numbers depend on, so a changed plugin makes another run."""
+    """Of the plugins that the algorithm, its parts, the model and the kind of split come from, sorted. Their
+    code is part of what the run's numbers depend on, so a changed plugin makes another run."""
 
     uplink: Uplink = ()
     """What happens to an update between client and server, in this order, as in `[{clip: 1.0}]`."""
@@ -98,6 +98,13 @@ class RunConfig(Section):
         *("participation", "dropout", "joins", "uplink", "privacy", PLUGINS, "faults", "drift"),
         "held_out",
     )
+
+    @field_validator("split")
+    @classmethod
+    def _further_keys_are_of_a_plugin(cls, split: Split) -> Split:
+        if split.kind in BUILT_IN:
+            Section.model_validate(split.model_extra)  # Which has no key.
+        return split
 
     @field_validator("joins")
     @classmethod

@@ -12,13 +12,11 @@ from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_an
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.names import is_name
-from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
-from fedgrid.engine.federation.inputs import ONLY_PIXELS
 from fedgrid.engine.federation.models.registry import MODELS, check_size
-from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
-from fedgrid.engine.runtime.configuration.conditions import check_algorithm
+from fedgrid.engine.runtime.configuration.conditions import check_algorithm, check_kinds
+from fedgrid.engine.runtime.configuration.section_split import complete_split
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
 from fedgrid.engine.runtime.data.partition_files import assigned_in, name_of_file, path_in
@@ -56,6 +54,7 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
         config = RunConfig(**filled)
     except ValidationError as error:
         raise explain(error, RunConfig) from error
+    config = config.model_copy(update={PLUGINS: active.plugin_digests(config)})
     _check(config, dataset, data_dir)
     return config
 
@@ -82,9 +81,14 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
         "training": {**dataset.training.model_dump(), **instead, **training},
         "model": model,
         "algorithm": algorithm,
-        "split": _split(values["split"], dataset, is_stored=is_name(str(values["dataset"]))),
-        PLUGINS: active.plugin_digests(algorithm, model),
+        "split": _split(values, dataset),
     }
+
+
+def _split(values: Mapping[str, Any], dataset: Dataset) -> object:
+    split = complete_split(values["split"], dataset, is_stored=is_name(str(values["dataset"])))
+    path = path_in(split)
+    return {**split, "path": name_of_file(path)} if isinstance(split, Mapping) and path else split
 
 
 def _algorithm(given: object) -> dict[str, Any]:
@@ -105,24 +109,10 @@ def _algorithm(given: object) -> dict[str, Any]:
     return {"name": name, **written(name, settings)}
 
 
-def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
-    """Return the section with its defaults; a stored one has numbers of classes, no names."""
-    split = {"kind": given} if isinstance(given, str) else given
-    if not isinstance(split, Mapping):
-        return given
-    kind = kind_of(str(split.get("kind", DEFAULTS["split"])))
-    sizes = split.get("sizes")
-    counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
-    complete = {**kind.DEFAULTS, **counted, **split}
-    if (path := path_in(complete)) is not None:
-        complete["path"] = name_of_file(path)
-    return complete if is_stored else number_classes(complete, dataset.name, dataset.class_names)
-
-
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     """Check what parts of a configuration say of one another."""
     of_model = config.model, dataset.inputs, dataset.num_classes
-    _check_kinds(config, dataset)
+    check_kinds(config, dataset)
     check_size(config.model, dataset.inputs)
     if ("model", config.model) not in active.BUILT_IN or MODELS[config.model].module is not None:
         from fedgrid.engine.runtime.configuration.own_models import check_own_model  # Imports torch.
@@ -137,21 +127,6 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
     if problem is not None:
         raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
-
-
-def _check_kinds(config: RunConfig, dataset: Dataset) -> None:
-    """Check that all parts of a run take what the examples of its data set are."""
-    training, split = config.training, config.split.kind
-    dataset.check_kind(f"model {config.model}", MODELS[config.model].takes, "model")
-    dataset.check_kind(f"split {split}", kind_of(split).TAKES, "split", "kind")
-    if training.augment:
-        dataset.check_kind("training.augment", ONLY_PIXELS, "training", "augment")
-    if training.normalise != "none":
-        dataset.check_kind("training.normalise", ("pixels", "numbers"), "training", "normalise")
-    name, settings = name_and_settings(config.algorithm)
-    if (message := create(name, settings).message()) is not None:
-        takes = message.takes if message.encoder is None else ONLY_PIXELS
-        dataset.check_kind(f"algorithm {name}", takes, "algorithm")
 
 
 def _check_encoder(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from fedgrid.engine.federation.data.files import check_is_file
 from fedgrid.engine.federation.data.images import Images
 from fedgrid.engine.federation.data.names import PARTITION
-from fedgrid.engine.federation.data.readers import check_is_file
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.engine.runtime.storage.user_files import fingerprint, recall_digest, remember_digest
