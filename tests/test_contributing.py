@@ -253,7 +253,7 @@ def data_set(tree):
         "Few digits",
         "scikit-learn",
         num_classes=10,
-        shape=(1, 8, 8),
+        inputs=pixels(1, 8, 8),
         pool_size=481,
         download_mb=0,
         model="digitnet",

@@ -115,11 +115,12 @@ def _round(run: RunConfig, asked: ExplainOptions, context: Context) -> int:
 
 def _check_model(run: RunConfig, asked: ExplainOptions, context: Context) -> None:
     """Check that the model says what is explained, and the image has pixels for the steps."""
-    shape = context.dataset(run).shape
-    named_layer(run.model, shape)
-    pixels = shape[1] * shape[2]
+    dataset = context.dataset(run)
+    dataset.check_kind("explain", ("pixels",), "dataset")
+    named_layer(run.model, dataset.inputs)
+    _, height, width = dataset.inputs.shape
     try:
-        asked.settings("members", 1, 1).pixels(pixels)
+        asked.settings("members", 1, 1).pixels(height * width)
     except ConfigError as error:
         raise ConfigError(f"--steps: {error}") from error
 

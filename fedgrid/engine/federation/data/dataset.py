@@ -1,17 +1,18 @@
 """What a data set is; `runtime.data.datasets` lists those with a name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet, Pair
-from fedgrid.engine.federation.errors import DataError
+from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.inputs import CALLED, Inputs
 from fedgrid.engine.federation.training.settings import Training
 
-Sizes = tuple[int, tuple[int, int, int], int, int | None]
-"""Classes; channels, height and width of an image; images in the pool; groups, None if there are none."""
+Sizes = tuple[int, Inputs, int, int | None]
+"""Classes; what an image is; images in the pool; groups, None if there are none."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class Dataset:
     source: str
     """Origin, one line."""
     num_classes: int
-    shape: tuple[int, int, int]
-    """Channels, height, width of an image."""
+    inputs: Inputs
+    """What each of its images is: pixels, numbers or tokens."""
     pool_size: int
     """Number of images in the pool, which is split among the clients. An estimate for a data set with `facts`
     whose file is not here yet."""
@@ -52,17 +53,32 @@ class Dataset:
     bibtex: str = field(default="", repr=False)
     """Entries of its papers, apart by blank lines, which `fedgrid cite` prints; empty for the user's own."""
 
+    def check_kind(self, what: str, takes: Collection[str], *key: str) -> None:
+        """Check that a part of a run takes what the examples are.
+
+        Args:
+            what: the part, as in `split rotated`.
+            takes: the kinds that it takes, see `Inputs.kind`.
+            key: where the configuration names it.
+
+        Raises:
+            ConfigError: it does not take them.
+        """
+        if self.inputs.kind not in takes:
+            names = " or ".join(called for kind, called in CALLED.items() if kind in takes)
+            raise ConfigError(f"{what} takes {names}; {self.name} has {self.inputs}", key)
+
 
 def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
-    """Check shape of the images, range of the labels, and that no class is empty.
+    """Check what the images are, range of the labels, and that no class is empty.
 
     Raises:
         DataError: otherwise.
     """
-    if image_set.images.shape[1:] != dataset.shape:
+    if image_set.inputs != dataset.inputs:
         raise DataError(
-            f"{dataset.name}: {part} images of shape {image_set.images.shape[1:]} where {dataset.shape} "
-            "(channels, height, width) was expected; replace them or make all images one size"
+            f"{dataset.name}: the {part} data are {image_set.inputs} where {dataset.inputs} were expected; "
+            "replace them or make all one size"
         )
     labels, last = image_set.labels, dataset.num_classes - 1
     outside = labels[(labels < 0) | (labels > last)]

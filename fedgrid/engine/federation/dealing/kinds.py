@@ -4,22 +4,14 @@ A new kind is a module with the members of `SplitKind` and one line in `KINDS`; 
 of `federation.partition.settings.Split`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet, Positions
 from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.federation.partition import (
-    continuum,
-    from_file,
-    label_skew,
-    majority,
-    natural,
-    ocfl,
-    shifted,
-)
+from fedgrid.engine.federation.partition import from_file, label_skew, majority, natural, ocfl, shifted
 from fedgrid.engine.federation.partition.scenarios import (
     CENTRALISED,
     PUBLISHED_SPLITS,
@@ -42,6 +34,8 @@ class SplitKind(Protocol):
     """Fields of `Split` that have an effect on this kind, but not on every kind."""
     DEFAULTS: Mapping[str, object]
     """Fields of `Split` whose default differs for this kind."""
+    TAKES: Collection[str]
+    """What kinds of examples it can deal out or change (`Inputs.kind`)."""
     IMAGES_ARE_SHARED: bool
     """Whether several clients can hold the same image, so that splits leak unless `test_leakage` is none."""
     TRANSFORM: Transform | None
@@ -113,7 +107,7 @@ KINDS: dict[str, SplitKind] = {
     "dimmed": shifted.DIMMED,
     "noisy": shifted.NOISY,
     "two-levels": shifted.TWO_LEVELS,
-    "continuum": continuum.CONTINUUM,
+    "continuum": shifted.CONTINUUM,
     "natural": natural,
     from_file.FILE: from_file,
     CENTRALISED: shifted.ONE_CLIENT,

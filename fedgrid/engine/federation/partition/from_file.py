@@ -9,11 +9,12 @@ Source: whoever wrote the file; its content is part of the run's identity.
 Shapes: K clients.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from fedgrid.engine.federation.data.images import Assigned
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import KINDS
 from fedgrid.engine.federation.partition.scenarios import (
     Dealing,
     Facts,
@@ -27,6 +28,7 @@ from fedgrid.engine.federation.partition.settings import Split
 FILE = "file"
 OPTIONS: tuple[str, ...] = ("path",)
 DEFAULTS: Mapping[str, object] = MappingProxyType({})
+TAKES: Collection[str] = KINDS
 IMAGES_ARE_SHARED: bool = True
 TRANSFORM: Transform | None = None
 

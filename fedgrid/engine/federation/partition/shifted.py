@@ -17,7 +17,7 @@ fine ones are the hidden groups.
 Shapes: K clients, G groups, L classes, N images.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from types import MappingProxyType
@@ -26,6 +26,8 @@ import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import KINDS, ONLY_PIXELS
+from fedgrid.engine.federation.partition.continuum import turn
 from fedgrid.engine.federation.partition.dirichlet import check_enough, deal_out
 from fedgrid.engine.federation.partition.scenarios import (
     Dealing,
@@ -53,9 +55,10 @@ class Dealt:
         self,
         transform: Transform | None = None,
         problem_with: Callable[[int, Facts], str] = lambda num_groups, facts: "",
+        takes: Collection[str] = KINDS,
     ) -> None:
-        """Take what a group does to images, if anything, and what says why G groups are impossible."""
-        self.TRANSFORM = transform
+        """Take what a group does to examples, of what kinds, and what says why G groups are impossible."""
+        self.TRANSFORM, self.TAKES = transform, takes
         self._problem_with = problem_with
 
     def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
@@ -147,6 +150,16 @@ class OneClient(OneGroup):
             )
 
 
+class Continuum(OneGroup):
+    """Turn images anticlockwise by client / clients of `arc`, an angle for each client."""
+
+    OPTIONS: tuple[str, ...] = ("arc",)
+
+    def change(self, held: ImageSet, client: int, num_clients: int, split: Split) -> ImageSet:
+        """Return images as a client has them; see `OwnChanges.change`."""
+        return turn(held, split.arc * client / num_clients)
+
+
 def rotate(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
     """Turn images anticlockwise by `group` / `num_groups` of a full turn, in whole quarters.
 
@@ -230,7 +243,7 @@ def problem_with_groups(num_groups: int, facts: Facts) -> str:
 DIRICHLET = Mixed()
 IID = OneGroup(None, problem_with_groups)
 ONE_CLIENT = OneClient()
-ROTATED = Shifted(rotate, _problem_with_turns)
+ROTATED = Shifted(rotate, _problem_with_turns, ONLY_PIXELS)
 FLIPPED = Shifted(
     flip,
     lambda num_groups, facts: (
@@ -240,6 +253,7 @@ FLIPPED = Shifted(
     ),
 )
 SWAPPED = Shifted(swap, _problem_with_swaps)
-TWO_LEVELS = Shifted(swap_and_turn, _problem_with_levels)
-DIMMED = Shifted(dim)
-NOISY = Shifted(add_noise)
+CONTINUUM = Continuum(None, problem_with_groups, ONLY_PIXELS)
+TWO_LEVELS = Shifted(swap_and_turn, _problem_with_levels, ONLY_PIXELS)
+DIMMED = Shifted(dim, takes=ONLY_PIXELS)
+NOISY = Shifted(add_noise, takes=ONLY_PIXELS)

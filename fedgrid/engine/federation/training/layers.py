@@ -80,15 +80,14 @@ def reset_norms(module: nn.Module) -> None:
 
 
 @torch.no_grad()
-def draws(module: nn.Module, shape: tuple[int, int, int]) -> bool:
-    """Return whether a module on the CPU draws random numbers as it trains, after trying it.
+def draws(module: nn.Module, batch: Tensor) -> bool:
+    """Return whether a module on the CPU draws random numbers as it trains, after trying it on a batch.
 
-    `shape` is (channels, height, width) of an image. The module is left in training mode; its buffers may
-    change.
+    The module is left in training mode; its buffers may change.
     """
     with seeded("cpu", np.random.default_rng(0)):
         before = torch.default_generator.get_state()
-        module.train()(torch.zeros(2, *shape))
+        module.train()(batch)
         return not torch.equal(before, torch.default_generator.get_state())
 
 

@@ -1,5 +1,6 @@
 """The sections `training` and `evaluation` of a run's configuration."""
 
+from collections.abc import Sequence
 from math import cos, pi
 from typing import Annotated, Literal, Self
 
@@ -166,14 +167,16 @@ class LocalTraining(Section):
             "changes how clients train; set training.stacked=1, or take another algorithm, such as fedavg"
         )
 
-    def check_size(self, shape: tuple[int, int, int]) -> None:
+    def check_size(self, shape: Sequence[int]) -> None:
         """Check that images of a shape (channels, height, width) are large enough to be cropped.
 
         Raises:
             ConfigError: a side is no longer than the padding, which therefore has no reflection.
         """
+        if "crop" not in self.augment:
+            return
         _, height, width = shape
-        if "crop" in self.augment and min(height, width) <= PAD:
+        if min(height, width) <= PAD:
             raise ConfigError(
                 f"training.augment: crop pads images by {PAD} pixels of their reflection, and these have "
                 f"{height}x{width}; take [flip], or images of at least {PAD + 1}x{PAD + 1}",

@@ -12,15 +12,14 @@ from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_and_settings, nameless, written
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
-from fedgrid.engine.federation.data.names import is_name
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
+from fedgrid.engine.federation.inputs import ONLY_PIXELS
 from fedgrid.engine.federation.models.registry import MODELS, check_size
-from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
+from fedgrid.engine.runtime.configuration.split_section import clients_in, complete_split
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
-from fedgrid.engine.runtime.data.partition_files import assigned_in, name_of_file, path_in
 from fedgrid.engine.runtime.plugins import active
 
 INNER = inner_keys(RunConfig)
@@ -49,8 +48,8 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)
     filled = _fill_defaults(values, dataset, data_dir)
-    if "clients" not in given and (assigned := assigned_in(path_in(filled["split"]))) is not None:
-        filled["clients"] = assigned.num_clients
+    if "clients" not in given and (number := clients_in(filled["split"])) is not None:
+        filled["clients"] = number
     try:
         config = RunConfig(**filled)
     except ValidationError as error:
@@ -62,6 +61,12 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
 def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) -> dict[str, Any]:
     algorithm = name_by_content(_algorithm(values["algorithm"]), data_dir)
     model = str(values.get("model", dataset.model))
+    if not model:
+        raise ConfigError(
+            f"{dataset.name}: its {dataset.inputs} look like images; save them as uint8, 0 to 255, or name a "
+            "model for numbers, as in --set model=mlp",
+            ("model",),
+        )
     if model not in MODELS:
         raise unknown("model", model, MODELS)
     if not isinstance(training := values.get("training", {}), Mapping):
@@ -75,7 +80,7 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
         "training": {**dataset.training.model_dump(), **instead, **training},
         "model": model,
         "algorithm": algorithm,
-        "split": _split(values["split"], dataset, is_stored=is_name(str(values["dataset"]))),
+        "split": complete_split(values["split"], str(values["dataset"]), dataset),
         PLUGINS: active.plugin_digests(algorithm, model),
     }
 
@@ -98,29 +103,16 @@ def _algorithm(given: object) -> dict[str, Any]:
     return {"name": name, **written(name, settings)}
 
 
-def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
-    """Return the section with its defaults; a stored one has numbers of classes, no names."""
-    split = {"kind": given} if isinstance(given, str) else given
-    if not isinstance(split, Mapping):
-        return given
-    kind = kind_of(str(split.get("kind", DEFAULTS["split"])))
-    sizes = split.get("sizes")
-    counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
-    complete = {**kind.DEFAULTS, **counted, **split}
-    if (path := path_in(complete)) is not None:
-        complete["path"] = name_of_file(path)
-    return complete if is_stored else number_classes(complete, dataset.name, dataset.class_names)
-
-
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     """Check what parts of a configuration say of one another."""
-    of_model = config.model, dataset.shape, dataset.num_classes
-    check_size(config.model, dataset.shape)
-    if ("model", config.model) not in active.BUILT_IN:
+    of_model = config.model, dataset.inputs, dataset.num_classes
+    _check_kinds(config, dataset)
+    check_size(config.model, dataset.inputs)
+    if ("model", config.model) not in active.BUILT_IN or MODELS[config.model].module is not None:
         from fedgrid.engine.runtime.configuration.own_models import check_own_model  # Imports torch.
 
         check_own_model(*of_model, config.plugin_digests, config.training.stacked > 1)
-    config.training.check_size(dataset.shape)
+    config.training.check_size(dataset.inputs.shape)
     check_algorithm(config)
     algorithm = create(*name_and_settings(config.algorithm))
     if (message := algorithm.message()) is not None:
@@ -129,6 +121,21 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
     if problem is not None:
         raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
+
+
+def _check_kinds(config: RunConfig, dataset: Dataset) -> None:
+    """Check that all parts of a run take what the examples of its data set are."""
+    training, split = config.training, config.split.kind
+    dataset.check_kind(f"model {config.model}", MODELS[config.model].takes, "model")
+    dataset.check_kind(f"split {split}", kind_of(split).TAKES, "split", "kind")
+    if training.augment:
+        dataset.check_kind("training.augment", ONLY_PIXELS, "training", "augment")
+    if training.normalise != "none":
+        dataset.check_kind("training.normalise", ("pixels", "numbers"), "training", "normalise")
+    name, settings = name_and_settings(config.algorithm)
+    if (message := create(name, settings).message()) is not None:
+        takes = message.takes if message.encoder is None else ONLY_PIXELS
+        dataset.check_kind(f"algorithm {name}", takes, "algorithm")
 
 
 def check_algorithm(config: RunConfig) -> None:
@@ -157,7 +164,7 @@ def _check_encoder(
     """Check that the encoder that a run names fits its images."""
     if settings is None:
         return
-    if settings.noise and kind_of_encoder(settings, find(dataset, data_dir).shape) == "convolutional":
+    if settings.noise and kind_of_encoder(settings, find(dataset, data_dir).inputs.shape) == "convolutional":
         raise ConfigError(
             f"encoder.noise = {settings.noise:g}: the convolutional encoder has BatchNorm buffers, which no "
             "clip bounds and no noise covers; take encoder.name = dense",
@@ -177,10 +184,10 @@ def _check_encoder(
             "reference images",
             key,
         )
-    kind = kind_of_encoder(settings, own.shape)
+    kind = kind_of_encoder(settings, own.inputs.shape)
     matters = slice(0, 1) if kind == "convolutional" else slice(None)
-    if public.shape[matters] != own.shape[matters]:
-        sizes = ["x".join(map(str, shape)) for shape in (public.shape, own.shape)]
+    if public.inputs.shape[matters] != own.inputs.shape[matters]:
+        sizes = ["x".join(map(str, shape)) for shape in (public.inputs.shape, own.inputs.shape)]
         needs = "as many channels" if kind == "convolutional" else "the same shape"
         raise ConfigError(
             f"{where}: its images are {sizes[0]}, those of {dataset} are {sizes[1]}, and a {kind} encoder "

@@ -9,16 +9,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import file_digest, sha256
 from pathlib import Path
 
+import numpy as np
+
 from fedgrid.engine.federation.data.images import Images
 from fedgrid.engine.federation.data.names import PARTITION
 from fedgrid.engine.federation.data.readers import check_is_file
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
-from fedgrid.engine.runtime.storage.user_files import fingerprint, recall_digest, remember_digest
+from fedgrid.engine.runtime.storage.user_files import absolute, fingerprint, recall_digest, remember_digest
 
 PLACES = "images.json"
 """File beside configurations, with the places of the images that they name."""
 
+SHIPPED = "@"
+"""Begins the PATH of images that `fedgrid submit` has sent with a job: its name says what is in them."""
+SHIPPED_FOLDER = Path(__file__).parents[4] / "images"
+"""Where they lie: beside the code, which travels with the job too."""
 LOOKED_AT = 500
 """Images that are compared with one another."""
 EQUAL_SHARE = 0.9
@@ -45,6 +51,17 @@ def name(kind: str, place: Path, size: str, files: Sequence[Path]) -> str:
     return dataset
 
 
+def place_given(path: str) -> Path:
+    """Return the absolute path that a user gives, or the place of what has come with a job.
+
+    Raises:
+        ConfigError: there can be nothing of that name.
+    """
+    if path.startswith(SHIPPED):
+        return SHIPPED_FOLDER / path.removeprefix(SHIPPED)
+    return absolute(path, "images in")
+
+
 def place(dataset: str) -> Path:
     """Return where the images are that a run names.
 
@@ -64,7 +81,7 @@ def place(dataset: str) -> Path:
 def content_notes(dataset: str, images: Images) -> list[str]:
     """Return in one line each what images look like that were read or saved in a wrong way.
 
-    Shape (N, channels, height, width); of many, some hundred spread over all are looked at.
+    `images` are as in `ImageSet`; of many, some hundred spread over all are looked at.
     """
     notes = []
     looked_at = images[:: max(1, len(images) // LOOKED_AT)]
@@ -72,7 +89,7 @@ def content_notes(dataset: str, images: Images) -> list[str]:
     if count > 1 and count >= EQUAL_SHARE * len(looked_at):
         share = count / len(looked_at)
         notes.append(f"{share:.0%} of the images of {dataset} are the same image: were they read as meant?")
-    if (brightest := int(images.max())) <= 1:
+    if images.dtype == np.uint8 and (brightest := int(images.max())) <= 1:
         notes.append(
             f"the brightest pixel of {dataset} is {brightest}, and white is 255: save the images as 0 to 255"
         )

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from fedgrid.algorithms.averaging.fedprox import ProximalRule
 from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.federation import inputs
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
@@ -175,7 +176,7 @@ def worker(shape=(1, 8, 8), clients=(0,), **changes):
 
 
 def update(worker, client, round_index):
-    start = initial_vector("digitnet", (1, 8, 8), 2, seed=0)
+    start = initial_vector("digitnet", inputs.pixels(1, 8, 8), 2, seed=0)
     [reply] = worker.train([TrainTask(Order(client, (0,)), round_index, evaluate=False)], [start], {})
     return reply.update
 
@@ -195,7 +196,7 @@ class TestClients:
         assert update(together, 1, 3).tobytes() == update(alone, 1, 3).tobytes()
 
     def test_test_images_stay_as_they_are(self):
-        model = initial_vector("digitnet", (1, 8, 8), 2, seed=0)
+        model = initial_vector("digitnet", inputs.pixels(1, 8, 8), 2, seed=0)
         [plain], [moving] = (
             worker(augment=kinds).evaluate([EvaluateTask(0, 0)], [model]) for kinds in ((), BOTH)
         )

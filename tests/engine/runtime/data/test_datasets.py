@@ -11,11 +11,12 @@ from PIL import Image
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.data.registry import MNIST_TRAINING
 from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import (
     DATASETS,
-    MNIST_TRAINING,
     default_data_dir,
     find,
     is_here,
@@ -72,7 +73,7 @@ class TestRegistry:
             "Stripes",
             "drawn by this test",
             num_classes=2,
-            shape=(1, 6, 6),
+            inputs=pixels(1, 6, 6),
             pool_size=4,
             download_mb=0,
             model="tinyvgg",
@@ -95,7 +96,13 @@ class TestRegistry:
         """BASELINES sections 4.3, 7.3 and 11."""
         of = {
             name: (
-                *(dataset.num_classes, dataset.shape, dataset.model, training.rounds, training.local_epochs),
+                *(
+                    dataset.num_classes,
+                    dataset.inputs.shape,
+                    dataset.model,
+                    training.rounds,
+                    training.local_epochs,
+                ),
                 *(training.batch_size, training.optimizer, training.learning_rate, training.momentum),
             )
             for name in ("cifar100", "svhn", "femnist")
@@ -125,7 +132,7 @@ class TestFind:
         assert names.is_name(dataset.name)
         assert find(dataset.name, Path("elsewhere")) == dataset
         assert dataset.location == str(folder)
-        assert (dataset.title, dataset.num_classes, dataset.shape, dataset.pool_size) == (
+        assert (dataset.title, dataset.num_classes, dataset.inputs.shape, dataset.pool_size) == (
             "own",
             2,
             (1, 4, 4),
@@ -199,7 +206,7 @@ class TestLoad:
         ("labels", "shape", "message"),
         [
             (range(9), (1, 8, 8), "has 9 images to draw from instead of 10; replace its files"),
-            (range(10), (3, 8, 8), r"images of shape \(3, 8, 8\) where \(1, 8, 8\)"),
+            (range(10), (3, 8, 8), "data are images of 3x8x8 pixels where images of 1x8x8"),
             ([*range(9), 10], (1, 8, 8), "label 10 of a training image is not a class; allowed: 0 to 9"),
             ([*range(9), 8], (1, 8, 8), "class 9 has no training images"),
         ],
