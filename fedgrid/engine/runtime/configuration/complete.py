@@ -11,15 +11,13 @@ from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_and_settings, nameless, written
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
-from fedgrid.engine.federation.data.names import is_name
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.uplink import privacy
 from fedgrid.engine.runtime.configuration.conditions import check_algorithm, check_kinds
-from fedgrid.engine.runtime.configuration.section_split import complete_split
+from fedgrid.engine.runtime.configuration.split_section import clients_in, complete_split
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
-from fedgrid.engine.runtime.data.partition_files import assigned_in, name_of_file, path_in
 from fedgrid.engine.runtime.plugins import active
 
 INNER = inner_keys(RunConfig)
@@ -48,8 +46,8 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)
     filled = _fill_defaults(values, dataset, data_dir)
-    if "clients" not in given and (assigned := assigned_in(path_in(filled["split"]))) is not None:
-        filled["clients"] = assigned.num_clients
+    if "clients" not in given and (number := clients_in(filled["split"])) is not None:
+        filled["clients"] = number
     try:
         config = RunConfig(**filled)
     except ValidationError as error:
@@ -81,14 +79,8 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
         "training": {**dataset.training.model_dump(), **instead, **training},
         "model": model,
         "algorithm": algorithm,
-        "split": _split(values, dataset),
+        "split": complete_split(values["split"], str(values["dataset"]), dataset),
     }
-
-
-def _split(values: Mapping[str, Any], dataset: Dataset) -> object:
-    split = complete_split(values["split"], dataset, is_stored=is_name(str(values["dataset"])))
-    path = path_in(split)
-    return {**split, "path": name_of_file(path)} if isinstance(split, Mapping) and path else split
 
 
 def _algorithm(given: object) -> dict[str, Any]:
