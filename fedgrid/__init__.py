@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.contract.aggregator import Aggregator
     from fedgrid.algorithms.contract.base import (
         Algorithm,
-        Conditions,
         Diagnostics,
         Fresh,
         Labels,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
         State,
         Traits,
     )
+    from fedgrid.algorithms.contract.conditions import Conditions
     from fedgrid.algorithms.contract.encoder import EncoderSettings
     from fedgrid.algorithms.contract.entry import AlgorithmEntry, OwnNumber
     from fedgrid.algorithms.contract.local_method import LocalMethod
@@ -142,7 +142,8 @@ _NAMES = {
     "algorithms.clustering.clusterers": "Clusterer",
     "algorithms.clustering.splits": "split_by_labels split_positions",
     "algorithms.contract.aggregator": "Aggregator",
-    "algorithms.contract.base": "Algorithm Conditions Diagnostics Fresh Labels Settings State Traits",
+    "algorithms.contract.base": "Algorithm Diagnostics Fresh Labels Settings State Traits",
+    "algorithms.contract.conditions": "Conditions",
     "algorithms.contract.encoder": "EncoderSettings",
     "algorithms.contract.entry": "AlgorithmEntry OwnNumber",
     "algorithms.contract.local_method": "LocalMethod",

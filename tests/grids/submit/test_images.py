@@ -91,6 +91,21 @@ def test_grid_of_shipped_images_reads_there_as_here(here, job, tmp_path, monkeyp
     assert all("@" in run.dataset for run in runs)
 
 
+def test_file_of_a_split_is_shipped_from_a_grid_and_an_option(here, job, tmp_path, monkeypatch):
+    (here / "who.csv").write_text("client\n0\n1\n\n0\n1\n1\n")
+    (here / "grid.yaml").write_text(
+        "dataset: npz:mine.npz\nsplit: {kind: file, path: who.csv}\nmodel: digitnet\n"
+    )
+    shipment = Shipment(job)
+    [run] = load_grid("grid.yaml", {}, [], tmp_path).runs
+    shipment.take("who.csv")
+    there = shipment.rewrite("split.path=who.csv")
+    name = stage("grid.yaml", job, shipment)
+    monkeypatch.chdir(job)
+    for changes in ([], [there]):
+        assert load_grid(name, {}, changes, tmp_path).runs[0].run_id == run.run_id
+
+
 @pytest.mark.parametrize(
     "argument",
     ["npz:mine.npz", "digits,npz:mine.npz", "--dataset=npz:mine.npz", "--set=dataset=['npz:mine.npz']"],

@@ -12,7 +12,14 @@ import numpy as np
 from fedgrid.engine.federation.data.images import ImageSet, Positions
 from fedgrid.engine.federation.dealing.own import OwnKind
 from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.federation.partition import label_skew, majority, natural, ocfl, shifted
+from fedgrid.engine.federation.partition import (
+    from_file,
+    label_skew,
+    majority,
+    natural,
+    ocfl,
+    shifted,
+)
 from fedgrid.engine.federation.partition.scenarios import (
     CENTRALISED,
     PUBLISHED_SPLITS,
@@ -110,6 +117,7 @@ KINDS: dict[str, SplitKind] = {
     "two-levels": shifted.TWO_LEVELS,
     "continuum": shifted.CONTINUUM,
     "natural": natural,
+    from_file.FILE: from_file,
     CENTRALISED: shifted.ONE_CLIENT,
 }
 ALSO_CALLED = {

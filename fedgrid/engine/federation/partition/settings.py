@@ -20,11 +20,11 @@ class Split(Section):
     kind: str = "nonoverlapping-balanced"
     """Who holds which images: overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced,
     nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped, dimmed, noisy,
-    two-levels, continuum, natural, centralised or one of a plugin's."""
+    two-levels, continuum, natural, file, centralised or one of a plugin's."""
     num_clusters: PositiveInt = 3
     """Number of hidden groups of clients; 2 with split majority, 4 with rotated, flipped, swapped, dimmed,
     noisy and two-levels; with `sizes` as many as these are. No effect with label-skew, dirichlet, iid,
-    continuum and natural."""
+    continuum, natural and file."""
     draws: PositiveInt | None = None
     """Draws with replacement per client; None is floor(pool size / clients), the published rule. With split
     majority, images per client without replacement; None is as many as possible."""
@@ -69,6 +69,10 @@ class Split(Section):
     arc: Annotated[float, Field(gt=0, le=360)] = 90.0
     """With split continuum: degrees over which the clients' angles are spread."""
 
+    path: str | None = None
+    """With split file: the path of the csv or Parquet file that says who holds what; a run's configuration
+    names it by its content (`runtime.data.partition_files`)."""
+
     omitted_defaults = (
         "labels_share",
         "tested_on",
@@ -79,4 +83,5 @@ class Split(Section):
         "sizes",
         "quantity",
         "arc",
+        "path",
     )

@@ -6,21 +6,21 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedgrid.algorithms.contract.base import Conditions
 from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings
 from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_and_settings, nameless, written
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
-from fedgrid.engine.federation.data.names import is_name
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.inputs import ONLY_PIXELS
 from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.uplink import privacy
+from fedgrid.engine.runtime.configuration.conditions import check_algorithm
 from fedgrid.engine.runtime.configuration.section_split import complete_split
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
+from fedgrid.engine.runtime.data.partition_files import assigned_in, name_of_file, path_in
 from fedgrid.engine.runtime.plugins import active
 
 INNER = inner_keys(RunConfig)
@@ -48,8 +48,13 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
             raise unknown_key(key, "", SETTABLE, (key,), INNER)
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)
+    filled = _fill_defaults(values, dataset, data_dir)
+    if (path := path_in(filled["split"])) is not None:
+        filled["split"] = {**filled["split"], "path": name_of_file(path)}
+    if "clients" not in given and (assigned := assigned_in(path_in(filled["split"]))) is not None:
+        filled["clients"] = assigned.num_clients
     try:
-        config = RunConfig(**_fill_defaults(values, dataset, data_dir))
+        config = RunConfig(**filled)
     except ValidationError as error:
         raise explain(error, RunConfig) from error
     config = config.model_copy(update={PLUGINS: active.plugin_digests(config)})
@@ -79,7 +84,7 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
         "training": {**dataset.training.model_dump(), **instead, **training},
         "model": model,
         "algorithm": algorithm,
-        "split": complete_split(values["split"], dataset, is_stored=is_name(str(values["dataset"]))),
+        "split": complete_split(values["split"], dataset, str(values["dataset"])),
     }
 
 
@@ -111,7 +116,7 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
 
         check_own_model(*of_model, config.plugin_digests, config.training.stacked > 1)
     config.training.check_size(dataset.inputs.shape)
-    check_algorithm(config)
+    check_algorithm(config, lambda: dataset)
     algorithm = create(*name_and_settings(config.algorithm))
     if (message := algorithm.message()) is not None:
         has_reference_images = config.split.reference_images is not None
@@ -134,26 +139,6 @@ def _check_kinds(config: RunConfig, dataset: Dataset) -> None:
     if (message := create(name, settings).message()) is not None:
         takes = message.takes if message.encoder is None else ONLY_PIXELS
         dataset.check_kind(f"algorithm {name}", takes, "algorithm")
-
-
-def check_algorithm(config: RunConfig) -> None:
-    """Check that an algorithm can do what the rest of a configuration says.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    name, settings = name_and_settings(config.algorithm)
-    algorithm = create(name, settings)
-    conditions = Conditions(
-        num_clients=config.clients,
-        has_reference_images=config.split.reference_images is not None,
-        training=config.training.model_dump(),
-        has_held_out=config.held_out > 0,
-    )
-    if (problem := algorithm.problem(conditions)) is not None:
-        raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
-    if config.training.stacked > 1 and not algorithm.traits.trains_plainly:
-        raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
 
 
 def _check_encoder(

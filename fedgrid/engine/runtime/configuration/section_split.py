@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pydantic import ValidationError
 
 from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.data.names import is_name
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.dealing.own import OwnKind
 from fedgrid.engine.federation.errors import ConfigError
@@ -13,8 +14,10 @@ from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.validation import explain
 
 
-def complete_split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
-    """Return the section with its defaults; a stored one has numbers of classes, no names.
+def complete_split(given: object, dataset: Dataset, called: str) -> object:
+    """Return the section with its defaults; `called` is the data set's name as it is given.
+
+    Under the name that a run has of a user's own images, classes have numbers, no names.
 
     Raises:
         ConfigError: no kind has that name, or no class, or a key of a plugin's kind is impossible.
@@ -33,4 +36,4 @@ def complete_split(given: object, dataset: Dataset, *, is_stored: bool) -> objec
         except ValidationError as error:
             problem = explain(error, kind.rule)
             raise ConfigError(f"split {name}: {problem}", ("split", *problem.key)) from error
-    return complete if is_stored else number_classes(complete, dataset.name, dataset.class_names)
+    return complete if is_name(called) else number_classes(complete, dataset.name, dataset.class_names)

@@ -180,9 +180,14 @@ def _place_and_size(name: str) -> tuple[Path, Size | None]:
     given, size = place_and_size(names.without_digest(name).partition(":")[2])
     if names.is_name(name):
         return own_images.place(name), size
+    return place_of_own(given), size
+
+
+def place_of_own(given: str) -> Path:
+    """Return the place of a path that a user gives, or that a job does."""
     if given.startswith(SHIPPED):
-        return SHIPPED_FOLDER / given.removeprefix(SHIPPED), size
-    return absolute(given, "images in"), size
+        return SHIPPED_FOLDER / given.removeprefix(SHIPPED)
+    return absolute(given, "images in")
 
 
 def _missing(dataset: Dataset, data_dir: Path) -> list[str]:

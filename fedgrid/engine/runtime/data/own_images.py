@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.engine.federation.data.images import Images
+from fedgrid.engine.federation.data.names import PARTITION
 from fedgrid.engine.federation.data.readers import check_is_file
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
@@ -53,9 +54,11 @@ def place(dataset: str) -> Path:
         DataError: that is not known here.
     """
     if dataset not in _known:
+        kind = dataset.partition(":")[0]
+        option = "--set split.path=PATH" if kind == PARTITION else f"--dataset {kind}:PATH"
         raise DataError(
-            f"{dataset}: the location of these images is not known here; repeat the run with their path, as "
-            f"in --dataset {dataset.partition(':')[0]}:PATH"
+            f"{dataset}: the location of these data is not known here; repeat the run with their path, as in "
+            f"{option}"
         )
     return _known[dataset]
 

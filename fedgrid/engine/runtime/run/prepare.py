@@ -13,6 +13,7 @@ from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.split import ClientSplit
 from fedgrid.engine.runtime.data.datasets import find, load_known
+from fedgrid.engine.runtime.data.partition_files import with_file
 from fedgrid.engine.runtime.plugins.active import activate
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
@@ -39,7 +40,7 @@ def _images(name: str, read: Callable[[Path], Pair] | None, data_dir: Path) -> t
 
 def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
-    images, _ = images_of(config, data_dir)
+    images = with_file(images_of(config, data_dir)[0], config.split)
     return setup_of(config, algorithm_of(config), images, find(config.dataset, data_dir).num_classes)
 
 
@@ -49,7 +50,7 @@ def held_in(config: RunConfig, data_dir: Path, round_index: int) -> tuple[Client
     Raises:
         DataError: the images cannot be loaded.
     """
-    images, _ = images_of(config, data_dir)
+    images = with_file(images_of(config, data_dir)[0], config.split)
     num_classes = find(config.dataset, data_dir).num_classes
     splits = deal(config, images, num_classes)
     moved = deal_again(config, images, num_classes, splits)
