@@ -1,0 +1,1 @@
+"""Data sets made by code, the same for every run: nothing is downloaded."""

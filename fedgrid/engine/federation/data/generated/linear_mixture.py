@@ -1,0 +1,37 @@
+"""IFCA's synthetic problem as classes: a mixture of four linear regressions, of which the sign is the class.
+
+The examples of group j are x ~ N(0, I) with y = <x, theta_j> + N(0, sigma^2), and the class is whether y is
+positive. Entries of theta_j are 0 or 1 with equal probability, times a scale that makes the expected length
+1; two of them have an angle of about 60 degrees. So the best linear model of a group is right for
+1 - arctan(sigma) / pi of its examples, and another group's for about two thirds.
+
+Source: Ghosh, Chung, Yin, Ramchandran, An Efficient Framework for Clustered Federated Learning, NeurIPS 2020,
+Section 6.1; https://github.com/jichan3751/ifca. There x has 1000 entries, a client 100 examples, and the loss
+is squared. Here x has 100 entries, so that a few thousand examples of a group suffice.
+
+Shapes: G groups, D inputs, N examples.
+"""
+
+import numpy as np
+
+from fedgrid.engine.federation.data.generated.pair import of_groups
+from fedgrid.engine.federation.data.images import Pair
+from fedgrid.engine.federation.seeds import generator
+
+GROUPS, INPUTS, EXAMPLES = 4, 100, 3000
+"""Examples are those of a group."""
+SIGMA = 0.1
+TEST_SHARE = 0.2
+
+
+def linear_mixture() -> Pair:
+    """Return the pool and the server's test set, float32 of shape (N, 100), two classes."""
+    rng = generator(0, "IFCA's synthetic data")
+    theta_GD = rng.integers(0, 2, (GROUPS, INPUTS)) / np.sqrt(INPUTS / 2)
+    inputs, labels = [], []
+    for theta_D in theta_GD:
+        x_ND = rng.standard_normal((EXAMPLES, INPUTS))
+        y_N = x_ND @ theta_D + SIGMA * rng.standard_normal(EXAMPLES)
+        inputs.append(x_ND.astype(np.float32))
+        labels.append((y_N > 0).astype(np.int64))
+    return of_groups(inputs, labels, [f"theta {group}" for group in range(GROUPS)], TEST_SHARE)
