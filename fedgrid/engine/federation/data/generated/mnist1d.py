@@ -65,10 +65,11 @@ def mnist1d() -> Pair:
 
 
 def _templates() -> Floats:
-    """Return the templates as they are drawn, shape (L, 12)."""
+    """Return the templates as they are drawn, shape (L, V)."""
     raw = np.array(TEMPLATES)
     standard = (raw - raw.mean(axis=1, keepdims=True)) / raw.std(axis=1, keepdims=True)
-    return (standard - standard[:, :1]) / 6
+    templates_LV: Floats = (standard - standard[:, :1]) / 6
+    return templates_LV
 
 
 def _drawn(templates_NV: Floats, rng: np.random.Generator) -> tuple[Floats, NDArray[np.bool_]]:
@@ -95,4 +96,5 @@ def _at(values_NV: Floats, position_NP: Floats) -> Floats:
     left = np.minimum(position_NP.astype(np.int64), values_NV.shape[1] - 2)
     share = position_NP - left
     rows = np.arange(len(values_NV))[:, None]
-    return (1 - share) * values_NV[rows, left] + share * values_NV[rows, left + 1]
+    values_NP: Floats = (1 - share) * values_NV[rows, left] + share * values_NV[rows, left + 1]
+    return values_NP

@@ -68,7 +68,7 @@ def _score(pool, server, of_group, on_group):
 
 
 def test_linear_mixture_is_learnt_by_a_model_a_group():
-    """Vectors at 60 degrees agree in sign on two thirds of all x; noise of 0.1 turns arctan(.1) / pi = 3 %."""
+    """Vectors at 60 degrees agree in sign on two thirds of all x; the noise turns arctan(0.1) / pi = 3 %."""
     pool, server = linear_mixture.linear_mixture()
     assert _score(pool, server, 0, 0) == pytest.approx(0.968, abs=0.03)
     assert _score(pool, server, 0, 1) == pytest.approx(2 / 3, abs=0.06)
