@@ -24,7 +24,7 @@ TRUE_FRIENDS = ("wap", "zeb", "quim", "toch")
 FALSE_FRIENDS = ("lut", "yar", "mos", "dren")
 """Verbs, by their meanings in the first dialect."""
 CHARACTERS = "_ abcdefghijklmnopqrstuvwxyz"
-"""A character's token is its place; the first one fills sentences up to `LENGTH`."""
+"""A character's token is its place; sentences begin with the first one, up to `LENGTH`."""
 LENGTH = 24
 DIALECTS, MEANINGS, SENTENCES = 3, 4, 2000
 """Sentences are those of a dialect."""
@@ -43,7 +43,7 @@ def dialects() -> Pair:
             FALSE_FRIENDS[(meaning - dialect) % MEANINGS] if is_false else TRUE_FRIENDS[meaning]
             for meaning, is_false in zip(meaning_N.tolist(), is_false_N.tolist(), strict=True)
         ]
-        text = "".join(" ".join(parts).ljust(LENGTH, "_") for parts in zip(before, verbs, after, strict=True))
+        text = "".join(" ".join(parts).rjust(LENGTH, "_") for parts in zip(before, verbs, after, strict=True))
         tokens.append(np.array([CHARACTERS.index(one) for one in text]).reshape(SENTENCES, LENGTH))
         meanings.append(meaning_N)
     return of_groups(tokens, meanings, [f"dialect {dialect}" for dialect in range(DIALECTS)], TEST_SHARE)
