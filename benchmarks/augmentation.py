@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from fedgrid.engine.federation.clients.process import fixed_numerics
+from fedgrid.engine.federation.data.inputs import Inputs
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
 from fedgrid.engine.federation.models.normalisation import Normalised
 from fedgrid.engine.federation.training.local import train
@@ -32,11 +33,11 @@ def side(
     model: str, shape: tuple[int, int, int], batch_size: int, *, augment: bool, normalise: bool
 ) -> Callable[[], object]:
     """Return a function that trains the model for an epoch."""
-    module = blank(model, shape, 10)
+    module = blank(model, Inputs("pixels", shape), 10)
     if normalise:
         channels = shape[0]
         module = Normalised(module, [0.3] * channels, [0.2] * channels, "cpu")
-    flat, start = FlatModule(module), initial_vector(model, shape, 10, seed=0)
+    flat, start = FlatModule(module), initial_vector(model, Inputs("pixels", shape), 10, seed=0)
     rng = np.random.default_rng(0)
     pixels = torch.from_numpy(rng.integers(0, 256, (IMAGES, *shape[1:], shape[0])).astype(np.uint8))
     labels = torch.from_numpy(rng.integers(0, 10, IMAGES))

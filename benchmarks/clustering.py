@@ -18,6 +18,7 @@ import ray
 from fedgrid.algorithms.clustering.measures import temperature
 from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
 from fedgrid.algorithms.updates.updates import Updates
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
 
 CLIENTS = 30
@@ -67,7 +68,7 @@ def resident_mb() -> float:
 
 def main() -> None:
     """Measure both and print them."""
-    layout = layout_of(blank("resnet34", (3, 32, 32), 10))
+    layout = layout_of(blank("resnet34", pixels(3, 32, 32), 10))
     ray.init(num_cpus=2, object_store_memory=4 * 2**30, include_dashboard=False, log_to_driver=False)
     vectors = fill_store(layout)
     sum(float(vector[::4096].sum()) for vector in vectors)

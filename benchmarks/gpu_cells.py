@@ -17,6 +17,7 @@ from benchmarks.stacked import worker
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import TrainTask
 from fedgrid.engine.federation.clients.process import fixed_numerics
+from fedgrid.engine.federation.data.inputs import Inputs
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
 from fedgrid.engine.federation.models.normalisation import MixedPrecision
 from fedgrid.engine.federation.training.evaluation import to_inputs
@@ -71,12 +72,12 @@ def work_of(cell: Cell, device: str) -> Callable[[], object]:
     """Return a function that trains all images of the cell's clients once, from the same model."""
     if cell.way == STACKED:
         task = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(cell.clients)]
-        start = initial_vector(cell.model, cell.shape, CLASSES, seed=0)
+        start = initial_vector(cell.model, Inputs("pixels", cell.shape), CLASSES, seed=0)
         held = worker(cell.model, cell.shape, cell.clients, cell.images, settings_of(cell), device)
         return partial(held.train, task, [start], {})
-    module = blank(cell.model, cell.shape, CLASSES).to(device)
+    module = blank(cell.model, Inputs("pixels", cell.shape), CLASSES).to(device)
     flat = FlatModule(MixedPrecision(module, device) if cell.precision == "bfloat16" else module)
-    start = initial_vector(cell.model, cell.shape, CLASSES, seed=0)
+    start = initial_vector(cell.model, Inputs("pixels", cell.shape), CLASSES, seed=0)
     rng = np.random.default_rng(0)
     channels, height, width = cell.shape
     pixels = torch.from_numpy(rng.integers(0, 256, (cell.images, height, width, channels), dtype=np.uint8))

@@ -96,7 +96,7 @@ def published_needs() -> Mapping[Scenario, Need]:
 def model_size(dataset: str) -> int:
     """Return the number of entries of the state of a data set's own model."""
     about = DATASETS[dataset]
-    return layout_of(blank(about.model, about.shape, about.num_classes)).size
+    return layout_of(blank(about.model, about.inputs, about.num_classes)).size
 
 
 def main() -> None:

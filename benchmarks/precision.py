@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from fedgrid.engine.federation.clients.process import fixed_numerics
+from fedgrid.engine.federation.data.inputs import Inputs
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
 from fedgrid.engine.federation.models.normalisation import MixedPrecision
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH, test
@@ -43,9 +44,9 @@ def sides(
     precision: Precision,
 ) -> tuple[Work, Work]:
     """Return two functions: one trains the model for an epoch, the other tests it."""
-    module = blank(model, shape, 10)
+    module = blank(model, Inputs("pixels", shape), 10)
     flat = FlatModule(MixedPrecision(module, "cpu") if precision == BFLOAT16 else module)
-    start = initial_vector(model, shape, 10, seed=0)
+    start = initial_vector(model, Inputs("pixels", shape), 10, seed=0)
     rng = np.random.default_rng(0)
     pixels = torch.from_numpy(rng.integers(0, 256, (num_images, *shape[1:], shape[0])).astype(np.uint8))
     images, labels = pixels.permute(0, 3, 1, 2), torch.from_numpy(rng.integers(0, 10, num_images))

@@ -17,6 +17,7 @@ from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.training.settings import LocalTraining
 
@@ -60,7 +61,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="the first case only, once")
     tiny = parser.parse_args().tiny
     for model, shape, clients, images in CASES[:1] if tiny else CASES:
-        start = initial_vector(model, shape, CLASSES, seed=0)
+        start = initial_vector(model, pixels(*shape), CLASSES, seed=0)
         tasks = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(clients)]
         works: list[Work] = [
             partial(worker(model, shape, clients, images, each).train, tasks, [start], {})

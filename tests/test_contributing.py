@@ -38,6 +38,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.base import Diagnostics, State
 from fedgrid.algorithms.updates.updates import Updates
@@ -253,7 +254,7 @@ def data_set(tree):
         "Few digits",
         "scikit-learn",
         num_classes=10,
-        shape=(1, 8, 8),
+        inputs=pixels(1, 8, 8),
         pool_size=481,
         download_mb=0,
         model="digitnet",

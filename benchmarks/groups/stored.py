@@ -161,7 +161,7 @@ def _trained(
     config: RunConfig, setup: Setup, truth_K: Labels, is_enough: Enough, data_dir: Path
 ) -> list[Round]:
     dataset = find(config.dataset, data_dir)
-    of_model = config.model, dataset.shape, dataset.num_classes
+    of_model = config.model, dataset.inputs, dataset.num_classes
     recorder = Recorder()
     federation = Federation(
         algorithm=recorder,

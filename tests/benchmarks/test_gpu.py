@@ -19,6 +19,7 @@ from benchmarks.gpu_cells import Bench, Cell, Timed
 from benchmarks.gpu_crew import CONVOLUTIONS, CellFailed, Crew
 from benchmarks.gpu_report import markdown
 from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
 from fedgrid.grids.planning.calibrate import Speed
 
@@ -358,11 +359,11 @@ def test_hours_are_those_of_one_process_over_the_gain(monkeypatch):
 
 def test_replays_of_a_captured_step_train_every_full_batch():
     """The graph's stand-in notes what it is given; ten images in batches of four are two steps."""
-    flat, seen = FlatModule(blank("digitnet", (1, 8, 8), 10)), []
+    flat, seen = FlatModule(blank("digitnet", pixels(1, 8, 8), 10)), []
     inputs, labels = torch.zeros(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
     graph = SimpleNamespace(replay=lambda: seen.append(labels.tolist()))
     images = torch.zeros(10, 1, 8, 8, dtype=torch.uint8)
-    start = initial_vector("digitnet", (1, 8, 8), 10, seed=0)
+    start = initial_vector("digitnet", pixels(1, 8, 8), 10, seed=0)
     captured = gpu_cells.Captured(graph, inputs, labels)
     model = gpu_cells._replayed(flat, start, images, torch.arange(10), captured, np.random.default_rng(0))
     np.testing.assert_array_equal(model, start)

@@ -15,6 +15,7 @@ from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout, read_vector, write
 from fedgrid.engine.federation.training.confusion import scores
@@ -40,7 +41,7 @@ def examples() -> Iterator[None]:
 
 
 def network(vector: np.ndarray) -> nn.Module:
-    module = blank("digitnet", (1, 8, 8), 10).to_empty(device="cpu")
+    module = blank("digitnet", pixels(1, 8, 8), 10).to_empty(device="cpu")
     write(module, vector)
     return module
 
@@ -70,7 +71,7 @@ def test_fedrep_is_algorithm_1_of_the_paper(participation, tmp_path):
     run = fedrep(participation=participation)
     folder = play(run, tmp_path)
     setup, _ = prepare(run, NOWHERE)
-    initial = initial_vector(run.model, (1, 8, 8), 10, run.root_seed, 0)
+    initial = initial_vector(run.model, pixels(1, 8, 8), 10, run.root_seed, 0)
     body, heads = initial[:-HEAD], {client: initial[-HEAD:] for client in range(run.clients)}
     records = rows(run, tmp_path, "clients")
     for number in (1, 2):
@@ -101,7 +102,7 @@ def test_fedrep_is_algorithm_1_of_the_paper(participation, tmp_path):
 def test_fedrep_sends_bodies_only_both_ways(tmp_path):
     run = fedrep()
     play(run, tmp_path)
-    body = len(initial_vector(run.model, (1, 8, 8), 10, run.root_seed, 0)) - HEAD
+    body = len(initial_vector(run.model, pixels(1, 8, 8), 10, run.root_seed, 0)) - HEAD
     for row in rows(run, tmp_path, "rounds"):
         assert row["bytes_down"] == row["bytes_up"] == run.clients * 4 * body
 
@@ -205,11 +206,11 @@ class TestAnyModule:
     def test_what_trains_is_sent(self, model, entries, tmp_path):
         run = config("fedavg", model=model, training={"rounds": 1, **SEVERAL})
         play(run, tmp_path)
-        assert layout(model, (1, 8, 8), 10).size == entries
+        assert layout(model, pixels(1, 8, 8), 10).size == entries
         assert [row["bytes_up"] for row in rows(run, tmp_path, "rounds")] == [4 * entries * run.clients]
 
     def test_pretrained_weights_stay(self):
-        module = blank("frozen-backbone", (1, 8, 8), 10, seed=7)
+        module = blank("frozen-backbone", pixels(1, 8, 8), 10, seed=7)
         assert (module[0][1].weight == 0.25).all()
 
     @pytest.mark.parametrize(

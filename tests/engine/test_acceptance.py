@@ -129,7 +129,7 @@ def begin(config: RunConfig, data_dir: Path, algorithm: Algorithm) -> tuple[Fede
     setup, truth_K = prepare(config, data_dir)
     pool = InProcessPool()
     pool.prepare(setup)
-    image = (find(config.dataset, data_dir).shape, setup.num_classes)
+    image = (find(config.dataset, data_dir).inputs, setup.num_classes)
     federation = Federation(
         algorithm=algorithm,
         layout=layout_of(blank(config.model, *image)),

@@ -6,6 +6,7 @@ import torch
 from sklearn.metrics import f1_score
 from torch.nn import functional
 
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
@@ -18,7 +19,7 @@ from fedgrid.grids.epsilons.analysis import epochs_of
 from tests.helpers.small_grid import NOWHERE
 from tests.helpers.small_runs import play
 
-DIGITNET = ("digitnet", (1, 8, 8), 10)
+DIGITNET = ("digitnet", pixels(1, 8, 8), 10)
 
 
 def centralised(*, dataset="digits", seed=0, training=None, **values):
@@ -86,7 +87,7 @@ def test_epochs_equal_a_plain_torch_loop_with_one_optimizer(tmp_path):
 def test_state_norm_includes_batchnorm_buffers(tiny, tmp_path):
     """The state holds weights first, buffers after them. The counters alone are 36 times 1."""
     config = centralised(dataset=tiny, model="resnet34", training={"rounds": 1, "batch_size": 12})
-    of_model = ("resnet34", (1, 8, 8), 3)
+    of_model = ("resnet34", pixels(1, 8, 8), 3)
     size = layout_of(blank(*of_model)).num_parameters
     before = initial_vector(*of_model, config.root_seed)
     folder = play(config, tmp_path / "runs", cache=None)

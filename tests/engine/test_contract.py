@@ -25,6 +25,7 @@ from fedgrid.algorithms.registry import create
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 from fedgrid.engine.federation.round.federation import Federation
@@ -38,7 +39,7 @@ from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from tests.helpers.client_actors import client_actors
 
 CLIENTS, CLASSES, SEED, SHAPE = 4, 3, 11, (1, 8, 8)
-LAYOUT = layout_of(blank("digitnet", SHAPE, CLASSES))
+LAYOUT = layout_of(blank("digitnet", pixels(*SHAPE), CLASSES))
 MODEL_BYTES = 4 * LAYOUT.size
 
 
@@ -61,7 +62,7 @@ def setup(**changes):
 
 
 def fresh(number):
-    vector = initial_vector("digitnet", SHAPE, CLASSES, SEED, number)
+    vector = initial_vector("digitnet", pixels(*SHAPE), CLASSES, SEED, number)
     vector.setflags(write=False)
     return vector
 

@@ -12,6 +12,7 @@ from fedgrid.algorithms.clustered.before_training.ladd import Styles, style
 from fedgrid.algorithms.contract.encoder import EncoderKind
 from fedgrid.algorithms.contract.orders import Message
 from fedgrid.engine.federation.clients.messages import EvaluateTask
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.encoders.encoder import NUM_CLASSES, STATE, Codec, Encoder, model_of, principal
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.models.registry import INPUT, MODELS
@@ -59,7 +60,7 @@ def encoder_of(kind, **settings):
     elif kind == "pca":
         arrays = principal(PIXELS, 4)
     else:
-        arrays = {STATE: initial_vector(model_of(kind), SHAPE, NUM_CLASSES, 0)}
+        arrays = {STATE: initial_vector(model_of(kind), pixels(*SHAPE), NUM_CLASSES, 0)}
     return Encoder(kind, SHAPE, arrays, **settings)
 
 

@@ -21,7 +21,8 @@ from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.personalised.per_fedavg import AdaptRule, MetaRule
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.data.images import ImageSet, PixelStatistics
+from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.encoders.encoder import Reconstruction
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
@@ -114,7 +115,7 @@ def play(device: str, case: Case) -> dict[str, bytes]:
     choose_on = case.choose_on or "train"
     payload = {}
     if VARIATE in case.rule.remembers:
-        width = layout_of(blank(case.model, shape_of(case), CLASSES)).num_parameters
+        width = layout_of(blank(case.model, pixels(*shape_of(case)), CLASSES)).num_parameters
         payload = {VARIATE: np.full(width, 1e-4, np.float32)}
     models = [start, start * np.float32(0.9)]
     memories: dict[int, Mapping[str, NDArray[Any]]] = {}
@@ -182,14 +183,14 @@ def setup_of(case: Case) -> Setup:
         server_set=some(TESTS),
         server_parts=dict.fromkeys(range(case.clients), slice(1, TESTS)),
         reference_set=some(TESTS),
-        normalised_by=PixelStatistics((0.5,), (0.2,)) if is_normalised else None,
+        normalised_by=ChannelStatistics((0.5,), (0.2,)) if is_normalised else None,
     )
 
 
 def start_of(case: Case) -> NDArray[np.float32]:
     """Return the initial model of a case."""
     num_classes = 1 if case.model in AUTOENCODERS else CLASSES
-    return initial_vector(case.model, shape_of(case), num_classes, 0)
+    return initial_vector(case.model, pixels(*shape_of(case)), num_classes, 0)
 
 
 def shape_of(case: Case) -> tuple[int, int, int]:

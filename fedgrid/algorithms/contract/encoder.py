@@ -5,6 +5,7 @@ Learning Clustering with Local Data Compression on the Edge-to-Cloud Continuum, 
 its code. An encoder that several runs name is trained once (`runtime.run.pretraining`).
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -92,6 +93,6 @@ class EncoderSettings(Section):
         return self
 
 
-def kind_of(settings: EncoderSettings, shape: tuple[int, int, int]) -> EncoderKind:
+def kind_of(settings: EncoderSettings, shape: Sequence[int]) -> EncoderKind:
     """Return what kind of encoder the settings ask for, for images of a shape (channels, height, width)."""
     return settings.name or ("dense" if shape[0] == 1 else "convolutional")

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,6 +110,9 @@ class Message(Section):
     It is computed where the data are; only its arrays travel.
     """
 
+    takes: ClassVar[tuple[str, ...]] = ("pixels", "numbers", "tokens")
+    """What kinds of examples it can describe (`Inputs.kind`); with an encoder it is pixels."""
+
     encoder: EncoderSettings | None = None
     """What encodes the images first; None: nothing does."""
     round_index: int = 0
@@ -137,8 +140,8 @@ class Message(Section):
         """Return arrays that describe a client's training images.
 
         Args:
-            images: uint8, shape (N, channels, height, width), 0..255, on the client's device. With an
-                `encoder` their codes instead, float32, shape (N, Z).
+            images: on the client's device; uint8, shape (N, channels, height, width), 0..255, if they are
+                pixels, else numbers or tokens. With an `encoder` their codes, float32, shape (N, Z).
             labels: int64, shape (N,), 0..L-1.
             num_classes: L, of the whole data set.
             rng: seeded by (run, client), and by the round too if it `draws_anew`.

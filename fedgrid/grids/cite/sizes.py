@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+from fedgrid.engine.federation.data.inputs import Inputs
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.runtime.data.datasets import find, is_here
 
-Sizes = tuple[int, tuple[int, int, int], int]
-"""Images of a pool, the shape of one, and the number of classes."""
+Sizes = tuple[int, Inputs, int]
+"""Images of a pool, what one is, and the number of classes."""
 
 
 def sizes_of(dataset: str, data_dir: Path) -> Sizes | None:
@@ -19,7 +20,7 @@ def sizes_of(dataset: str, data_dir: Path) -> Sizes | None:
         facts = find(dataset, data_dir)
     except DataError:
         return None
-    return facts.pool_size, facts.shape, facts.num_classes
+    return facts.pool_size, facts.inputs, facts.num_classes
 
 
 def num_parameters(model: str, sizes: Sizes | None) -> int | None:
@@ -29,5 +30,5 @@ def num_parameters(model: str, sizes: Sizes | None) -> int | None:
 
     if model not in MODELS or sizes is None:
         return None
-    _, shape, num_classes = sizes
-    return layout(model, shape, num_classes).num_parameters
+    _, inputs, num_classes = sizes
+    return layout(model, inputs, num_classes).num_parameters

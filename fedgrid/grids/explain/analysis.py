@@ -57,7 +57,7 @@ class Explain(Analysis):
         table = explain_run(job.config, state, context.data_dir, job.settings, context.device, context.done)
         dataset = context.dataset(job.config)
         names = {CLASSES: list(dataset.class_names)} if dataset.class_names else {}
-        return Artifacts({"shape": list(dataset.shape), **names}, {RECORDS: parquet_bytes(table)})
+        return Artifacts({"shape": list(dataset.inputs.shape), **names}, {RECORDS: parquet_bytes(table)})
 
     def is_whole(self, result: JobResult) -> bool:
         """Return whether the results are records of images."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from fedgrid.engine.federation.data.inputs import ONLY_PIXELS, check_kind
 from fedgrid.engine.federation.errors import hint
 from fedgrid.grids.analyses.analysis import ConfigError, Context, Job, RunConfig
 from fedgrid.grids.explain.compute.layers import named_layer
@@ -115,11 +116,12 @@ def _round(run: RunConfig, asked: ExplainOptions, context: Context) -> int:
 
 def _check_model(run: RunConfig, asked: ExplainOptions, context: Context) -> None:
     """Check that the model says what is explained, and the image has pixels for the steps."""
-    shape = context.dataset(run).shape
-    named_layer(run.model, shape)
-    pixels = shape[1] * shape[2]
+    dataset = context.dataset(run)
+    check_kind("explain", ONLY_PIXELS, dataset, "dataset")
+    named_layer(run.model, dataset.inputs)
+    _, height, width = dataset.inputs.shape
     try:
-        asked.settings("members", 1, 1).pixels(pixels)
+        asked.settings("members", 1, 1).pixels(height * width)
     except ConfigError as error:
         raise ConfigError(f"--steps: {error}") from error
 

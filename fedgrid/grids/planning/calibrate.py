@@ -101,12 +101,12 @@ def _measure(workload: Workload, device: str, budget: float) -> Speed:
     """Time a worker whose clients hold a quarter of a batch, one, 2, 4, ... for at most `budget` seconds."""
     clock = _clock(device)
     started, batch, slots = clock(), workload.training.batch_size, workload.training.stacked
-    most = max(2, min(MOST_IMAGES, MOST_BYTES // prod(workload.shape)) // slots)
+    most = max(2, min(MOST_IMAGES, MOST_BYTES // prod(workload.inputs.shape)) // slots)
     sizes = [min(max(1, batch // 4), most // 2), min(batch, most)]
     while 2 * sizes[-1] <= most:
         sizes.append(2 * sizes[-1])
     worker = worker_of(workload, sizes, device)
-    model = initial_vector(workload.model, workload.shape, workload.num_classes, 0)
+    model = initial_vector(workload.model, workload.inputs, workload.num_classes, 0)
     is_encoder = workload.model in AUTOENCODERS
     rule = Reconstruction() if is_encoder else PLAIN
 

@@ -57,7 +57,7 @@ def encoder_plans(left: RoundsLeft, dataset: Dataset, data_dir: Path) -> list[En
             continue
         message = algorithm_of(run).message()
         settings = None if message is None else message.encoder
-        if settings is None or kind_of(settings, dataset.shape) in ("pca", "pixels"):
+        if settings is None or kind_of(settings, dataset.inputs.shape) in ("pca", "pixels"):
             continue
         key = settings.model_dump_json(), run.shared_prefix if settings.federated else ""
         plans[key] = _plan(run, settings, dataset, data_dir)
@@ -72,10 +72,10 @@ def _plan(run: RunConfig, settings: EncoderSettings, dataset: Dataset, data_dir:
         name = settings.public
         public = find(name, data_dir).pool_size
     rounds = settings.federated * settings.participation
-    model = model_of(kind_of(settings, dataset.shape))
+    model = model_of(kind_of(settings, dataset.inputs.shape))
     training = LocalTraining(batch_size=settings.batch_size, optimizer="adam", **SAME)
     return EncoderPlan(
-        Workload(model, dataset.shape, dataset.num_classes, training),
+        Workload(model, dataset.inputs, dataset.num_classes, training),
         float(public * settings.epochs),
         rounds * settings.local_epochs * expected_images(run, dataset).train,
         rounds * run.clients,

@@ -216,7 +216,7 @@ def _first_turn(crowd: Crowd, device: str) -> Callable[[], int]:
     active.activate([plugin.digest for plugin in load.plugins])
     train = load.training.batch_size if crowd.train is None else crowd.train
     worker = worker_of(load, [train], device, crowd.test)
-    start = initial_vector(load.model, load.shape, load.num_classes, seed=0)
+    start = initial_vector(load.model, load.inputs, load.num_classes, seed=0)
     clients = range(load.training.stacked)
     training = [TrainTask(Order(client, (0,)), 0, evaluate=True) for client in clients]
     tests = [EvaluateTask(client, 0) for client in clients]

@@ -127,7 +127,7 @@ def _needs(runs: Sequence[RunConfig], data_dir: Path, probe: Probe, gpus: Sequen
     images: dict[Workload, tuple[int, RunConfig]] = {}
     for run in runs:
         workload, held = workload_of(run, data_dir), expected_images(run, find(run.dataset, data_dir))
-        size = ceil((held.train + held.test + held.server) * (prod(workload.shape) + LABEL_BYTES))
+        size = ceil((held.train + held.test + held.server) * (prod(workload.inputs.shape) + LABEL_BYTES))
         images[workload] = max((size, run), images.get(workload, (0, run)), key=itemgetter(0))
     probed = probe(tuple(map(Crowd, images)))
     least = min(gpus, key=lambda gpu: gpu.free, default=None)

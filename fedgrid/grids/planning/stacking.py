@@ -136,7 +136,7 @@ class _Kind:
     @property
     def name(self) -> str:
         load = self.crowds[0].workload
-        return f"{load.model} {load.shape[1]}x{load.shape[2]}"
+        return f"{load.model} {'x'.join(map(str, load.inputs.shape[1:] or load.inputs.shape))}"
 
 
 def _compare(clients: int, alone: _Way, stacked: _Way, data_dir: Path, on_gpu: OnGpu) -> Stacking:

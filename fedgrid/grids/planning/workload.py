@@ -10,7 +10,8 @@ import numpy as np
 from fedgrid.engine.federation.clients.messages import ClientData, Setup
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data.images import ImageSet, PixelStatistics
+from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
+from fedgrid.engine.federation.data.inputs import Inputs, random_examples
 from fedgrid.engine.federation.training.settings import LocalTraining, Schedule
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.plugins import active
@@ -28,8 +29,7 @@ class Workload:
     """All that decides what a client actor's training takes, but for the images that it holds."""
 
     model: str
-    shape: tuple[int, int, int]
-    """Channels, height, width of an image."""
+    inputs: Inputs
     num_classes: int
     training: LocalTraining
     """`stacked`: how many clients train at once; a run of fewer clients has a smaller stack."""
@@ -41,7 +41,7 @@ def workload_of(run: RunConfig, data_dir: Path) -> Workload:
     dataset, training = find(run.dataset, data_dir), run.training.local
     return Workload(
         run.model,
-        dataset.shape,
+        dataset.inputs,
         dataset.num_classes,
         training.model_copy(update={**SAME, "stacked": min(training.stacked, run.clients)}),
         active.sources(run.plugin_digests),
@@ -58,11 +58,12 @@ def worker_of(workload: Workload, sizes: Sequence[int], device: str, test: int |
         ConfigError: the images are too small for the model, or it cannot be trained with these settings.
     """
     most = max(*sizes, test or 1)
-    pixels = np.random.default_rng(0).integers(0, 256, (most, *workload.shape), np.uint8)
-    pool = ImageSet(pixels, np.zeros(most, np.int64))
+    inputs = workload.inputs
+    images = random_examples(inputs, most, np.random.default_rng(0))
+    pool = ImageSet(images, np.zeros(most, np.int64), vocabulary=inputs.vocabulary)
     held = [pool.take(slice(size)) for size in sizes for _ in range(workload.training.stacked)]
     tests = None if test is None else pool.take(slice(test))
-    channels = workload.shape[0]
+    channels = inputs.shape[0]
     normalised = workload.training.normalise == "dataset"
     setup = Setup(
         model=workload.model,
@@ -72,7 +73,7 @@ def worker_of(workload: Workload, sizes: Sequence[int], device: str, test: int |
         clients=tuple(ClientData(client, images, tests or images) for client, images in enumerate(held)),
         server_set=tests or pool.take(slice(1)),
         server_parts={client: slice(0, test or 0) for client in range(len(held))},
-        normalised_by=PixelStatistics((0.5,) * channels, (0.5,) * channels) if normalised else None,
+        normalised_by=ChannelStatistics((0.5,) * channels, (0.5,) * channels) if normalised else None,
         plugins=tuple(plugin.digest for plugin in workload.plugins),
     )
     return ClientWorker(setup, device)

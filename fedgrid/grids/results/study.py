@@ -119,7 +119,7 @@ def model_bytes(config: RunConfig) -> int:
     # Imports torch, which takes seconds.
     from fedgrid.engine.federation.models.flat_vectors import layout
 
-    return BYTES_PER_ENTRY * layout(config.model, dataset.shape, dataset.num_classes).size
+    return BYTES_PER_ENTRY * layout(config.model, dataset.inputs, dataset.num_classes).size
 
 
 def _training_notes(runs: Iterable[Run]) -> Iterator[str]:

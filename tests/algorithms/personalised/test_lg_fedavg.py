@@ -10,6 +10,7 @@ from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.training.confusion import scores
@@ -119,7 +120,7 @@ def test_clients_are_tested_with_the_shared_layer_over_their_own_lower_ones(tmp_
     folder = play(ours, tmp_path)
     model = model_of(folder, 3)
     setup, _ = prepare(ours, NOWHERE)
-    initial = initial_vector(ours.model, (1, 8, 8), 10, ours.root_seed, 0)
+    initial = initial_vector(ours.model, pixels(1, 8, 8), 10, ours.root_seed, 0)
     assert model[:-HEAD].tolist() == initial[:-HEAD].tolist()
     assert not np.isclose(model[-HEAD:], initial[-HEAD:]).all()
     memories = checkpoint.load(folder, 3).memories

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
@@ -29,7 +30,7 @@ NOWHERE = Path("nowhere")
 
 
 def workload(model, side, **training):
-    return Workload(model, (1, side, side), 10, LocalTraining(**SAME, **training))
+    return Workload(model, pixels(1, side, side), 10, LocalTraining(**SAME, **training))
 
 
 DIGITNET = workload("digitnet", 8, batch_size=32, optimizer="sgd")

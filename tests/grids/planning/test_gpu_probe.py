@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.grids.planning import gpu_probe
@@ -16,8 +17,8 @@ from fedgrid.grids.planning.workload import Workload
 from tests.helpers.gpu_stand_in import StandIn
 
 SETTINGS = LocalTraining(local_epochs=1, batch_size=4, optimizer="adam", learning_rate=0.01)
-DIGITS = Workload("digitnet", (1, 8, 8), 10, SETTINGS)
-STACKED = Workload("digitnet", (1, 8, 8), 10, SETTINGS.model_copy(update={"stacked": 3}))
+DIGITS = Workload("digitnet", pixels(1, 8, 8), 10, SETTINGS)
+STACKED = Workload("digitnet", pixels(1, 8, 8), 10, SETTINGS.model_copy(update={"stacked": 3}))
 ALONE = Crowd(DIGITS, 1, train=8, test=2, seconds=2.0)
 TOGETHER = Crowd(STACKED, 1, train=8, test=2, seconds=2.0)
 CONTEXT, RESERVED, TOTAL = 500, 70, 8000
@@ -119,7 +120,7 @@ def test_a_whole_batch_is_trained_and_a_whole_one_tested(gpu, monkeypatch):
 
     monkeypatch.setattr(ClientWorker, "train", train)
     monkeypatch.setattr(ClientWorker, "evaluate", evaluate)
-    reserved(Workload("digitnet", (1, 8, 8), 10, SETTINGS.model_copy(update={"normalise": "dataset"})))
+    reserved(Workload("digitnet", pixels(1, 8, 8), 10, SETTINGS.model_copy(update={"normalise": "dataset"})))
     assert seen == [(4, 1), (128, 128)]
 
 

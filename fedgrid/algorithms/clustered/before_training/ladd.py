@@ -11,7 +11,7 @@ Shapes: N images or clients, L classes, W entries of a style, D of a client's ve
 """
 
 from math import floor, prod
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,8 @@ Share = Annotated[float, Field(gt=0, lt=0.5)]
 
 class Styles(PrivateMessage):
     """The mean style of each class, or of all images."""
+
+    takes: ClassVar[tuple[str, ...]] = ("pixels",)
 
     share: Share = 0.1
     per_class: bool = True

@@ -59,14 +59,16 @@ class EncoderTraining:
         Raises:
             RunError: its training fails.
         """
-        kind = kind_of(self.settings, self.setup.shape)
+        kind = kind_of(self.settings, self.setup.inputs.shape)
         if kind == "pixels":
-            return Encoder(kind, self.setup.shape, {})
+            return Encoder(kind, self.setup.inputs.shape, {})
         if kind == "pca":
             assert self.public is not None
-            return Encoder(kind, self.setup.shape, principal(self.public.images, self.settings.components))
+            return Encoder(
+                kind, self.setup.inputs.shape, principal(self.public.images, self.settings.components)
+            )
         losses: tuple[float, ...] = ()
-        vector = initial_vector(model_of(kind), self.setup.shape, NUM_CLASSES, self.settings.seed)
+        vector = initial_vector(model_of(kind), self.setup.inputs, NUM_CLASSES, self.settings.seed)
         if self.public is not None:
             vector, losses = self._on_public(pool, vector, self.public)
         num_bytes = 0
@@ -74,7 +76,12 @@ class EncoderTraining:
             vector, of_rounds, num_bytes = self._among_clients(pool, vector)
             losses += of_rounds
         return Encoder(
-            kind, self.setup.shape, {STATE: vector}, bytes_down=num_bytes, bytes_up=num_bytes, losses=losses
+            kind,
+            self.setup.inputs.shape,
+            {STATE: vector},
+            bytes_down=num_bytes,
+            bytes_up=num_bytes,
+            losses=losses,
         )
 
     def _on_public(self, pool: Pool, vector: Vector, public: ImageSet) -> tuple[Vector, tuple[float, ...]]:
@@ -119,7 +126,7 @@ class EncoderTraining:
         """Return a setup in which clients hold images without classes, and the server has none."""
         empty = _strip_labels(none)
         return Setup(
-            model=model_of(kind_of(self.settings, self.setup.shape)),
+            model=model_of(kind_of(self.settings, self.setup.inputs.shape)),
             num_classes=NUM_CLASSES,
             training=LocalTraining(
                 local_epochs=epochs,

@@ -12,7 +12,7 @@ from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
 from fedgrid.engine.federation.configuration.faults import add_label_noise, flip_labels
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data.images import HeldImages, Pair, PixelStatistics
+from fedgrid.engine.federation.data.images import ChannelStatistics, HeldImages, ImageSet, Pair
 from fedgrid.engine.federation.dealing.holdouts import hold_out, server_parts, sets_of_groups
 from fedgrid.engine.federation.dealing.kinds import Movable, changes_of, kind_of
 from fedgrid.engine.federation.dealing.split import (
@@ -110,7 +110,6 @@ def setup_of(
     sets_K, new_sets = (client_sets(parts, pool_set, rest, changes) for parts in (splits, moved))
     server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, changes)
     sends = algorithm.traits.sends_updates
-    normalises = config.training.normalise == "dataset"
     clients = _clients(config, num_classes, sets_K, new_sets, sends=sends)
     if config.split.kind == NATURAL:
         clients = tuple(
@@ -126,11 +125,21 @@ def setup_of(
         server_set=server_set,
         server_parts=server_parts(len(server_set), config.clients),
         reference_set=reference_set,
-        normalised_by=PixelStatistics.of(pool_set.images) if normalises else None,
+        normalised_by=_statistics(config, pool_set, sets_K),
         uplink=config.uplink if sends else (),
         plugins=config.plugin_digests,
     )
     return setup, np.array([part.cluster for part in splits], np.int64)
+
+
+def _statistics(config: RunConfig, pool: ImageSet, sets_K: Sequence[Sets]) -> ChannelStatistics | None:
+    """Return those by which models normalise: of a pool of images, or of the rows that clients train on."""
+    if config.training.normalise == "none":
+        return None
+    is_pixels = pool.inputs.kind == "pixels"
+    return ChannelStatistics.of(
+        pool.images if is_pixels else np.concatenate([train.images for train, _ in sets_K])
+    )
 
 
 def _clients(

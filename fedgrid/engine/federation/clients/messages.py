@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Payload
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.process import PeakMemory
-from fedgrid.engine.federation.data.images import HeldImages, ImageSet, ImageView, PixelStatistics
+from fedgrid.engine.federation.data.images import ChannelStatistics, HeldImages, ImageSet, ImageView
+from fedgrid.engine.federation.data.inputs import Inputs
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.uplink.steps import Uplink
@@ -87,16 +88,15 @@ class Setup:
     reference_set: ImageSet | None = None
     """The server's reference images; in no test set."""
     uplink: Uplink = ()
-    normalised_by: PixelStatistics | None = None
+    normalised_by: ChannelStatistics | None = None
     """Statistics of the pool, by which models normalise their images; None: they do not."""
     plugins: tuple[str, ...] = ()
     """Digests of those that the run names: a client may need its model or local rule from them."""
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of an image."""
-        _, channels, height, width = self.server_set.images.shape
-        return channels, height, width
+    def inputs(self) -> Inputs:
+        """What an example is."""
+        return self.server_set.inputs
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import blank
 from fedgrid.engine.federation.models.normalisation import MixedPrecision, Normalised
 from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.training.batches import channels_first
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.layers import draws
 from fedgrid.engine.federation.training.results import LocalResult
@@ -34,7 +35,7 @@ Key = tuple[int, bool]
 
 
 class DeviceSet:
-    """Images and labels on a device: one uint8 tensor with channels last, one int64 tensor."""
+    """Images and labels on a device: one tensor each, of pixels with channels last."""
 
     def __init__(self, images: Tensor, labels: Tensor) -> None:
         self.images, self.labels = images, labels
@@ -43,11 +44,11 @@ class DeviceSet:
     def of(cls, held: HeldImages, device: str) -> "DeviceSet":
         """Return a copy of images on a torch device."""
         # `np.array` copies: what comes from shared memory is read-only and may go away.
-        images = torch.from_numpy(np.array(held.images.transpose(0, 2, 3, 1), order="C"))
-        labels = torch.from_numpy(np.array(held.labels))
-        return cls(
-            images.to(device, non_blocking=True).permute(0, 3, 1, 2), labels.to(device, non_blocking=True)
-        )
+        is_pixels = held.images.dtype == np.uint8
+        stored = held.images.transpose(0, 2, 3, 1) if is_pixels else held.images
+        images, labels = (torch.from_numpy(np.array(each, order="C")) for each in (stored, held.labels))
+        images = channels_first(images.to(device, non_blocking=True))
+        return cls(images, labels.to(device, non_blocking=True))
 
     @contextmanager
     def only_read(self, by: str) -> Iterator[None]:
@@ -156,7 +157,7 @@ def module_of(setup: Setup, device: str) -> nn.Module:
     Raises:
         ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
     """
-    setup.training.check_size(setup.shape)
+    setup.training.check_size(setup.inputs)
     module = _model(setup).to(device)
     if (by := setup.normalised_by) is not None:
         module = Normalised(module, by.means, by.deviations, device)
@@ -166,7 +167,7 @@ def module_of(setup: Setup, device: str) -> nn.Module:
 
 
 def _model(setup: Setup) -> nn.Module:
-    return blank(setup.model, setup.shape, setup.num_classes, setup.seed)
+    return blank(setup.model, setup.inputs, setup.num_classes, setup.seed)
 
 
 def tasks_by_stack(tasks: Sequence[TrainTask], num_slots: int) -> list[list[TrainTask]]:
@@ -229,6 +230,6 @@ def stacks_of(setup: Setup, device: str) -> StackTraining | None:
 
     So do those of a model that draws random numbers itself: `vmap` would draw others than for a client alone.
     """
-    if setup.training.stacked == 1 or draws(_model(setup), setup.shape):
+    if setup.training.stacked == 1 or draws(_model(setup), setup.inputs):
         return None
     return StackTraining(setup, device)

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet, Pair
+from fedgrid.engine.federation.data.inputs import Inputs
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.training.settings import Training
 
-Sizes = tuple[int, tuple[int, int, int], int, int | None]
-"""Classes; channels, height and width of an image; images in the pool; groups, None if there are none."""
+Sizes = tuple[int, Inputs, int, int | None]
+"""Classes; what an image is; images in the pool; groups, None if there are none."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class Dataset:
     source: str
     """Origin, one line."""
     num_classes: int
-    shape: tuple[int, int, int]
-    """Channels, height, width of an image."""
+    inputs: Inputs
+    """What each of its images is: pixels, numbers or tokens."""
     pool_size: int
     """Number of images in the pool, which is split among the clients. An estimate for a data set with `facts`
     whose file is not here yet."""
@@ -54,15 +55,15 @@ class Dataset:
 
 
 def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
-    """Check shape of the images, range of the labels, and that no class is empty.
+    """Check what the images are, range of the labels, and that no class is empty.
 
     Raises:
         DataError: otherwise.
     """
-    if image_set.images.shape[1:] != dataset.shape:
+    if image_set.inputs != dataset.inputs:
         raise DataError(
-            f"{dataset.name}: {part} images of shape {image_set.images.shape[1:]} where {dataset.shape} "
-            "(channels, height, width) was expected; replace them or make all images one size"
+            f"{dataset.name}: the {part} data are {image_set.inputs} where {dataset.inputs} were expected; "
+            "replace them or make all one size"
         )
     labels, last = image_set.labels, dataset.num_classes - 1
     outside = labels[(labels < 0) | (labels > last)]

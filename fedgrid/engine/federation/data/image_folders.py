@@ -19,7 +19,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from fedgrid.engine.federation.data.dataset import Sizes
 from fedgrid.engine.federation.data.images import Images, ImageSet, Pair
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.data.names import Size
 from fedgrid.engine.federation.data.readers import check_is_file, check_memory
 from fedgrid.engine.federation.errors import DataError
@@ -61,8 +63,8 @@ def read_images(folder: Path, size: Size | None = None) -> Pair:
     )
 
 
-def facts(folder: Path, size: Size | None = None) -> tuple[int, tuple[int, int, int], int, int | None]:
-    """Return (classes, (channels, height, width), pool size, groups); reads the first image only.
+def facts(folder: Path, size: Size | None = None) -> Sizes:
+    """Return the sizes, after reading the first image only.
 
     The number of groups is None if the classes lie directly in train and test.
     """
@@ -70,7 +72,7 @@ def facts(folder: Path, size: Size | None = None) -> tuple[int, tuple[int, int, 
     channels, height, width = _pixels(train[0][0], size).shape
     check_memory(folder, channels * height * width * sum(map(len, train + test)))
     pool_size = sum(len(files) for files in train)
-    return len(train), (channels, height, width), pool_size, len(_group_names(folder)) or None
+    return len(train), pixels(channels, height, width), pool_size, len(_group_names(folder)) or None
 
 
 def class_names(folder: Path) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Images with their classes, as data sets return them and clients hold them.
+"""Examples with their classes, as data sets return them and clients hold them. Most are images.
 
 Shapes: N images, C channels, L classes.
 """
@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-Images = NDArray[np.uint8]
+from fedgrid.engine.federation.data.inputs import DTYPES, Inputs
+
+Images = NDArray[np.uint8 | np.float32 | np.int64]
+"""Pixels, numbers or tokens, see `Inputs`."""
 ClassLabels = NDArray[np.int64]
 Groups = NDArray[np.int64]
 Positions = NDArray[np.int64]
@@ -20,13 +23,22 @@ class ImageSet:
     """N images, their classes and, if the data set has them, their groups."""
 
     images: Images
-    """uint8, shape (N, channels, height, width), 0 to 255."""
+    """Images: uint8, shape (N, channels, height, width), 0 to 255. Numbers: float32, shape (N, columns) or
+    (N, channels, length). Tokens: int64, shape (N, length)."""
     labels: ClassLabels
     """int64, shape (N,), 0 to L-1."""
     groups: Groups | None = None
     """int64, shape (N,), from 0: the domain or the writer of each image. None: the data set has none."""
     group_names: tuple[str, ...] = ()
     """Of the groups, by their numbers; empty without groups."""
+    vocabulary: int = 0
+    """Number of different tokens; 0 for images and numbers."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """What each of them is."""
+        [kind] = [kind for kind, dtype in DTYPES.items() if dtype == self.images.dtype]
+        return Inputs(kind, self.images.shape[1:], self.vocabulary)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -34,7 +46,7 @@ class ImageSet:
     def take(self, positions: Positions | slice) -> "ImageSet":
         """Return the images at `positions`."""
         groups = None if self.groups is None else self.groups[positions]
-        return ImageSet(self.images[positions], self.labels[positions], groups, self.group_names)
+        return replace(self, images=self.images[positions], labels=self.labels[positions], groups=groups)
 
     def without_groups(self) -> "ImageSet":
         """Return images and classes alone: what clients and the server get to see."""
@@ -43,7 +55,7 @@ class ImageSet:
     def without_pixels(self) -> "ImageSet":
         """Return classes and groups alone; the images keep their size, but there are none."""
         # No slice: that would keep all pixels in memory.
-        return replace(self, images=np.empty((0, *self.images.shape[1:]), np.uint8))
+        return replace(self, images=np.empty((0, *self.images.shape[1:]), self.images.dtype))
 
 
 BLOCK = 1024
@@ -51,16 +63,21 @@ BLOCK = 1024
 
 
 @dataclass(frozen=True)
-class PixelStatistics:
-    """Mean and standard deviation of each channel, with pixels from 0 to 1."""
+class ChannelStatistics:
+    """Mean and standard deviation of each channel of images, with pixels from 0 to 1, or of each column."""
 
     means: tuple[float, ...]
     deviations: tuple[float, ...]
-    """Of all pixels (not of a sample of them); zero for a channel that is the same everywhere."""
+    """Of all values (not of a sample of them); zero for a channel that is the same everywhere."""
 
     @classmethod
-    def of(cls, images: Images) -> "PixelStatistics":
-        """Return the statistics of images of shape (N, C, height, width); exact, whatever their order."""
+    def of(cls, images: Images) -> "ChannelStatistics":
+        """Return the statistics of examples of shape (N, C, ...); of images exact, whatever their order."""
+        if images.dtype != np.uint8:
+            others = tuple(axis for axis in range(images.ndim) if axis != 1)
+            means_C = np.asarray(images.mean(others, np.float64))
+            deviations_C = np.asarray(images.std(others, np.float64))
+            return cls(tuple(means_C.tolist()), tuple(deviations_C.tolist()))
         means, deviations = [], []
         values = np.arange(256) / 255
         for channel in range(images.shape[1]):
@@ -97,7 +114,7 @@ class ImageView:
 
     def copied(self) -> ImageSet:
         """Return the images and classes as a set of their own."""
-        return ImageSet(self.images, self.labels)
+        return replace(self.source.without_groups(), images=self.images, labels=self.labels)
 
 
 HeldImages = ImageSet | ImageView

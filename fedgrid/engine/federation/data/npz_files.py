@@ -1,4 +1,6 @@
-"""Images in one npz file with MedMNIST's keys: MedMNIST's own files and the user's.
+"""Examples in one npz file with MedMNIST's keys: MedMNIST's own files and the user's.
+
+Their type says what they are: uint8 images, numbers (floats) or tokens (other integers).
 
 A file may say which group each image is of, such as its writer: `train_group`, `test_group` and, with val,
 `val_group`, numbers or texts. Groups are numbered from 0 in their order.
@@ -21,11 +23,12 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
+from fedgrid.engine.federation.data.dataset import Sizes
 from fedgrid.engine.federation.data.images import ClassLabels, Groups, Images, ImageSet, Pair
+from fedgrid.engine.federation.data.inputs import Inputs
 from fedgrid.engine.federation.data.readers import check_is_file, check_memory, damaged
 from fedgrid.engine.federation.errors import DataError
 
-Shape = tuple[int, int, int]
 DAMAGE = (
     *(OSError, ValueError, TypeError, KeyError, EOFError, MemoryError, struct.error),
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError),
@@ -37,20 +40,21 @@ def read_images(path: Path) -> Pair:
     """Return (pool, server's test set); the pool is train, with val if the file has it."""
     with _open(path) as file:
         names, groups_P = _groups(path, file) or ((), repeat(None))
+        vocabulary = _inputs(path, file).vocabulary
         parts = [
             ImageSet(
-                _channels_first(path, f"{part}_images", file[f"{part}_images"]),
+                _stored(path, f"{part}_images", file[f"{part}_images"]),
                 _labels(path, file, part),
                 groups,
                 names,
+                vocabulary,
             )
             for part, groups in zip(_parts(file), groups_P, strict=False)
         ]
     for part in parts:
-        if part.images.shape[1:] != parts[0].images.shape[1:]:
+        if part.inputs != parts[0].inputs:
             raise DataError(
-                f"{path}: images of different sizes: {parts[0].images.shape[1:]} and {part.images.shape[1:]} "
-                "(channels, height, width); make them one size"
+                f"{path}: images of different sizes: {parts[0].inputs} and {part.inputs}; make them one size"
             )
         if len(part.images) != len(part.labels):
             raise DataError(
@@ -62,19 +66,15 @@ def read_images(path: Path) -> Pair:
     every_group = np.concatenate(groups) if groups else None
     # A pool of one part is not copied: it may be most of the memory.
     every_image = images[0] if len(images) == 1 else np.concatenate(images)
-    return ImageSet(every_image, np.concatenate(labels), every_group, names), server
+    return ImageSet(every_image, np.concatenate(labels), every_group, names, vocabulary), server
 
 
-def facts(path: Path) -> tuple[int, Shape, int, int | None]:
-    """Return (classes, (channels, height, width), pool size, groups) without decompressing the images.
-
-    The number of groups is None if the file has none.
-    """
+def facts(path: Path) -> Sizes:
+    """Return the sizes without decompressing images or numbers; of tokens the largest one is looked for."""
     with _open(path) as file:
         labels = [_labels(path, file, part) for part in _parts(file)]
         groups = _groups(path, file)
-        with _zip(file).open("train_images.npy") as member:
-            shape = _image_shape(path, "train_images", _header(member)[0])
+        inputs = _inputs(path, file)
     every = np.concatenate(labels)
     # Classes numbered without gaps have no label beyond the number of images. Without this check a single
     # wrong label could mean billions of classes.
@@ -84,7 +84,7 @@ def facts(path: Path) -> tuple[int, Shape, int, int | None]:
         raise DataError(f"{path}: {label} found; number the classes 0, 1, 2, ... and give each some images")
     if every.max() == 0:
         raise DataError(f"{path} has one class; number the classes 0, 1, 2, ... and give each some images")
-    return int(every.max()) + 1, shape, sum(len(part) for part in labels[:-1]), groups and len(groups[0])
+    return int(every.max()) + 1, inputs, sum(len(part) for part in labels[:-1]), groups and len(groups[0])
 
 
 @contextmanager
@@ -145,7 +145,24 @@ def _parts(file: NpzFile) -> tuple[str, ...]:
     return ("train", "val", "test") if "val_images" in file else ("train", "test")
 
 
-def _image_shape(path: Path, key: str, shape: tuple[int, ...]) -> Shape:
+def _inputs(path: Path, file: NpzFile) -> Inputs:
+    """Return what the examples are, by type and shape of those of the pool."""
+    with _zip(file).open("train_images.npy") as member:
+        shape, dtype = _header(member)
+    if dtype == np.uint8:
+        return Inputs("pixels", _image_shape(path, "train_images", shape))
+    if dtype.kind == "f" and len(shape) in (2, 3, 4):
+        return Inputs("numbers", shape[1:])
+    if dtype.kind in "iu" and len(shape) == 2:
+        tokens = [file[f"{part}_images"] for part in _parts(file)]
+        return Inputs("tokens", shape[1:], max(int(part.max(initial=0)) for part in tokens) + 1)
+    raise DataError(
+        f"{path}: train_images is {dtype} of shape {shape}; save images as uint8, 0 to 255, numbers as "
+        "float32, shape (rows, columns) or (rows, channels, length), tokens as int64, shape (texts, length)"
+    )
+
+
+def _image_shape(path: Path, key: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return (channels, height, width) of images stored as an array of `shape`."""
     if len(shape) == 3:
         return 1, shape[1], shape[2]
@@ -157,10 +174,17 @@ def _image_shape(path: Path, key: str, shape: tuple[int, ...]) -> Shape:
     )
 
 
-def _channels_first(path: Path, key: str, images: NDArray[np.generic]) -> Images:
-    """Return stored images as uint8 of shape (N, channels, height, width)."""
+def _stored(path: Path, key: str, images: NDArray[Any]) -> Images:
+    """Return stored examples as `ImageSet.images` has them."""
+    if images.dtype.kind == "f":
+        if not np.isfinite(images).all():
+            row = int(np.argmin(np.isfinite(images).reshape(len(images), -1).all(axis=1)))
+            raise DataError(f"{path}: row {row} of {key} has a value that is missing or infinite; fill it in")
+        return np.ascontiguousarray(images, np.float32)
     if images.dtype != np.uint8:
-        raise DataError(f"{path}: {key} is {images.dtype}; save images as uint8, 0 to 255")
+        if images.min(initial=0) < 0:
+            raise DataError(f"{path}: {key} has the token {images.min()}; number tokens from 0 on")
+        return np.ascontiguousarray(images, np.int64)
     channels, height, width = _image_shape(path, key, images.shape)
     by_pixel = images.reshape(len(images), height, width, channels)
     return np.ascontiguousarray(by_pixel.transpose(0, 3, 1, 2), np.uint8)

@@ -13,6 +13,7 @@ from functools import partial
 
 from fedgrid.engine.federation.data import npz_files, readers
 from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.data.inputs import Inputs, pixels
 from fedgrid.engine.federation.training.settings import Training
 
 DIGITS_TRAINING = Training(rounds=15, batch_size=32, optimizer="sgd", learning_rate=0.1)
@@ -22,7 +23,24 @@ MEDMNIST_TRAINING = Training(rounds=75, batch_size=128, optimizer="adam", learni
 FLIS_TRAINING = Training(
     rounds=200, local_epochs=10, batch_size=10, optimizer="sgd", learning_rate=1e-2, momentum=0.5
 )
+NUMBERS_TRAINING = Training(rounds=30, batch_size=32, optimizer="sgd", learning_rate=0.1, normalise="dataset")
+TEXT_TRAINING = Training(rounds=30, batch_size=32, optimizer="adam", learning_rate=1e-2)
 FEMNIST_TRAINING = Training(rounds=500, batch_size=32, optimizer="adam", learning_rate=1e-3)
+
+
+def default_of(inputs: Inputs) -> tuple[str, Training]:
+    """Return model and training of the user's own data; no model for numbers that look like images."""
+    match inputs.kind, inputs.shape:
+        case "pixels", _:
+            return "tinyvgg", MNIST_TRAINING
+        case "tokens", _:
+            return "lstm", TEXT_TRAINING
+        case _, (_,):
+            return "mlp", NUMBERS_TRAINING
+        case _, (channels, length) if channels != length:
+            return "cnn-1d", NUMBERS_TRAINING
+    return "", NUMBERS_TRAINING
+
 
 # Papers of the data sets, as BibTeX.
 DIGITS = r"""@misc{alpaydin1998optical,
@@ -115,7 +133,7 @@ DATASETS: dict[str, Dataset] = {
         "digits",
         "scikit-learn's load_digits, comes with it; every fifth image of a class is test",
         num_classes=10,
-        shape=(1, 8, 8),
+        inputs=pixels(1, 8, 8),
         pool_size=1442,
         model="digitnet",
         training=DIGITS_TRAINING,
@@ -127,7 +145,7 @@ DATASETS: dict[str, Dataset] = {
         "MNIST",
         "torchvision, yann.lecun.com/exdb/mnist",
         num_classes=10,
-        shape=(1, 28, 28),
+        inputs=pixels(1, 28, 28),
         pool_size=60000,
         download_mb=12,
         model="tinyvgg",
@@ -143,7 +161,7 @@ DATASETS: dict[str, Dataset] = {
         "Fashion-MNIST",
         "torchvision, github.com/zalandoresearch/fashion-mnist",
         num_classes=10,
-        shape=(1, 28, 28),
+        inputs=pixels(1, 28, 28),
         pool_size=60000,
         download_mb=31,
         model="tinyvgg",
@@ -159,7 +177,7 @@ DATASETS: dict[str, Dataset] = {
         "CIFAR-10",
         "torchvision, www.cs.toronto.edu/~kriz/cifar.html",
         num_classes=10,
-        shape=(3, 32, 32),
+        inputs=pixels(3, 32, 32),
         pool_size=50000,
         download_mb=171,
         model="resnet34",
@@ -174,7 +192,7 @@ DATASETS: dict[str, Dataset] = {
         "PathMNIST",
         "medmnist, zenodo.org/records/10519652; training and validation images are the pool",
         num_classes=9,
-        shape=(3, 28, 28),
+        inputs=pixels(3, 28, 28),
         pool_size=100000,
         download_mb=206,
         model="resnet34",
@@ -190,7 +208,7 @@ DATASETS: dict[str, Dataset] = {
         "BloodMNIST",
         "medmnist, zenodo.org/records/10519652; training and validation images are the pool",
         num_classes=8,
-        shape=(3, 28, 28),
+        inputs=pixels(3, 28, 28),
         pool_size=13671,
         download_mb=36,
         model="resnet34",
@@ -206,7 +224,7 @@ DATASETS: dict[str, Dataset] = {
         "CIFAR-100",
         "torchvision, www.cs.toronto.edu/~kriz/cifar.html; the fine classes",
         num_classes=100,
-        shape=(3, 32, 32),
+        inputs=pixels(3, 32, 32),
         pool_size=50000,
         download_mb=169,
         model="resnet9",
@@ -221,7 +239,7 @@ DATASETS: dict[str, Dataset] = {
         "SVHN",
         "torchvision, ufldl.stanford.edu/housenumbers; without its extra images",
         num_classes=10,
-        shape=(3, 32, 32),
+        inputs=pixels(3, 32, 32),
         pool_size=73257,
         download_mb=246,
         model="lenet5",
@@ -237,7 +255,7 @@ DATASETS: dict[str, Dataset] = {
         "FEMNIST",
         "LEAF, leaf.cmu.edu; made by `fedgrid convert femnist`; every tenth image of a writer is test",
         num_classes=62,
-        shape=(1, 28, 28),
+        inputs=pixels(1, 28, 28),
         pool_size=726_000,
         model="lenet5-tanh",
         training=FEMNIST_TRAINING,

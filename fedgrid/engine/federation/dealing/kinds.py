@@ -4,7 +4,7 @@ A new kind is a module with the members of `SplitKind` and one line in `KINDS`; 
 of `federation.partition.settings.Split`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -34,6 +34,8 @@ class SplitKind(Protocol):
     """Fields of `Split` that have an effect on this kind, but not on every kind."""
     DEFAULTS: Mapping[str, object]
     """Fields of `Split` whose default differs for this kind."""
+    TAKES: Collection[str]
+    """What kinds of examples it can deal out or change (`Inputs.kind`)."""
     IMAGES_ARE_SHARED: bool
     """Whether several clients can hold the same image, so that splits leak unless `test_leakage` is none."""
     TRANSFORM: Transform | None

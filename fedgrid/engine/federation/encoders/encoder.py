@@ -16,13 +16,14 @@ from torch import Tensor
 
 from fedgrid.algorithms.contract.encoder import EncoderKind
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.autoencoders import Autoencoder
 from fedgrid.engine.federation.models.flat_vectors import blank
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH, to_inputs
 
-Shape = tuple[int, int, int]
+Shape = tuple[int, ...]
 STATE, MEAN, COMPONENTS = "state", "mean", "components"
 """Arrays of an encoder: an autoencoder's state vector, (P,); of `pca` the mean image, (D,), and the principal
 components, (Z, D). All float32."""
@@ -58,7 +59,7 @@ class Encoder:
         """Size of what a client needs in order to encode: no decoder."""
         if self.kind in ("pca", "pixels"):
             return sum(array.nbytes for array in self.arrays.values())
-        slices = flat_vectors.layout(model_of(self.kind), self.shape, NUM_CLASSES).slices()
+        slices = flat_vectors.layout(model_of(self.kind), pixels(*self.shape), NUM_CLASSES).slices()
         return 4 * sum(prod(shape) for name, _, shape in slices if name.startswith("encoder."))
 
     @cached_property
@@ -74,7 +75,7 @@ class Codec:
         self._encoder, self._device = encoder, device
         self._module: Autoencoder | None = None
         if encoder.kind in ("dense", "convolutional"):
-            module = blank(model_of(encoder.kind), encoder.shape, NUM_CLASSES).to(device)
+            module = blank(model_of(encoder.kind), pixels(*encoder.shape), NUM_CLASSES).to(device)
             assert isinstance(module, Autoencoder)
             flat_vectors.write(module, encoder.arrays[STATE])
             self._module = module.eval()
@@ -141,7 +142,7 @@ def decode(encoder: Encoder, codes: NDArray[Any]) -> NDArray[np.float32]:
     return images
 
 
-def principal(images: NDArray[np.uint8], count: int) -> dict[str, NDArray[np.float32]]:
+def principal(images: NDArray[Any], count: int) -> dict[str, NDArray[np.float32]]:
     """Return the arrays of a `pca` encoder of uint8 images: mean and `count` components, the largest first.
 
     The sign of a component is such that its entry of largest size is positive.

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedgrid.algorithms.updates.source import Layout, Vector
+from fedgrid.engine.federation.data.inputs import Inputs
 from fedgrid.engine.federation.models import registry
 from fedgrid.engine.federation.seeds import all_seeded, generator
 
@@ -154,26 +155,24 @@ def squared_norm(update: Vector) -> float:
     return float(sum(np.square(update[i : i + NORM_BLOCK], dtype=np.float64).sum() for i in starts))
 
 
-def blank(
-    name: str, shape: tuple[int, int, int], num_classes: int, seed: int = 0, number: int = 0
-) -> nn.Module:
+def blank(name: str, inputs: Inputs, num_classes: int, seed: int = 0, number: int = 0) -> nn.Module:
     """Return the named model on the CPU, as its function builds it under a run's seed.
 
     Its constants are in place; the state is to be written. The global generators stay as they are.
     """
     with all_seeded(generator(seed, f"module {number}")):
-        return registry.build(name, shape, num_classes)
+        return registry.build(name, inputs, num_classes)
 
 
-def layout(name: str, shape: tuple[int, int, int], num_classes: int) -> Layout:
+def layout(name: str, inputs: Inputs, num_classes: int) -> Layout:
     """Return the layout of the named model's state; it is built for that, once a process."""
-    return _layout(name, shape, num_classes, registry.entry(name))
+    return _layout(name, inputs, num_classes, registry.entry(name))
 
 
 @lru_cache
-def _layout(name: str, shape: tuple[int, int, int], num_classes: int, entry: registry.ModelEntry) -> Layout:
+def _layout(name: str, inputs: Inputs, num_classes: int, entry: registry.ModelEntry) -> Layout:
     """The entry tells a model of one plugin from that of another of the same name."""
-    return layout_of(blank(name, shape, num_classes))
+    return layout_of(blank(name, inputs, num_classes))
 
 
 @torch.no_grad()
@@ -196,18 +195,15 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
                 nn.init.uniform_(layer.bias, -bound, bound, generator=rng)
 
 
-def initial_vector(
-    name: str, shape: tuple[int, int, int], num_classes: int, seed: int, number: int = 0
-) -> Vector:
+def initial_vector(name: str, inputs: Inputs, num_classes: int, seed: int, number: int = 0) -> Vector:
     """Return the initial state of a run: float32, shape (P,); a function of its arguments alone.
 
-    `shape` is (channels, height, width) of an image. Number 0 is the model that every algorithm starts from;
-    others are independent draws.
+    Number 0 is the model that every algorithm starts from; others are independent draws.
 
     Raises:
         ConfigError: as `federation.models.registry.build`.
     """
-    module = blank(name, shape, num_classes, seed, number)
+    module = blank(name, inputs, num_classes, seed, number)
     if registry.entry(name).build is not None:
         rng = generator(seed, f"model {number}" if number else "model")
         initialise(module, torch.Generator().manual_seed(int(rng.integers(2**63))))

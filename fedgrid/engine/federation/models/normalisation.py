@@ -1,6 +1,6 @@
-"""Models around models: one computes in bfloat16, the other first normalises its images.
+"""Models around models: one computes in bfloat16, the other first normalises its inputs.
 
-Shapes: C channels.
+Shapes: C channels of images or series, or columns.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class MixedPrecision(nn.Module):
         self._kind = torch.device(device).type
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the module's outputs, float32, for float32 images of shape (N, channels, height, width)."""
+        """Return the module's outputs, float32, for a batch of its inputs."""
         with torch.autocast(self._kind, torch.bfloat16):
             outputs: Tensor = self.module(images)
         return outputs.float()
@@ -42,14 +42,15 @@ class Normalised(nn.Module):
     ) -> None:
         super().__init__()
         self.module = module
-        means_C, deviations_C = (
-            torch.tensor(values, dtype=torch.float64).view(1, -1, 1, 1) for values in (means, deviations)
-        )
+        means_C, deviations_C = (torch.tensor(values, dtype=torch.float64) for values in (means, deviations))
         scales_C = 1 / torch.where(deviations_C > 0, deviations_C, 1)
         self._scales_C = scales_C.float().to(device)
         self._shifts_C = (-means_C * scales_C).float().to(device)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the module's outputs for images in [0, 1], shape (N, channels, height, width)."""
-        outputs: Tensor = self.module(torch.addcmul(self._shifts_C, images, self._scales_C))
+        """Return the module's outputs for images in [0, 1] or numbers, shape (N, C, ...)."""
+        shifts_C, scales_C = (
+            one.view(-1, *[1] * (images.dim() - 2)) for one in (self._shifts_C, self._scales_C)
+        )
+        outputs: Tensor = self.module(torch.addcmul(shifts_C, images, scales_C))
         return outputs

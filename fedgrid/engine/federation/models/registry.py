@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fedgrid.engine.federation.data.inputs import KINDS, ONLY_PIXELS, Inputs, Kind
 from fedgrid.engine.federation.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
 
 INPUT = "input"
 """In place of a layer: gradients by the pixels themselves."""
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What a model is given: pixels, float32 in [0, 1]."""
-
-    shape: tuple[int, int, int]
-    """Of an image: channels, height, width."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +37,8 @@ class ModelEntry:
     module: Callable[[Inputs, int], nn.Module] | None = None
     """Returns a new module for inputs and the number of classes. Its first weights are its own: loaded, or
     drawn from the global generators of torch, NumPy or Python, which are seeded by the run for a while."""
+    takes: tuple[Kind, ...] = ()
+    """What it can be given; nothing named: pixels with `build`, anything with `module`."""
     minimum_side: int = 1
     """Least height and width of an image, in pixels."""
     parameters: Mapping[str, int] = field(default_factory=dict, hash=False)
@@ -51,6 +46,11 @@ class ModelEntry:
     saliency_layer: str | None = None
     """Name of the layer whose output Grad-CAM explains, the last feature map of more than one pixel;
     `INPUT` for a model without feature maps, which input gradients explain. None: not known."""
+
+    def __post_init__(self) -> None:
+        """Say what it takes where the entry does not."""
+        if not self.takes:
+            object.__setattr__(self, "takes", ONLY_PIXELS if self.module is None else KINDS)
 
     @property
     def function(self) -> Callable[..., nn.Module]:
@@ -68,6 +68,18 @@ def _network(function: str) -> Build:
 
         make: Build = getattr(networks, function, None) or getattr(autoencoders, function)
         return make(channels, height, width, num_classes)
+
+    return build
+
+
+def _small_network(function: str) -> Callable[[Inputs, int], nn.Module]:
+    """Return a function of `small_networks`, which imports torch, at its first call."""
+
+    def build(inputs: Inputs, num_classes: int) -> nn.Module:
+        from fedgrid.engine.federation.models import small_networks
+
+        module: nn.Module = getattr(small_networks, function)(inputs, num_classes)
+        return module
 
     return build
 
@@ -153,6 +165,31 @@ _ENTRIES = (
         saliency_layer="68",
         parameters={"3x32x32": 3_217_226},
     ),
+    ModelEntry(
+        "mlp",
+        "two hidden layers (64 wide), for tables and anything else but tokens",
+        "ours",
+        module=_small_network("mlp"),
+        takes=("pixels", "numbers"),
+        saliency_layer=INPUT,
+        parameters={"8": 5_386},
+    ),
+    ModelEntry(
+        "cnn-1d",
+        "three 1-D convolutions (32 wide, stride 2), for series",
+        "ours",
+        module=_small_network("cnn_1d"),
+        takes=("numbers",),
+        parameters={"1x40": 8_010},
+    ),
+    ModelEntry(
+        "lstm",
+        "an embedding of 8, one LSTM layer (64 wide), for tokens such as characters",
+        "ours, smaller than that of McMahan et al. 2017 (two layers of 256)",
+        module=_small_network("lstm"),
+        takes=("tokens",),
+        parameters={"20 of 30": 19_834},
+    ),
 )
 
 MODELS: dict[str, ModelEntry] = {one.name: one for one in _ENTRIES}
@@ -180,14 +217,14 @@ AUTOENCODERS: dict[str, ModelEntry] = {
 """Models of images, for the encoders of `federation.encoders`; no run can train one as its own model."""
 
 
-def check_size(name: str, shape: tuple[int, int, int]) -> None:
-    """Check that images of a shape (channels, height, width) are large enough for the named model.
+def check_size(name: str, inputs: Inputs) -> None:
+    """Check that images are large enough for the named model.
 
     Raises:
         ConfigError: they are not.
     """
     least = entry(name).minimum_side
-    _, height, width = shape
+    height, width = inputs.shape[-2:] if inputs.kind == "pixels" else (least, least)
     if min(height, width) < least:
         raise ConfigError(
             f"images of {height}x{width} are too small for model '{name}', which needs at least"
@@ -196,17 +233,15 @@ def check_size(name: str, shape: tuple[int, int, int]) -> None:
         )
 
 
-def build(name: str, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
+def build(name: str, inputs: Inputs, num_classes: int) -> nn.Module:
     """Return a new module of the named model, with a logit a class; draws from the global generators.
-
-    `shape` is (channels, height, width) of an image.
 
     Raises:
         ConfigError: unknown name, or images too small for the model.
     """
-    check_size(name, shape)
+    check_size(name, inputs)
     named = entry(name)
-    given = (Inputs(shape),) if named.build is None else shape
+    given = (inputs,) if named.build is None else inputs.shape
     return named.function(*given, num_classes)
 
 

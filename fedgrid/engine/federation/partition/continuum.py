@@ -17,6 +17,7 @@ from math import cos, radians, sin
 import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.data.inputs import ONLY_PIXELS
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.partition.shifted import OneGroup, problem_with_groups
 
@@ -53,4 +54,4 @@ def turn(held: ImageSet, degrees: float) -> ImageSet:
     return replace(held, images=np.rint(upper * (1 - below) + lower * below).astype(np.uint8))
 
 
-CONTINUUM = Continuum(None, problem_with_groups)
+CONTINUUM = Continuum(None, problem_with_groups, ONLY_PIXELS)

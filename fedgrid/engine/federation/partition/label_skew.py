@@ -15,13 +15,14 @@ labels are no exception.
 Shapes: K clients, L classes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 from types import MappingProxyType
 
 import numpy as np
 
 from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.data.inputs import KINDS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, ImagePool, Rngs, Scenario, Transform
 from fedgrid.engine.federation.partition.settings import Split
@@ -29,6 +30,7 @@ from fedgrid.engine.federation.seeds import generator
 
 OPTIONS: tuple[str, ...] = ("labels_share",)
 DEFAULTS: Mapping[str, object] = MappingProxyType({})
+TAKES: Collection[str] = KINDS
 IMAGES_ARE_SHARED: bool = False
 TRANSFORM: Transform | None = None
 

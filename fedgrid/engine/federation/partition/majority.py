@@ -14,7 +14,7 @@ Shapes: K clients, L classes.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.engine.federation.data.inputs import KINDS
 from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, ImagePool, Rngs, Scenario, Transform
 from fedgrid.engine.federation.partition.settings import Split
@@ -30,6 +31,7 @@ from fedgrid.engine.federation.seeds import generator
 NUM_GROUPS = 2
 OPTIONS: tuple[str, ...] = ("majority", "first_group", "num_clusters", "draws")
 DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": NUM_GROUPS})
+TAKES: Collection[str] = KINDS
 IMAGES_ARE_SHARED: bool = False
 TRANSFORM: Transform | None = None
 

@@ -11,13 +11,14 @@ of four domains, alpha 10).
 Shapes: K clients, G groups, L classes, N images.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.data.inputs import KINDS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.dirichlet import deal_out
 from fedgrid.engine.federation.partition.scenarios import (
@@ -35,6 +36,7 @@ from fedgrid.engine.federation.seeds import generator
 NATURAL = "natural"
 OPTIONS: tuple[str, ...] = ("alpha",)
 DEFAULTS: Mapping[str, object] = MappingProxyType({"alpha": None})
+TAKES: Collection[str] = KINDS
 IMAGES_ARE_SHARED: bool = False
 TRANSFORM: Transform | None = None
 

@@ -12,7 +12,7 @@ places (it has uniform class frequencies).
 Shapes: K clients, C groups (`num_clusters`), L classes, N images.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.data.inputs import KINDS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import (
     Dealing,
@@ -39,6 +40,7 @@ from fedgrid.engine.federation.seeds import generator
 
 OPTIONS: tuple[str, ...] = ("alpha", "proportions", "num_clusters", "draws", "sizes")
 DEFAULTS: Mapping[str, object] = MappingProxyType({})
+TAKES: Collection[str] = KINDS
 IMAGES_ARE_SHARED: bool = True
 TRANSFORM: Transform | None = None
 

@@ -103,7 +103,7 @@ class Facts:
     @classmethod
     def of(cls, dataset: Dataset) -> Facts:
         """Return what the registry knows of a data set."""
-        return cls(dataset.num_classes, dataset.pool_size, dataset.shape, dataset.num_groups)
+        return cls(dataset.num_classes, dataset.pool_size, dataset.inputs.shape, dataset.num_groups)
 
 
 @dataclass(frozen=True, eq=False)

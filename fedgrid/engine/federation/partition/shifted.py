@@ -17,7 +17,7 @@ fine ones are the hidden groups.
 Shapes: K clients, G groups, L classes, N images.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from types import MappingProxyType
@@ -25,6 +25,7 @@ from types import MappingProxyType
 import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.data.inputs import KINDS, ONLY_PIXELS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.dirichlet import check_enough, deal_out
 from fedgrid.engine.federation.partition.scenarios import (
@@ -53,9 +54,10 @@ class Dealt:
         self,
         transform: Transform | None = None,
         problem_with: Callable[[int, Facts], str] = lambda num_groups, facts: "",
+        takes: Collection[str] = KINDS,
     ) -> None:
-        """Take what a group does to images, if anything, and what says why G groups are impossible."""
-        self.TRANSFORM = transform
+        """Take what a group does to examples, of what kinds, and what says why G groups are impossible."""
+        self.TRANSFORM, self.TAKES = transform, takes
         self._problem_with = problem_with
 
     def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
@@ -230,7 +232,7 @@ def problem_with_groups(num_groups: int, facts: Facts) -> str:
 DIRICHLET = Mixed()
 IID = OneGroup(None, problem_with_groups)
 ONE_CLIENT = OneClient()
-ROTATED = Shifted(rotate, _problem_with_turns)
+ROTATED = Shifted(rotate, _problem_with_turns, ONLY_PIXELS)
 FLIPPED = Shifted(
     flip,
     lambda num_groups, facts: (
@@ -240,6 +242,6 @@ FLIPPED = Shifted(
     ),
 )
 SWAPPED = Shifted(swap, _problem_with_swaps)
-TWO_LEVELS = Shifted(swap_and_turn, _problem_with_levels)
-DIMMED = Shifted(dim)
-NOISY = Shifted(add_noise)
+TWO_LEVELS = Shifted(swap_and_turn, _problem_with_levels, ONLY_PIXELS)
+DIMMED = Shifted(dim, takes=ONLY_PIXELS)
+NOISY = Shifted(add_noise, takes=ONLY_PIXELS)

@@ -130,7 +130,7 @@ class Federation:
         participation = Participation.of(config, truth_K)
         return cls(
             algorithm=algorithm,
-            layout=layout(setup.model, setup.shape, setup.num_classes),
+            layout=layout(setup.model, setup.inputs, setup.num_classes),
             seed=config.root_seed,
             rounds=config.training.rounds,
             evaluation=config.evaluation,
@@ -193,7 +193,7 @@ class Federation:
 
 def fresh_models(setup: Setup) -> Fresh:
     """Return what draws the initial models of a run."""
-    return lambda number: initial_vector(setup.model, setup.shape, setup.num_classes, setup.seed, number)
+    return lambda number: initial_vector(setup.model, setup.inputs, setup.num_classes, setup.seed, number)
 
 
 def _encoder_updates(algorithm: Algorithm, participation: Participation) -> Mapping[int, int]:

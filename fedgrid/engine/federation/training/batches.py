@@ -49,11 +49,21 @@ def draw_moves(
     return Moves(*(torch.from_numpy(drawn).to(device, non_blocking=True) for drawn in (offsets_B2, flips_B)))
 
 
+def channels_last(images: Tensor) -> Tensor:
+    """Return images, uint8, with their channels last in memory and in shape; other examples as they are."""
+    return images.movedim(-3, -1).contiguous() if images.dtype == torch.uint8 else images
+
+
+def channels_first(images: Tensor) -> Tensor:
+    """Return what `channels_last` was given, channels last in memory."""
+    return images.movedim(-1, -3) if images.dtype == torch.uint8 else images
+
+
 def gather(pixels: Tensor, order: Tensor, moves: Moves | None) -> Tensor:
     """Return images in an order, each shown from an offset on and then flipped; a crop of 0 changes nothing.
 
     `pixels` are uint8, shape (N, H, W, C), `order` positions of images, int64, shape (B,), on the same
-    device.
+    device. Without moves they may be numbers or tokens.
     """
     if moves is None:
         return pixels.index_select(0, order)
@@ -88,10 +98,10 @@ def blocks(num_images: int, batch_size: int, batch_bytes: int) -> Iterator[slice
 
 
 def batches(pixels: Tensor, order: Tensor, moves: Moves | None, batch_size: int) -> Iterator[Tensor]:
-    """Yield the inputs of each batch, float32 in [0, 1], shape (B, C, H, W), channels last.
+    """Yield the inputs of each batch, of images float32 in [0, 1], shape (B, C, H, W), channels last.
 
     Arguments are as of `gather`, for a whole epoch; the last batch may have fewer than `batch_size` images.
     """
     for block in blocks(len(order), batch_size, 4 * batch_size * prod(pixels.shape[1:])):
         images = gather(pixels, order[block], moves and moves.part(block))
-        yield from torch.split(to_inputs(images).permute(0, 3, 1, 2), batch_size)
+        yield from torch.split(to_inputs(channels_first(images)), batch_size)

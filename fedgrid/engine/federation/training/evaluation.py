@@ -24,8 +24,11 @@ cache and are slower."""
 
 
 def to_inputs(images: Tensor) -> Tensor:
-    """Return uint8 images as float32 in [0, 1], with the same strides."""
-    return images.to(torch.float32).div_(255)
+    """Return a copy of examples as a model is given it: uint8 images as float32 in [0, 1].
+
+    Strides stay the same.
+    """
+    return images.to(torch.float32).div_(255) if images.dtype == torch.uint8 else images.clone()
 
 
 def set_mode(module: nn.Module, *, training: bool) -> None:
@@ -51,8 +54,7 @@ def predict(module: nn.Module, images: Tensor) -> NDArray[Any]:
     `images` are uint8, and converted a batch at a time, or inputs as `to_inputs` makes them.
     """
     set_mode(module, training=False)
-    is_raw = images.dtype == torch.uint8
-    parts = [module(to_inputs(part) if is_raw else part) for part in torch.split(images, TEST_BATCH)]
+    parts = [module(to_inputs(part)) for part in torch.split(images, TEST_BATCH)]
     return np.asarray(torch.cat(parts).softmax(dim=1).cpu().numpy())
 
 
@@ -62,7 +64,7 @@ def test(module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, ba
 
     Args:
         module: maps images to logits of shape (N, L); it stays in `eval` mode afterwards.
-        images: uint8, shape (N, channels, height, width), on the module's device.
+        images: as `ImageSet.images`, on the module's device.
         labels: int64, shape (N,), 0..L-1, on the same device.
         num_classes: L.
         batch_size: images per forward pass; runs use `TEST_BATCH` everywhere.

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fedgrid.engine.federation.data.inputs import DTYPES, Inputs
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.seeds import seeded
+from fedgrid.engine.federation.training.evaluation import to_inputs
 
 
 class MaskedNorm(nn.Module):
@@ -80,15 +82,14 @@ def reset_norms(module: nn.Module) -> None:
 
 
 @torch.no_grad()
-def draws(module: nn.Module, shape: tuple[int, int, int]) -> bool:
+def draws(module: nn.Module, inputs: Inputs) -> bool:
     """Return whether a module on the CPU draws random numbers as it trains, after trying it.
 
-    `shape` is (channels, height, width) of an image. The module is left in training mode; its buffers may
-    change.
+    The module is left in training mode; its buffers may change.
     """
     with seeded("cpu", np.random.default_rng(0)):
         before = torch.default_generator.get_state()
-        module.train()(torch.zeros(2, *shape))
+        module.train()(to_inputs(torch.from_numpy(np.zeros((2, *inputs.shape), DTYPES[inputs.kind]))))
         return not torch.equal(before, torch.default_generator.get_state())
 
 

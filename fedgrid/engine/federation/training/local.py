@@ -1,6 +1,6 @@
 """Local training of one client: a pure function of model, data, settings and generator.
 
-This is where a run's time goes. Images lie on the device as one uint8 tensor, channels last; an epoch takes
+This is where a run's time goes. Images lie on the device as one tensor, channels last; an epoch takes
 its batches from them in a seeded order; the optimizer works on one flat tensor; nothing is read back from the
 device before the last epoch ends. Shapes: N images, P entries of a state vector of which W are parameters.
 """
@@ -17,7 +17,7 @@ from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.own_code import BY_TORCH, own_code
 from fedgrid.engine.federation.seeds import seeded
-from fedgrid.engine.federation.training.batches import batches, draw_moves
+from fedgrid.engine.federation.training.batches import batches, channels_last, draw_moves
 from fedgrid.engine.federation.training.evaluation import predict, set_mode, to_inputs
 from fedgrid.engine.federation.training.layers import reset_norms, smallest_batch
 from fedgrid.engine.federation.training.optimizers import OPTIMIZERS, clip
@@ -47,7 +47,7 @@ def train(
     Args:
         flat: the workspace; its former content is overwritten.
         start: the whole state to start from, shape (P,); only read.
-        images: uint8, shape (N, channels, height, width), best with channels last, on the module's device.
+        images: as `ImageSet.images`, images best with channels last, on the module's device.
         labels: int64, shape (N,), on the same device.
         training: the settings.
         rng: draws one permutation of the images an epoch; children of it draw crops and flips,
@@ -55,7 +55,7 @@ def train(
         memory: `LocalResult.memory` of the client's last round; without it the optimizer starts fresh.
         rule: hooks into this loop.
         payload: the rule's arrays.
-        reference: the server's reference images, uint8, for rules that predict on them.
+        reference: the server's reference images for rules that predict on them.
         max_steps: stop after this many optimizer steps; None: as `training` says.
 
     Raises:
@@ -75,7 +75,7 @@ def train(
         if rule is not PLAIN:
             local.note_start()
         set_mode(flat.module, training=True)
-        pixels = images.permute(0, 2, 3, 1).contiguous()
+        pixels = channels_last(images)
         logits: list[Tensor] = []
         targets: list[Tensor] = []
         for epoch_index in range(local.num_epochs):

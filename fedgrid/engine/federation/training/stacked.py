@@ -24,7 +24,14 @@ from torch.nn import functional
 
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models.flat_vectors import buffers_of, parameters_of
-from fedgrid.engine.federation.training.batches import Moves, blocks, draw_moves, gather
+from fedgrid.engine.federation.training.batches import (
+    Moves,
+    blocks,
+    channels_first,
+    channels_last,
+    draw_moves,
+    gather,
+)
 from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.federation.training.layers import MaskedNorm, mask_norms, smallest_batch
 from fedgrid.engine.federation.training.optimizers import STACKED_OPTIMIZERS, StackedOptimizer, clip
@@ -39,7 +46,7 @@ class Member:
     start: Vector
     """The whole state to start from, shape (P,); only read."""
     images: Tensor
-    """uint8, shape (images, channels, height, width), on the stack's device."""
+    """As `ImageSet.images`, on the stack's device."""
     labels: Tensor
     """int64, shape (images,)."""
     rng: np.random.Generator
@@ -144,7 +151,7 @@ def train_together(
         shown = _batches(stack, members, orders, num_images, size)
         for begin, pixels in zip(range(0, num_images, size), shown, strict=True):
             batch = slice(begin, begin + size)
-            inputs = to_inputs(pixels).permute(0, 1, 4, 2, 3)
+            inputs = to_inputs(channels_first(pixels))
             counts_S = (used_S - begin).clamp(0, size)
             is_any_done = begin >= min(used.values())
             logits.append(
@@ -214,12 +221,13 @@ def _labels(
 def _batches(
     stack: Stack, members: Mapping[int, Member], orders: Mapping[int, _Order], num_images: int, size: int
 ) -> Iterator[Tensor]:
-    """Yield the images of each batch, uint8, shape (S, B, H, W, C); those that a client lacks are black."""
-    pixels = {slot: member.images.permute(0, 2, 3, 1).contiguous() for slot, member in members.items()}
-    shape = next(iter(pixels.values())).shape[1:]
+    """Yield the images of each batch, shape (S, B, H, W, C); those that a client lacks are zeros."""
+    pixels = {slot: channels_last(member.images) for slot, member in members.items()}
+    like = next(iter(pixels.values()))
+    shape = like.shape[1:]
     for block in blocks(num_images, size, stack.num_slots * size * prod(shape)):
         count = min(block.stop, num_images) - block.start
-        images = torch.zeros(stack.num_slots, count, *shape, dtype=torch.uint8, device=stack.weights.device)
+        images = torch.zeros(stack.num_slots, count, *shape, dtype=like.dtype, device=like.device)
         for slot, order in orders.items():
             due = order.part(block)
             images[slot, : len(due.places)] = gather(pixels[slot], due.places, due.moves)

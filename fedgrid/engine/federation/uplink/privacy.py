@@ -10,6 +10,7 @@ from pydantic import Field
 
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.updates.source import UPDATE, Vector
+from fedgrid.engine.federation.data.inputs import Inputs
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.uplink.steps import UplinkStep, clip_of, noise_of
 
@@ -41,12 +42,12 @@ def problem(
     privacy: Privacy,
     averages_updates: bool,
     model: str,
-    shape: tuple[int, int, int],
+    inputs: Inputs,
     num_classes: int,
 ) -> str | None:
     """Return in one line what of a run does not go with its noise, and what to set; None if all does.
 
-    `averages_updates` is the algorithm's trait, `shape` that of an image: channels, height, width.
+    `averages_updates` is the algorithm's trait.
     """
     if privacy.central_noise and clip_of(uplink) is None:
         return (
@@ -70,7 +71,7 @@ def problem(
             "a budget, and what the server's noise costs is known after a round only; add it, as in uplink: "
             "[{clip: 1.0}, {noise: 1.0}]"
         )
-    if is_private(uplink, privacy) and (buffer := _first_buffer(model, shape, num_classes)):
+    if is_private(uplink, privacy) and (buffer := _first_buffer(model, inputs, num_classes)):
         return (
             f"model {model} has buffers, as BatchNorm does ({buffer}), which no clip bounds and no noise "
             "covers; take a model without, such as tinyvgg or resnet9"
@@ -78,11 +79,11 @@ def problem(
     return None
 
 
-def _first_buffer(model: str, shape: tuple[int, int, int], num_classes: int) -> str | None:
+def _first_buffer(model: str, inputs: Inputs, num_classes: int) -> str | None:
     # Only here, so that runs without noise are configured without torch.
     from fedgrid.engine.federation.models.flat_vectors import layout
 
-    of_model = layout(model, shape, num_classes)
+    of_model = layout(model, inputs, num_classes)
     return next((name for name, part, _ in of_model.slices() if part.start >= of_model.num_parameters), None)
 
 

@@ -12,6 +12,7 @@ from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_and_settings, nameless, written
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.data.inputs import ONLY_PIXELS, check_kind
 from fedgrid.engine.federation.data.names import is_name
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
@@ -58,6 +59,12 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
 def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) -> dict[str, Any]:
     algorithm = name_by_content(_algorithm(values["algorithm"]), data_dir)
     model = str(values.get("model", dataset.model))
+    if not model:
+        raise ConfigError(
+            f"{dataset.name}: its {dataset.inputs} look like images; save them as uint8, 0 to 255, or name a "
+            "model for numbers, as in --set model=mlp",
+            ("model",),
+        )
     if model not in MODELS:
         raise unknown("model", model, MODELS)
     if not isinstance(training := values.get("training", {}), Mapping):
@@ -108,13 +115,14 @@ def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
 
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     """Check what parts of a configuration say of one another."""
-    of_model = config.model, dataset.shape, dataset.num_classes
-    check_size(config.model, dataset.shape)
-    if ("model", config.model) not in active.BUILT_IN:
+    of_model = config.model, dataset.inputs, dataset.num_classes
+    _check_kinds(config, dataset)
+    check_size(config.model, dataset.inputs)
+    if ("model", config.model) not in active.BUILT_IN or MODELS[config.model].module is not None:
         from fedgrid.engine.runtime.configuration.own_models import check_own_model  # Imports torch.
 
         check_own_model(*of_model, config.plugin_digests, config.training.stacked > 1)
-    config.training.check_size(dataset.shape)
+    config.training.check_size(dataset.inputs)
     check_algorithm(config)
     algorithm = create(*name_and_settings(config.algorithm))
     if (message := algorithm.message()) is not None:
@@ -123,6 +131,21 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
     if problem is not None:
         raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
+
+
+def _check_kinds(config: RunConfig, dataset: Dataset) -> None:
+    """Check that all parts of a run take what the examples of its data set are."""
+    training, split = config.training, config.split.kind
+    check_kind(f"model {config.model}", MODELS[config.model].takes, dataset, "model")
+    check_kind(f"split {split}", kind_of(split).TAKES, dataset, "split", "kind")
+    if training.augment:
+        check_kind("training.augment", ONLY_PIXELS, dataset, "training", "augment")
+    if training.normalise != "none":
+        check_kind("training.normalise", ("pixels", "numbers"), dataset, "training", "normalise")
+    name, settings = name_and_settings(config.algorithm)
+    if (message := create(name, settings).message()) is not None:
+        takes = message.takes if message.encoder is None else ONLY_PIXELS
+        check_kind(f"algorithm {name}", takes, dataset, "algorithm")
 
 
 def check_algorithm(config: RunConfig) -> None:
@@ -151,7 +174,7 @@ def _check_encoder(
     """Check that the encoder that a run names fits its images."""
     if settings is None:
         return
-    if settings.noise and kind_of_encoder(settings, find(dataset, data_dir).shape) == "convolutional":
+    if settings.noise and kind_of_encoder(settings, find(dataset, data_dir).inputs.shape) == "convolutional":
         raise ConfigError(
             f"encoder.noise = {settings.noise:g}: the convolutional encoder has BatchNorm buffers, which no "
             "clip bounds and no noise covers; take encoder.name = dense",
@@ -171,10 +194,10 @@ def _check_encoder(
             "reference images",
             key,
         )
-    kind = kind_of_encoder(settings, own.shape)
+    kind = kind_of_encoder(settings, own.inputs.shape)
     matters = slice(0, 1) if kind == "convolutional" else slice(None)
-    if public.shape[matters] != own.shape[matters]:
-        sizes = ["x".join(map(str, shape)) for shape in (public.shape, own.shape)]
+    if public.inputs.shape[matters] != own.inputs.shape[matters]:
+        sizes = ["x".join(map(str, shape)) for shape in (public.inputs.shape, own.inputs.shape)]
         needs = "as many channels" if kind == "convolutional" else "the same shape"
         raise ConfigError(
             f"{where}: its images are {sizes[0]}, those of {dataset} are {sizes[1]}, and a {kind} encoder "

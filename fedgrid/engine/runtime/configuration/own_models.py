@@ -10,13 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from fedgrid.engine.federation.data.inputs import Inputs, random_examples
 from fedgrid.engine.federation.errors import ConfigError, in_plugin, plugin_of
 from fedgrid.engine.federation.models import flat_vectors, registry
 from fedgrid.engine.federation.models.flat_vectors import blank
 from fedgrid.engine.federation.seeds import all_seeded, generator
+from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.federation.training.layers import draws
 from fedgrid.engine.federation.training.stacked import Stack
 
+OfModel = tuple[str, Inputs, int]
+"""Its name, and what it is built for: inputs and the number of classes."""
 IMAGES = 3
 """That a model is tried on."""
 
@@ -24,7 +28,7 @@ IMAGES = 3
 @cache
 def check_own_model(
     name: str,
-    shape: tuple[int, int, int],
+    inputs: Inputs,
     num_classes: int,
     plugin_digests: tuple[str, ...],
     is_stacked: bool,
@@ -35,32 +39,33 @@ def check_own_model(
 
     Raises:
         ConfigError: it cannot be built or trained, differs from one build to the next, or does not make a
-            number for each class of images of this shape (channels, height, width).
+            number for each class of these inputs.
     """
     plugin = plugin_of(registry.entry(name).function)
     try:
         with all_seeded(generator(0, "check")):
-            problem = _problem((name, shape, num_classes), is_stacked)
+            problem = _problem((name, inputs, num_classes), is_stacked)
     except Exception as error:
         # Whatever the plugin's code raises.
         kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
-        problem = f"fails on images of {'x'.join(map(str, shape))}: {kind}{error}"
+        problem = f"fails on {inputs}: {kind}{error}"
         plugin = in_plugin(error) or plugin
     if problem is not None:
         raise ConfigError(f"{plugin}model {name}: {problem}", ("model",))
 
 
-def _problem(of_model: tuple[str, tuple[int, int, int], int], is_stacked: bool) -> str | None:
+def _problem(of_model: OfModel, is_stacked: bool) -> str | None:
     """Return in one line what is wrong with a model, and what to do; None if nothing is."""
-    _, shape, num_classes = of_model
-    module, again, images = blank(*of_model), blank(*of_model), torch.rand(IMAGES, *shape)
+    _, inputs, num_classes = of_model
+    module, again = blank(*of_model), blank(*of_model)
+    images = to_inputs(torch.from_numpy(random_examples(inputs, IMAGES, np.random.default_rng(0))))
     problem = (
         _of_tensors(module)
         or _of_first_values(of_model)
         or _of_outputs(module, again, images, num_classes)
         or _of_training(module, again, images)
     )
-    if problem is None and is_stacked and not draws(again, shape):
+    if problem is None and is_stacked and not draws(again, inputs):
         problem = _of_stack(blank(*of_model), blank(*of_model), images)
     return problem
 
@@ -84,7 +89,7 @@ def _of_tensors(module: nn.Module) -> str | None:
     return None
 
 
-def _of_first_values(of_model: tuple[str, tuple[int, int, int], int]) -> str | None:
+def _of_first_values(of_model: OfModel) -> str | None:
     """Name what `build` loads or sets, and fedgrid would draw. Of biases and norms many are zero or one."""
     first, second = (flat_vectors.read_vector(blank(*of_model, 0, number)) for number in (0, 1))
     start = flat_vectors.initial_vector(*of_model, 0)

@@ -19,7 +19,7 @@ from fedgrid.engine.federation.data import image_folders, names, npz_files, read
 from fedgrid.engine.federation.data.dataset import Dataset, Sizes, check_images
 from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.names import Size, mark, place_and_size
-from fedgrid.engine.federation.data.registry import DATASETS, MNIST_TRAINING
+from fedgrid.engine.federation.data.registry import DATASETS, default_of
 from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.storage import user_files
@@ -62,9 +62,10 @@ def find(name: str, data_dir: Path) -> Dataset:
         raise ConfigError(f"{name}: only folders are scaled; leave out {mark(size)}", ("dataset",))
     scaled = {"size": size} if size else {}
     if reader is npz_files and path.is_file():
-        num_classes, shape, pool_size, num_groups = _sizes_of(path, npz_files.facts)
+        num_classes, inputs, pool_size, num_groups = _sizes_of(path, npz_files.facts)
     else:
-        num_classes, shape, pool_size, num_groups = reader.facts(path, **scaled)
+        num_classes, inputs, pool_size, num_groups = reader.facts(path, **scaled)
+    model, training = default_of(inputs)
     if not names.is_name(name):
         files = image_folders.files(path) if reader is image_folders else [path]
         name = own_images.name(kind, path, mark(size), files)
@@ -73,10 +74,10 @@ def find(name: str, data_dir: Path) -> Dataset:
         path.name,
         source,
         num_classes,
-        shape,
+        inputs,
         pool_size,
-        model="tinyvgg",
-        training=MNIST_TRAINING,
+        model=model,
+        training=training,
         read=partial(reader.read_images, **scaled),
         location=str(path),
         num_groups=num_groups,

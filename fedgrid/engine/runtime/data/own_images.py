@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import file_digest, sha256
 from pathlib import Path
 
+import numpy as np
+
 from fedgrid.engine.federation.data.images import Images
 from fedgrid.engine.federation.data.readers import check_is_file
 from fedgrid.engine.federation.errors import DataError
@@ -61,7 +63,7 @@ def place(dataset: str) -> Path:
 def content_notes(dataset: str, images: Images) -> list[str]:
     """Return in one line each what images look like that were read or saved in a wrong way.
 
-    Shape (N, channels, height, width); of many, some hundred spread over all are looked at.
+    `images` are as in `ImageSet`; of many, some hundred spread over all are looked at.
     """
     notes = []
     looked_at = images[:: max(1, len(images) // LOOKED_AT)]
@@ -69,7 +71,7 @@ def content_notes(dataset: str, images: Images) -> list[str]:
     if count > 1 and count >= EQUAL_SHARE * len(looked_at):
         share = count / len(looked_at)
         notes.append(f"{share:.0%} of the images of {dataset} are the same image: were they read as meant?")
-    if (brightest := int(images.max())) <= 1:
+    if images.dtype == np.uint8 and (brightest := int(images.max())) <= 1:
         notes.append(
             f"the brightest pixel of {dataset} is {brightest}, and white is 255: save the images as 0 to 255"
         )

@@ -67,7 +67,7 @@ class Pretraining:
     def id(self) -> str:
         """Id of the encoder."""
         training, settings = self.training, self.training.settings
-        parts: list[object] = [settings, list(training.setup.shape), list(self.machines)]
+        parts: list[object] = [settings, list(training.setup.inputs.shape), list(self.machines)]
         if training.public is not None:
             parts.append(of_setup(training.public_setup(training.public), None))
         if settings.federated:

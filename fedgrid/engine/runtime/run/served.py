@@ -52,7 +52,7 @@ class ServingWorker(ClientWorker):
         return to_inputs(held.images[place]), int(held.labels[place])
 
     def training_images(self, client: int, round_index: int) -> Tensor:
-        """Return a client's training images, uint8 of shape (N, channels, height, width)."""
+        """Return a client's training images, as `ImageSet.images`."""
         return self._holdings.train(client, round_index).images
 
 
@@ -70,7 +70,7 @@ class ServedModels:
         self.round_index = after.rounds_done - 1
         self.splits = held_in(config, data_dir, self.round_index)
         self.num_server_images = len(setup.server_set)
-        self.shape = setup.shape
+        self.inputs = setup.inputs
         self.worker = ServingWorker(setup, device)
         self._served = algorithm_of(config).served(after.state)
         self._memories: Memories = after.memories
@@ -94,5 +94,5 @@ class ServedModels:
         return self.worker.image(holder, place, self.round_index)
 
     def training_images(self, client: int) -> Tensor:
-        """Return a client's training images, uint8 of shape (N, channels, height, width)."""
+        """Return a client's training images, as `ImageSet.images`."""
         return self.worker.training_images(client, self.round_index)

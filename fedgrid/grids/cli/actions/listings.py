@@ -28,7 +28,7 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
             {
                 "name": dataset.name,
                 "title": dataset.title,
-                "images": "x".join(map(str, dataset.shape)),
+                "images": "x".join(map(str, dataset.inputs.shape)),
                 "classes": dataset.num_classes,
                 "pool": dataset.pool_size,
                 "here": is_here(dataset.name, data_dir),

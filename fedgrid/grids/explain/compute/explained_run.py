@@ -56,9 +56,9 @@ def explain_run(
         DataError: the images are missing.
     """
     served = ServedModels(config, run_state, data_dir, device)
-    layer = named_layer(config.model, served.shape)
+    layer = named_layer(config.model, served.inputs)
     layer = layer and served.worker.layer_prefix + layer
-    pixels = settings.pixels(int(np.prod(served.shape[1:])))
+    pixels = settings.pixels(int(np.prod(served.inputs.shape[1:])))
     source = SampleSource(
         served.splits, served.labels_K, served.num_server_images, config.root_seed, config.run_id
     )

@@ -99,7 +99,7 @@ def dataset_of(config: RunConfig, folder: Path) -> Any:
     entry = DATASETS.get(config.dataset)
     facts: dict[str, Any] = {"clients": config.clients, "split": config.split.kind}
     if entry is not None:
-        facts |= {"images": entry.pool_size, "classes": entry.num_classes, "shape": entry.shape}
+        facts |= {"images": entry.pool_size, "classes": entry.num_classes, "shape": entry.inputs.shape}
     dataset = Dataset(
         config.short_dataset[:NAME_LENGTH],
         digest[:DIGEST_LENGTH] or "unknown",

@@ -15,6 +15,7 @@ from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask,
 from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.training import local
@@ -50,7 +51,7 @@ def host(clients=CLIENTS, model="digitnet", seed=SEED, **changes):
 
 
 def initial(model="digitnet", seed=SEED):
-    vector = initial_vector(model, SHAPE, CLASSES, seed)
+    vector = initial_vector(model, pixels(*SHAPE), CLASSES, seed)
     vector.setflags(write=False)
     return vector
 

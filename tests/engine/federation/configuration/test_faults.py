@@ -8,6 +8,7 @@ import pytest
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import TrainTask
 from fedgrid.engine.federation.configuration.faults import Faults, flip_labels
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
@@ -24,7 +25,7 @@ def updates(**given):
     run = config("fedavg", **given)
     pool = InProcessPool()
     pool.prepare(prepare(run, NOWHERE)[0])
-    model = initial_vector("digitnet", SHAPE, 10, run.root_seed, 0)
+    model = initial_vector("digitnet", pixels(*SHAPE), 10, run.root_seed, 0)
     tasks = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(run.clients)]
     return [(reply.update, reply.report) for reply in pool.train(tasks, [model], {})]
 

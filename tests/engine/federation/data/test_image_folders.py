@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from fedgrid.engine.federation.data import image_folders, names
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.data import datasets, own_images
 
@@ -34,7 +35,7 @@ class TestImageFolder:
         assert server.images[:, 0, 0, 0].tolist() == [0, 10]
 
     def test_facts_are_classes_shape_and_pool_size(self, folder):
-        assert image_folders.facts(folder) == (2, (1, 2, 3), 4, None)
+        assert image_folders.facts(folder) == (2, pixels(1, 2, 3), 4, None)
 
     def test_grey_images_among_colour_images_get_three_channels(self, folder):
         pixels = np.broadcast_to(np.array([200, 100, 50], np.uint8), (2, 3, 3))
@@ -46,13 +47,13 @@ class TestImageFolder:
     def test_hidden_files_are_no_images(self, folder):
         (folder / "train" / "ape" / ".DS_Store").write_bytes(b"x")
         (folder / "train" / ".cache").mkdir()
-        assert image_folders.facts(folder) == (2, (1, 2, 3), 4, None)
+        assert image_folders.facts(folder) == (2, pixels(1, 2, 3), 4, None)
 
     def test_files_that_systems_leave_are_no_images(self, folder):
         (folder / "train" / "ape" / "Thumbs.db").write_bytes(b"x")
         (folder / "test" / "bee" / "desktop.ini").write_bytes(b"x")
         (folder / "train" / "__MACOSX").mkdir()
-        assert image_folders.facts(folder) == (2, (1, 2, 3), 4, None)
+        assert image_folders.facts(folder) == (2, pixels(1, 2, 3), 4, None)
         assert len(image_folders.read_images(folder)[0].images) == 4
 
     def test_grey_images_among_colour_ones_are_counted_and_one_named(self, folder):
@@ -70,7 +71,7 @@ class TestImageFolder:
     def test_images_of_val_join_those_of_train(self, folder):
         (folder / "val" / "bee").mkdir(parents=True)
         Image.new("L", (3, 2), 99).save(folder / "val" / "bee" / "0.png")
-        assert image_folders.facts(folder) == (2, (1, 2, 3), 5, None)
+        assert image_folders.facts(folder) == (2, pixels(1, 2, 3), 5, None)
         assert image_folders.read_images(folder)[0].images[:, 0, 0, 0].tolist() == [0, 1, 10, 11, 99]
         assert folder / "val" / "bee" / "0.png" in image_folders.files(folder)
         (folder / "val" / "cow").mkdir()
@@ -148,14 +149,14 @@ class TestImageFolder:
         assert pool.images.shape == (4, 1, 1, 2)
         assert pool.images[:, 0, 0, 0].tolist() == [0, 1, 10, 11]
         assert server.images[1].ravel().tolist() == pytest.approx([0, 90], abs=13)
-        assert image_folders.facts(folder, (2, 1)) == (2, (1, 1, 2), 4, None)
+        assert image_folders.facts(folder, (2, 1)) == (2, pixels(1, 1, 2), 4, None)
 
     def test_scaled_folder_is_a_data_set_of_its_own(self, folder):
         digest = own_images.digest_of(folder, image_folders.files(folder))
         small = datasets.find(f"folder:{folder}#2x1", folder)
-        assert (small.name, small.shape) == (f"folder:{folder.name}#2x1@{digest}", (1, 1, 2))
+        assert (small.name, small.inputs.shape) == (f"folder:{folder.name}#2x1@{digest}", (1, 1, 2))
         square = datasets.find(f"folder:{folder}#5", folder)
-        assert (square.name, square.shape) == (f"folder:{folder.name}#5x5@{digest}", (1, 5, 5))
+        assert (square.name, square.inputs.shape) == (f"folder:{folder.name}#5x5@{digest}", (1, 5, 5))
         pool, _ = datasets.load(square.name, folder)
         assert pool.images.shape == (4, 1, 5, 5)
         assert names.short_name(square.name) == f"folder_{folder.name}-5x5"
@@ -228,7 +229,7 @@ class TestGroups:
         assert pool.images[:, 0, 0, 0].tolist() == [70, 71, 90, 90, 91]
         assert (server.labels.tolist(), server.groups.tolist()) == ([0, 1], [0, 1])
         assert pool.group_names == ("art", "photo")
-        assert image_folders.facts(grouped) == (2, (1, 2, 2), 5, 2)
+        assert image_folders.facts(grouped) == (2, pixels(1, 2, 2), 5, 2)
 
     def test_group_without_training_images_is_named(self, grouped):
         (grouped / "test" / "sketch" / "ape").mkdir(parents=True)

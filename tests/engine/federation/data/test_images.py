@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.data import images as data_images
-from fedgrid.engine.federation.data.images import ImageSet, PixelStatistics
+from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
 from fedgrid.engine.runtime.data.datasets import load
 
 SHARED_DATA = Path(__file__).parents[4].parent / "shared" / "data"
@@ -16,25 +16,25 @@ def test_two_channels_by_hand():
     """Pixels 0 and 1 with shares of a half: mean and deviation 0.5; the other channel is 0.2 everywhere."""
     images = np.zeros((3, 2, 2, 2), np.uint8)
     images[:, 0, 0], images[:, 1] = 255, 51
-    statistics = PixelStatistics.of(images)
+    statistics = ChannelStatistics.of(images)
     assert statistics.means == pytest.approx((0.5, 0.2))
     assert statistics.deviations == pytest.approx((0.5, 0.0), abs=1e-12)
 
 
 def test_statistics_are_those_of_numpy_and_blocks_change_no_bit(monkeypatch):
     images = np.random.default_rng(0).integers(0, 256, (10, 3, 4, 5)).astype(np.uint8)
-    whole = PixelStatistics.of(images)
+    whole = ChannelStatistics.of(images)
     assert whole.means == pytest.approx((images / 255).mean(axis=(0, 2, 3)))
     assert whole.deviations == pytest.approx((images / 255).std(axis=(0, 2, 3)))
     monkeypatch.setattr(data_images, "BLOCK", 3)
-    assert PixelStatistics.of(images[::-1]) == whole
+    assert ChannelStatistics.of(images[::-1]) == whole
 
 
 def test_mnist_has_its_well_known_mean_and_deviation():
     if not (SHARED_DATA / "MNIST" / "raw").is_dir():
         pytest.skip("shared/data/MNIST is not beside the checkout")
     pool, _ = load("mnist", SHARED_DATA, download=False)
-    statistics = PixelStatistics.of(pool.images)
+    statistics = ChannelStatistics.of(pool.images)
     assert statistics.means == pytest.approx((0.1307,), abs=5e-5)
     assert statistics.deviations == pytest.approx((0.3081,), abs=5e-5)
 

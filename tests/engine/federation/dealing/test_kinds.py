@@ -23,6 +23,7 @@ def deal_in_turn(scenario, pool, split, seed, rngs_K):
 IN_TURN = SimpleNamespace(
     OPTIONS=("alpha",),
     DEFAULTS={"num_clusters": 4},
+    TAKES=("pixels",),
     IMAGES_ARE_SHARED=False,
     TRANSFORM=None,
     check=lambda *arguments: None,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.contract.encoder import EncoderSettings, kind_of
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.encoders.encoder import (
     COMPONENTS,
     MEAN,
@@ -26,7 +27,7 @@ def images_of(shape, count=5):
 
 def drawn(kind, shape):
     """Return an encoder that is not trained."""
-    return Encoder(kind, shape, {STATE: initial_vector(model_of(kind), shape, 1, seed=0)})
+    return Encoder(kind, shape, {STATE: initial_vector(model_of(kind), pixels(*shape), 1, seed=0)})
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def drawn(kind, shape):
     ],
 )
 def test_number_of_parameters_is_the_papers(kind, shape, parameters):
-    assert layout_of(blank(model_of(kind), shape, 1)).num_parameters == parameters
+    assert layout_of(blank(model_of(kind), pixels(*shape), 1)).num_parameters == parameters
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.models import flat_vectors, registry
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector, initialise
 
@@ -15,8 +16,8 @@ from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, ini
 def test_weights_are_those_that_torch_would_draw_from_the_same_seed(name, side):
     with torch.random.fork_rng():
         torch.manual_seed(5)
-        expected = registry.build(name, (1, side, side), 10)
-    module = registry.build(name, (1, side, side), 10)
+        expected = registry.build(name, pixels(1, side, side), 10)
+    module = registry.build(name, pixels(1, side, side), 10)
     initialise(module, torch.Generator().manual_seed(5))
     assert flat_vectors.read_vector(module).tobytes() == flat_vectors.read_vector(expected).tobytes()
 
@@ -31,11 +32,11 @@ def test_batch_norm_starts_as_the_identity_with_no_batch_counted():
 
 def test_the_global_generator_is_neither_read_nor_moved():
     before = torch.get_rng_state()
-    first = initial_vector("tinyvgg", (1, 28, 28), 10, seed=1)
+    first = initial_vector("tinyvgg", pixels(1, 28, 28), 10, seed=1)
     torch.rand(3)
-    again = initial_vector("tinyvgg", (1, 28, 28), 10, seed=1)
+    again = initial_vector("tinyvgg", pixels(1, 28, 28), 10, seed=1)
     torch.set_rng_state(before)
-    initial_vector("resnet34", (1, 8, 8), 10, seed=1)
+    initial_vector("resnet34", pixels(1, 8, 8), 10, seed=1)
     assert torch.equal(torch.get_rng_state(), before)
     assert first.tobytes() == again.tobytes()
 
@@ -54,22 +55,22 @@ def test_blank_model_is_on_the_cpu_with_the_kinds_of_parameters_and_buffers_it_w
         return [(name, part.shape, part.dtype, part.device, part.requires_grad) for name, part in parts]
 
     monkeypatch.setitem(registry.MODELS, "odd", registry.ModelEntry("odd", "", "", build))
-    found, expected = blank("odd", (1, 8, 8), 10), build()
+    found, expected = blank("odd", pixels(1, 8, 8), 10), build()
     assert kinds(found) == kinds(expected)
     assert list(found.state_dict()) == list(expected.state_dict())
 
 
 def test_another_seed_gives_another_model():
-    first, other = (initial_vector("digitnet", (1, 8, 8), 10, seed) for seed in (1, 2))
+    first, other = (initial_vector("digitnet", pixels(1, 8, 8), 10, seed) for seed in (1, 2))
     assert first.dtype == np.float32
     assert not np.array_equal(first, other)
 
 
 def test_resnet34_starts_with_the_weight_norm_seen_in_the_ocfl_archive():
     """Facts, 5(h): expected L1 norm at the start 207292 for three channels and nine classes, sd 27."""
-    vector = initial_vector("resnet34", (3, 28, 28), 9, seed=0)
+    vector = initial_vector("resnet34", pixels(3, 28, 28), 9, seed=0)
     with torch.device("meta"):
-        layout = flat_vectors.layout_of(registry.build("resnet34", (3, 28, 28), 9))
+        layout = flat_vectors.layout_of(registry.build("resnet34", pixels(3, 28, 28), 9))
     norm = np.abs(vector[: layout.num_parameters]).sum(dtype=np.float64)
     assert norm == pytest.approx(207_292, abs=4 * 27)
 
@@ -77,9 +78,9 @@ def test_resnet34_starts_with_the_weight_norm_seen_in_the_ocfl_archive():
 def test_mobilenet_is_initialised_by_pytorchs_rule_and_not_by_torchvisions():
     """Uniform in +-1 / sqrt(fan in), which of a depthwise 3x3 kernel is 9; torchvision draws normals by the
     fan out, and sets the head's bias to zero."""
-    vector = initial_vector("mobilenet", (3, 32, 32), 10, seed=0)
+    vector = initial_vector("mobilenet", pixels(3, 32, 32), 10, seed=0)
     with torch.device("meta"):
-        layout = flat_vectors.layout_of(registry.build("mobilenet", (3, 32, 32), 10))
+        layout = flat_vectors.layout_of(registry.build("mobilenet", pixels(3, 32, 32), 10))
     parts = {name: vector[where] for name, where, _ in layout.slices()}
     for name, fan_in in (("features.0.0.weight", 27), ("features.1.conv.0.0.weight", 9)):
         assert 0.9 / fan_in**0.5 < np.abs(parts[name]).max() <= 1 / fan_in**0.5

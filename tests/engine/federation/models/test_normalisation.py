@@ -11,7 +11,8 @@ from torch import nn
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import EvaluateTask, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.data.images import ImageSet, PixelStatistics
+from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector
 from fedgrid.engine.federation.models.normalisation import Normalised
@@ -37,10 +38,10 @@ def test_channel_that_is_the_same_everywhere_becomes_zero():
 
 
 def test_state_is_that_of_the_model_itself():
-    module = blank("lenet5", (1, 28, 28), 10)
-    wrapped = Normalised(blank("lenet5", (1, 28, 28), 10), [0.1], [0.3], "cpu")
+    module = blank("lenet5", pixels(1, 28, 28), 10)
+    wrapped = Normalised(blank("lenet5", pixels(1, 28, 28), 10), [0.1], [0.3], "cpu")
     assert flat_vectors.layout_of(wrapped).shapes == flat_vectors.layout_of(module).shapes
-    vector = initial_vector("lenet5", (1, 28, 28), 10, seed=0)
+    vector = initial_vector("lenet5", pixels(1, 28, 28), 10, seed=0)
     flat_vectors.write(wrapped, vector)
     assert flat_vectors.read_vector(wrapped).tobytes() == vector.tobytes()
 
@@ -53,14 +54,14 @@ def setup(normalise="dataset", model="digitnet"):
 
 def test_clients_are_told_the_statistics_of_the_pool_only_if_they_normalise():
     pool, _ = load("digits", NOWHERE)
-    assert setup().normalised_by == PixelStatistics.of(pool.images)
+    assert setup().normalised_by == ChannelStatistics.of(pool.images)
     assert setup("none").normalised_by is None
 
 
 def outcome(given):
     """Return the update of a client, and how its model does on its test set."""
     worker = ClientWorker(given)
-    start = initial_vector(given.model, (1, 8, 8), given.num_classes, given.seed)
+    start = initial_vector(given.model, pixels(1, 8, 8), given.num_classes, given.seed)
     [reply] = worker.train([TrainTask(Order(0, (0,)), 0, evaluate=True)], [start], {})
     [report] = worker.evaluate([EvaluateTask(0, 0)], [start + reply.update])
     return reply.update, reply.report.local, report.own
@@ -81,7 +82,7 @@ def with_images(given, change):
         replace(client, train=change(client.train), test=change(client.test)) for client in given.clients
     )
     shown = np.concatenate([client.train.images for client in clients])
-    by = None if given.normalised_by is None else PixelStatistics.of(shown)
+    by = None if given.normalised_by is None else ChannelStatistics.of(shown)
     return replace(given, clients=clients, server_set=change(given.server_set), normalised_by=by)
 
 

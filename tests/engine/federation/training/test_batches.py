@@ -13,6 +13,7 @@ from fedgrid.algorithms.averaging.fedprox import ProximalRule
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.data import inputs
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, initial_vector
@@ -175,7 +176,7 @@ def worker(shape=(1, 8, 8), clients=(0,), **changes):
 
 
 def update(worker, client, round_index):
-    start = initial_vector("digitnet", (1, 8, 8), 2, seed=0)
+    start = initial_vector("digitnet", inputs.pixels(1, 8, 8), 2, seed=0)
     [reply] = worker.train([TrainTask(Order(client, (0,)), round_index, evaluate=False)], [start], {})
     return reply.update
 
@@ -195,7 +196,7 @@ class TestClients:
         assert update(together, 1, 3).tobytes() == update(alone, 1, 3).tobytes()
 
     def test_test_images_stay_as_they_are(self):
-        model = initial_vector("digitnet", (1, 8, 8), 2, seed=0)
+        model = initial_vector("digitnet", inputs.pixels(1, 8, 8), 2, seed=0)
         [plain], [moving] = (
             worker(augment=kinds).evaluate([EvaluateTask(0, 0)], [model]) for kinds in ((), BOTH)
         )
@@ -221,5 +222,5 @@ class TestSettings:
     def test_images_smaller_than_the_reflection_are_refused(self):
         with pytest.raises(ConfigError, match=r"training.augment: crop .* 4x9; take \[flip\], or .* 5x5"):
             worker((1, 4, 9), augment=BOTH)
-        training(augment=("flip",)).check_size((1, 4, 9))
-        training(augment=BOTH).check_size((1, 5, 5))
+        training(augment=("flip",)).check_size(inputs.pixels(1, 4, 9))
+        training(augment=BOTH).check_size(inputs.pixels(1, 5, 5))

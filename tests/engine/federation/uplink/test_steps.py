@@ -10,6 +10,7 @@ from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.training.settings import LocalTraining
@@ -206,7 +207,7 @@ def trained(uplink, clients=(0,), round_index=0):
     parts = dict.fromkeys(clients, slice(0, 9))
     worker = ClientWorker(Setup("digitnet", 3, local, 11, data, images, parts, uplink=tuple(uplink)))
     tasks = [TrainTask(Order(client, (0,)), round_index, True, local_server=True) for client in clients]
-    return worker.train(tasks, [initial_vector("digitnet", (1, 8, 8), 3, 11)], {})
+    return worker.train(tasks, [initial_vector("digitnet", pixels(1, 8, 8), 3, 11)], {})
 
 
 class TestReports:

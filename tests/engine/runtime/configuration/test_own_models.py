@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector, layout
 from fedgrid.engine.federation.training.local import train
@@ -138,7 +139,7 @@ def plugin(tmp_path):
 
 
 def of(name: str):
-    return name, (1, 8, 8), 10
+    return name, pixels(1, 8, 8), 10
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ def test_two_versions_of_a_model_have_an_answer_each(tmp_path):
     for module in ("nn.Flatten()", "nn.Flatten(), nn.BatchNorm1d(64)"):
         file.write_text(MODEL.replace("nn.Flatten()", module))
         active.use([file])
-        numbers.append(num_parameters("own-model", (1, (1, 8, 8), 10)))
+        numbers.append(num_parameters("own-model", (1, pixels(1, 8, 8), 10)))
         if len(numbers) == 1:
             complete({"model": "own-model", "uplink": noise}, NOWHERE)
     assert numbers == [650, 650 + 128]

@@ -11,11 +11,12 @@ from PIL import Image
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.data.inputs import pixels
+from fedgrid.engine.federation.data.registry import MNIST_TRAINING
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import (
     DATASETS,
-    MNIST_TRAINING,
     default_data_dir,
     find,
     is_here,
@@ -72,7 +73,7 @@ class TestRegistry:
             "Stripes",
             "drawn by this test",
             num_classes=2,
-            shape=(1, 6, 6),
+            inputs=pixels(1, 6, 6),
             pool_size=4,
             download_mb=0,
             model="tinyvgg",
@@ -95,7 +96,13 @@ class TestRegistry:
         """BASELINES sections 4.3, 7.3 and 11."""
         of = {
             name: (
-                *(dataset.num_classes, dataset.shape, dataset.model, training.rounds, training.local_epochs),
+                *(
+                    dataset.num_classes,
+                    dataset.inputs.shape,
+                    dataset.model,
+                    training.rounds,
+                    training.local_epochs,
+                ),
                 *(training.batch_size, training.optimizer, training.learning_rate, training.momentum),
             )
             for name in ("cifar100", "svhn", "femnist")
@@ -125,7 +132,7 @@ class TestFind:
         assert names.is_name(dataset.name)
         assert find(dataset.name, Path("elsewhere")) == dataset
         assert dataset.location == str(folder)
-        assert (dataset.title, dataset.num_classes, dataset.shape, dataset.pool_size) == (
+        assert (dataset.title, dataset.num_classes, dataset.inputs.shape, dataset.pool_size) == (
             "own",
             2,
             (1, 4, 4),

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup, TrainTask
-from fedgrid.engine.federation.data.images import ImageSet, PixelStatistics
+from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
 from fedgrid.engine.federation.errors import PLUGIN_MODULE
 from fedgrid.engine.federation.training.settings import LocalTraining, Schedule, Training
 from fedgrid.engine.federation.uplink.steps import Clip, Noise, Quantise, TopK
@@ -180,9 +180,9 @@ OTHER = {
         "server_parts": {0: slice(0, 1), 1: slice(1, 4)},
         "reference_set": image_set(22),
         "uplink": (Clip(clip=1.0),),
-        "normalised_by": PixelStatistics((0.1,), (0.3,)),
+        "normalised_by": ChannelStatistics((0.1,), (0.3,)),
     },
-    PixelStatistics: {"means": (0.2,), "deviations": (0.4,)},
+    ChannelStatistics: {"means": (0.2,), "deviations": (0.4,)},
     ClientData: {
         "client": 7,
         "train": image_set(30),
@@ -229,7 +229,7 @@ EXAMPLES = {
     Setup: setup(),
     ClientData: setup().clients[0],
     ImageSet: setup().server_set,
-    PixelStatistics: PixelStatistics((0.1,), (0.3,)),
+    ChannelStatistics: ChannelStatistics((0.1,), (0.3,)),
     LocalTraining: training(momentum=0.0).local,
     Clip: Clip(clip=1.0),
     Noise: Noise(noise=0.5),

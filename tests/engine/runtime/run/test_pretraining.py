@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors import safe_open
 
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.encoders.encoder import STATE, encode
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
@@ -62,7 +63,7 @@ def test_encoder_is_trained_before_the_run_and_kept(finished):
     assert encoder.arrays[STATE].shape == (PARAMETERS,)
     assert len(encoder.losses) == 2
     assert encoder.losses[1] < encoder.losses[0]
-    start = initial_vector("autoencoder-dense", (1, 8, 8), 1, seed=0)
+    start = initial_vector("autoencoder-dense", pixels(1, 8, 8), 1, seed=0)
     assert not np.array_equal(encoder.arrays[STATE], start)
     made_with = json.loads((folder / "made_with.json").read_text())["parts"][0]
     assert made_with["encoder"] == encoder.id

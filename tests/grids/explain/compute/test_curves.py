@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import registry
 from fedgrid.grids.explain.compute.curves import (
@@ -34,7 +35,7 @@ def areas(score, order, step, image=ONES, baseline=ZEROS):
 
 def small_model():
     torch.manual_seed(0)
-    return registry.build("tinyvgg", (1, 12, 12), 10).eval()
+    return registry.build("tinyvgg", pixels(1, 12, 12), 10).eval()
 
 
 @pytest.mark.parametrize("step", [1, 2, 4])

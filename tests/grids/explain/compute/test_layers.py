@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import registry
 from fedgrid.engine.federation.models.registry import INPUT, MODELS, ModelEntry
@@ -16,9 +17,9 @@ SHAPE = (3, 32, 32)
 def test_model_names_its_last_feature_map_or_the_input_if_it_has_none(name):
     # Shapes only, no numbers.
     with torch.device("meta"):
-        found = feature_layer(registry.build(name, SHAPE, 10).eval(), torch.zeros(SHAPE))
+        found = feature_layer(registry.build(name, pixels(*SHAPE), 10).eval(), torch.zeros(SHAPE))
     assert MODELS[name].saliency_layer == (found or INPUT)
-    assert named_layer(name, SHAPE) == (None if name == "digitnet" else MODELS[name].saliency_layer)
+    assert named_layer(name, pixels(*SHAPE)) == (None if name == "digitnet" else MODELS[name].saliency_layer)
 
 
 @pytest.mark.parametrize(
@@ -28,4 +29,4 @@ def test_model_that_names_no_layer_is_refused_with_what_to_give(monkeypatch, lik
     entry = ModelEntry("mine", "mine", "ours", MODELS[like].build)
     monkeypatch.setitem(MODELS, "mine", entry)
     with pytest.raises(ConfigError, match=f"model 'mine' does not say .* {advice}"):
-        named_layer("mine", (1, 8, 8))
+        named_layer("mine", pixels(1, 8, 8))

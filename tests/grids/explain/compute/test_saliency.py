@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import registry
 from fedgrid.engine.federation.models.normalisation import MixedPrecision
@@ -99,7 +100,7 @@ def test_map_is_enlarged_to_the_image_and_scaled_after():
 
 def test_map_of_an_image_has_the_same_bits_beside_others():
     torch.manual_seed(1)
-    module = registry.build("tinyvgg", (1, 12, 12), 10).eval()
+    module = registry.build("tinyvgg", pixels(1, 12, 12), 10).eval()
     images, targets = torch.rand(5, 1, 12, 12), torch.arange(5)
     together = grad_cam(module, "9", images, targets).maps_NHW
     alone = [grad_cam(module, "9", images[[n]], targets[[n]]).maps_NHW[0] for n in range(5)]
@@ -128,7 +129,7 @@ def test_input_gradients_are_the_greatest_absolute_weight_over_the_channels():
     ],
 )
 def test_feature_layer_is_the_last_with_more_than_one_pixel(model, shape, layer):
-    assert feature_layer(registry.build(model, shape, 10).eval(), torch.zeros(shape)) == layer
+    assert feature_layer(registry.build(model, pixels(*shape), 10).eval(), torch.zeros(shape)) == layer
 
 
 @pytest.mark.parametrize(
