@@ -47,7 +47,7 @@ def _datasets() -> Iterator[tuple[str, ...]]:
     for dataset in DATASETS.values():
         yield (
             code(dataset.name),
-            " x ".join(map(str, dataset.shape)),
+            " x ".join(map(str, dataset.inputs.shape)),
             str(dataset.num_classes),
             f"{dataset.pool_size:,}",
             str(dataset.download_mb or ""),

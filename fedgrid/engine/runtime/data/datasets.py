@@ -32,6 +32,8 @@ OWN_FORMATS = {
 """Formats of the user's own images: `folder:PATH`, `folder:PATH#WIDTHxHEIGHT` and `npz:PATH`."""
 READER = 2
 """Version of how files become images: digests of what another one has read are not recalled."""
+MAKERS = ("scikit-learn", "numpy", "scipy")
+"""Packages that data sets without files come from, or are drawn and filtered by."""
 SHIPPED = "@"
 """Begins the PATH of images that `fedgrid submit` has sent with a job: its name says what is in them."""
 SHIPPED_FOLDER = Path(__file__).parents[4] / "images"
@@ -217,7 +219,7 @@ def digest_of_dataset(name: str, data_dir: Path) -> str:
 def fingerprint(dataset: Dataset, data_dir: Path) -> str:
     """Return a digest of names, sizes, times and inodes of a data set's files; their content is not read."""
     if not (dataset.files or dataset.location):
-        return version("scikit-learn")
+        return " ".join(map(version, MAKERS))
     return user_files.fingerprint(_files(dataset, data_dir))
 
 

@@ -46,7 +46,8 @@ def dialects() -> Pair:
         text = "".join(" ".join(parts).rjust(LENGTH, "_") for parts in zip(before, verbs, after, strict=True))
         tokens.append(np.array([CHARACTERS.index(one) for one in text]).reshape(SENTENCES, LENGTH))
         meanings.append(meaning_N)
-    return of_groups(tokens, meanings, [f"dialect {dialect}" for dialect in range(DIALECTS)], TEST_SHARE)
+    names = [f"dialect {dialect}" for dialect in range(DIALECTS)]
+    return of_groups(tokens, meanings, names, TEST_SHARE, len(CHARACTERS))
 
 
 def _phrases(dialect: int, rng: np.random.Generator) -> list[str]:
