@@ -14,12 +14,12 @@ class Split(Section):
 
     kind: str = "nonoverlapping-balanced"
     """Who holds which images: overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced,
-    nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped, dimmed, noisy,
-    two-levels, continuum, natural or centralised."""
+    nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, rolled, flipped, swapped,
+    dimmed, noisy, two-levels, continuum, natural or centralised."""
     num_clusters: PositiveInt = 3
-    """Number of hidden groups of clients; 2 with split majority, 4 with rotated, flipped, swapped, dimmed,
-    noisy and two-levels; with `sizes` as many as these are. No effect with label-skew, dirichlet, iid,
-    continuum and natural."""
+    """Number of hidden groups of clients; 2 with split majority, 4 with rotated, rolled, flipped, swapped,
+    dimmed, noisy and two-levels; with `sizes` as many as these are. No effect with label-skew, dirichlet,
+    iid, continuum and natural."""
     draws: PositiveInt | None = None
     """Draws with replacement per client; None is floor(pool size / clients), the published rule. With split
     majority, images per client without replacement; None is as many as possible."""

@@ -144,8 +144,8 @@ class ScenarioOptions:
         str | None,
         typer.Option(
             help="overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced, "
-            "nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped, "
-            "dimmed, noisy, two-levels, continuum or natural: docs/splits.md. Its settings: "
+            "nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, rolled, flipped, "
+            "swapped, dimmed, noisy, two-levels, continuum or natural: docs/splits.md. Its settings: "
             "--set split.alpha=0.1."
         ),
     ] = None

@@ -1,1 +1,1 @@
-"""Data sets made by code, the same for every run: nothing is downloaded."""
+"""Generators of data, in NumPy alone; `federation.data.made_by_code` makes data sets of them."""

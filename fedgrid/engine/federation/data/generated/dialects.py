@@ -13,9 +13,8 @@ Source: ours. Shapes: G dialects, N sentences, T characters.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.generated.pair import of_groups
-from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.seeds import generator
 
 NOUNS = ("ako", "belu", "dino", "fasi", "gero", "hiba", "juko", "lamo", "nepi", "osu", "puda", "vike")
@@ -28,11 +27,13 @@ CHARACTERS = "_ abcdefghijklmnopqrstuvwxyz"
 LENGTH = 24
 DIALECTS, MEANINGS, SENTENCES = 3, 4, 2000
 """Sentences are those of a dialect."""
-TEST_SHARE = 0.25
+
+Tokens = NDArray[np.int64]
+ClassLabels = NDArray[np.int64]
 
 
-def dialects() -> Pair:
-    """Return the pool and the server's test set, int64 of shape (N, 24); groups are the dialects."""
+def dialects() -> tuple[list[Tokens], list[ClassLabels]]:
+    """Return each dialect's sentences, shape (N, T), and their meanings, 0 to 3."""
     rng = generator(0, "dialects")
     tokens, meanings = [], []
     for dialect in range(DIALECTS):
@@ -46,8 +47,7 @@ def dialects() -> Pair:
         text = "".join(" ".join(parts).rjust(LENGTH, "_") for parts in zip(before, verbs, after, strict=True))
         tokens.append(np.array([CHARACTERS.index(one) for one in text]).reshape(SENTENCES, LENGTH))
         meanings.append(meaning_N)
-    names = [f"dialect {dialect}" for dialect in range(DIALECTS)]
-    return of_groups(tokens, meanings, names, TEST_SHARE, len(CHARACTERS))
+    return tokens, meanings
 
 
 def _phrases(dialect: int, rng: np.random.Generator) -> list[str]:

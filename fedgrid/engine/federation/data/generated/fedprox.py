@@ -8,24 +8,25 @@ of x; the paper leaves it open, its release does so.
 alpha changes no class: u_k adds one and the same number, u_k (1 + sum of x), to all ten logits.
 
 Source: Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, Federated Optimization in Heterogeneous Networks, MLSys
-2020, Section 5.1; https://github.com/litian96/FedProx, data/synthetic_*. As there, a tenth of each device's
-examples is for tests. Here all pairs (alpha, beta) share their random numbers; the release draws them anew.
+2020, Section 5.1; https://github.com/litian96/FedProx, data/synthetic_*. Here all pairs
+(alpha, beta) share their random numbers, which the release draws anew.
 
 Shapes: K devices, D inputs, L classes, N examples.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.generated.pair import of_groups
-from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.seeds import generator
 
 DEVICES, INPUTS, CLASSES = 30, 60, 10
-TEST_SHARE = 0.1
+
+Floats = NDArray[np.float32]
+ClassLabels = NDArray[np.int64]
 
 
-def synthetic(alpha: float, beta: float) -> Pair:
-    """Return the pool and the server's test set, float32 of shape (N, 60); groups are the devices."""
+def synthetic(alpha: float, beta: float) -> tuple[list[Floats], list[ClassLabels]]:
+    """Return each device's inputs, shape (N, D), and classes, 0 to 9."""
     rng = generator(0, "FedProx's synthetic data")
     sizes_K = rng.lognormal(4, 2, DEVICES).astype(int) + 50
     u_K, b_K = alpha * rng.standard_normal(DEVICES), beta * rng.standard_normal(DEVICES)
@@ -39,5 +40,4 @@ def synthetic(alpha: float, beta: float) -> Pair:
         x_ND = means_D + deviations_D * rng.standard_normal((size, INPUTS))
         inputs.append(x_ND.astype(np.float32))
         labels.append(np.argmax(x_ND @ weights_DL + biases_L, axis=1))
-    names = [f"device {device}" for device in range(DEVICES)]
-    return of_groups(inputs, labels, names, TEST_SHARE)
+    return inputs, labels

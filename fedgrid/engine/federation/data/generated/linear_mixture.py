@@ -13,19 +13,20 @@ Shapes: G groups, D inputs, N examples.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.generated.pair import of_groups
-from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.seeds import generator
 
 GROUPS, INPUTS, EXAMPLES = 4, 100, 3000
 """Examples are those of a group."""
 SIGMA = 0.1
-TEST_SHARE = 0.2
+
+Floats = NDArray[np.float32]
+ClassLabels = NDArray[np.int64]
 
 
-def linear_mixture() -> Pair:
-    """Return the pool and the server's test set, float32 of shape (N, 100), two classes."""
+def linear_mixture() -> tuple[list[Floats], list[ClassLabels]]:
+    """Return each group's inputs, shape (N, D), and classes, 0 or 1."""
     rng = generator(0, "IFCA's synthetic data")
     theta_GD = rng.integers(0, 2, (GROUPS, INPUTS)) / np.sqrt(INPUTS / 2)
     inputs, labels = [], []
@@ -34,4 +35,4 @@ def linear_mixture() -> Pair:
         y_N = x_ND @ theta_D + SIGMA * rng.standard_normal(EXAMPLES)
         inputs.append(x_ND.astype(np.float32))
         labels.append((y_N > 0).astype(np.int64))
-    return of_groups(inputs, labels, [f"theta {group}" for group in range(GROUPS)], TEST_SHARE)
+    return inputs, labels

@@ -5,8 +5,7 @@ A series is made from its class' template of 12 values: standardised, moved to b
 to the right by 0 to 47 places, round the end; where no template is, white noise of deviation 0.25, smoothed
 by a Gaussian of deviation 2, replaces it; white noise of deviation 0.02 is added everywhere, and a line that
 falls by -0.375 to 0.375; 40 places of the 72 are left. Values between places are interpolated linearly. Last,
-the data are given mean 0 and deviation 1. There are 500 series of a class; the first 4000 of a random order
-are the pool.
+the data are given mean 0 and deviation 1. There are 500 series of a class.
 
 Source: Greydanus, Kobak, Scaling Down Deep Learning with MNIST-1D, ICML 2024; constants and templates as in
 https://github.com/greydanus/mnist1d (Apache-2.0), whose README has the accuracies 32 % (logistic regression),
@@ -19,7 +18,6 @@ Shapes: L classes, N series, T places, V values.
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import ImageSet, Pair
 from fedgrid.engine.federation.seeds import generator
 
 TEMPLATES = (
@@ -39,13 +37,13 @@ LEAST_PADDING, MOST_PADDING = 36, 60
 MOST_MOVED = 47
 CORRELATED_NOISE, SMOOTHING, WHITE_NOISE = 0.25, 2, 0.02
 MOST_TILT = 0.375
-SERIES, POOL = 5000, 4000
+SERIES = 5000
 
 Floats = NDArray[np.float64]
 
 
-def mnist1d() -> Pair:
-    """Return the pool and the server's test set, float32 of shape (N, 1, 40), without groups."""
+def mnist1d() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return series, shape (N, 40), and their classes, 0 to 9, in random order."""
     rng = generator(0, "MNIST-1D")
     labels_N = rng.permutation(np.arange(SERIES) % len(TEMPLATES))
     drawn_NT, is_drawn_NT = _drawn(_templates()[labels_N], rng)
@@ -60,8 +58,7 @@ def mnist1d() -> Pair:
     tilted_NT = noisy_NT - tilts_N * np.linspace(-0.5, 0.5, PLACES)
     series_NT = _at(tilted_NT, np.broadcast_to(np.linspace(0, PLACES - 1, LENGTH), (SERIES, LENGTH)))
     standard_NT = (series_NT - series_NT.mean()) / series_NT.std()
-    every = ImageSet(standard_NT[:, None].astype(np.float32), labels_N)
-    return every.take(slice(None, POOL)), every.take(slice(POOL, None))
+    return standard_NT.astype(np.float32), labels_N
 
 
 def _templates() -> Floats:
