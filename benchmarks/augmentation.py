@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from fedgrid.engine.federation.clients.process import fixed_numerics
-from fedgrid.engine.federation.data.inputs import Inputs
+from fedgrid.engine.federation.inputs import Inputs
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
 from fedgrid.engine.federation.models.normalisation import Normalised
 from fedgrid.engine.federation.training.local import train

@@ -18,7 +18,7 @@ import ray
 from fedgrid.algorithms.clustering.measures import temperature
 from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.federation.data.inputs import pixels
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
 
 CLIENTS = 30

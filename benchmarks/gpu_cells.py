@@ -17,7 +17,7 @@ from benchmarks.stacked import worker
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import TrainTask
 from fedgrid.engine.federation.clients.process import fixed_numerics
-from fedgrid.engine.federation.data.inputs import Inputs
+from fedgrid.engine.federation.inputs import Inputs
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
 from fedgrid.engine.federation.models.normalisation import MixedPrecision
 from fedgrid.engine.federation.training.evaluation import to_inputs

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
     from fedgrid.algorithms.updates.updates import Updates
     from fedgrid.engine.federation.configuration.run_config import RunConfig
-    from fedgrid.engine.federation.data.inputs import Inputs
+    from fedgrid.engine.federation.inputs import Inputs
     from fedgrid.engine.federation.models.registry import ModelEntry
     from fedgrid.engine.runtime.plugins.pretrained import pretrained
     from fedgrid.grids.analyses.analysis import Analysis, AnalysisSettings, Artifacts
@@ -145,7 +145,7 @@ _NAMES = {
     "algorithms.updates.source": "Layout Matrix Vector",
     "algorithms.updates.updates": "Updates",
     "engine.federation.configuration.run_config": "RunConfig",
-    "engine.federation.data.inputs": "Inputs",
+    "engine.federation.inputs": "Inputs",
     "engine.federation.models.registry": "ModelEntry",
     "engine.runtime.plugins.pretrained": "pretrained",
     "grids.analyses.analysis": "Analysis AnalysisSettings Artifacts",

@@ -19,7 +19,7 @@ from benchmarks.gpu_cells import Bench, Cell, Timed
 from benchmarks.gpu_crew import CONVOLUTIONS, CellFailed, Crew
 from benchmarks.gpu_report import markdown
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.data.inputs import pixels
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
 from fedgrid.grids.planning.calibrate import Speed
 

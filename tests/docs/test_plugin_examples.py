@@ -15,8 +15,8 @@ from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout, read_vector, write
 from fedgrid.engine.federation.training.confusion import scores
 from fedgrid.engine.runtime.configuration.own_models import check_own_model

@@ -6,8 +6,8 @@ import torch
 from sklearn.metrics import f1_score
 from torch.nn import functional
 
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 from fedgrid.engine.federation.seeds import generator

@@ -25,8 +25,8 @@ from fedgrid.algorithms.registry import create
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 from fedgrid.engine.federation.round.federation import Federation
 from fedgrid.engine.federation.round.next_round import next_round

@@ -12,8 +12,8 @@ from fedgrid.algorithms.clustered.before_training.ladd import Styles, style
 from fedgrid.algorithms.contract.encoder import EncoderKind
 from fedgrid.algorithms.contract.orders import Message
 from fedgrid.engine.federation.clients.messages import EvaluateTask
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.encoders.encoder import NUM_CLASSES, STATE, Codec, Encoder, model_of, principal
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.models.registry import INPUT, MODELS
 from fedgrid.engine.runtime.run import checkpoint
@@ -102,7 +102,7 @@ def test_every_encoder_encodes_and_decodes_there(kind, batch_statistics):
 
 class TestExplanations:
     @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-    @pytest.mark.parametrize("model", sorted(MODELS))
+    @pytest.mark.parametrize("model", sorted(name for name in MODELS if MODELS[name].saliency_layer))
     def test_every_model_is_explained_there(self, model, precision):
         case = Case(model=model, training={"precision": precision, "normalise": "dataset"}, images=2)
         setup, start = setup_of(case), start_of(case)

@@ -20,7 +20,7 @@ from importlib import import_module
 for module, heavy in {HEAVY}.items():
     import_module("fedgrid.engine." + module)
     assert not heavy & sys.modules.keys(), module
-from fedgrid.engine.federation.data.inputs import pixels
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import blank
 blank("digitnet", pixels(1, 8, 8), 10)
 assert "sympy" not in sys.modules, "half a second for each client actor"

@@ -229,7 +229,7 @@ BAD_INPUTS = (
     npz("npz member that is empty", "damaged", **{"train_images.npy": b""}),
     npz("npz of objects", "damaged", **{"train_labels.npy": array(np.array([None] * 40))}),
     npz("npz of texts", "train_labels", **{"train_labels.npy": array(np.array(["a"] * 40))}),
-    npz("npz of floats", "float64", **{"train_images.npy": array(np.zeros((40, 8, 8)))}),
+    npz("npz of floats", "save them as uint8", **{"train_images.npy": array(np.zeros((40, 8, 8)))}),
     npz("npz of records", "train_images", **{"train_images.npy": array(np.zeros(40, "u1,u2"))}),
     npz("npz of a single number", "train_images", **{"train_images.npy": array(np.array(3, np.uint8))}),
     npz(

@@ -22,8 +22,8 @@ from fedgrid.algorithms.personalised.per_fedavg import AdaptRule, MetaRule
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.encoders.encoder import Reconstruction
+from fedgrid.engine.federation.inputs import Inputs, pixels, random_examples
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
 from fedgrid.engine.federation.training.settings import LocalTraining
@@ -115,7 +115,7 @@ def play(device: str, case: Case) -> dict[str, bytes]:
     choose_on = case.choose_on or "train"
     payload = {}
     if VARIATE in case.rule.remembers:
-        width = layout_of(blank(case.model, pixels(*shape_of(case)), CLASSES)).num_parameters
+        width = layout_of(blank(case.model, inputs_of(case), CLASSES)).num_parameters
         payload = {VARIATE: np.full(width, 1e-4, np.float32)}
     models = [start, start * np.float32(0.9)]
     memories: dict[int, Mapping[str, NDArray[Any]]] = {}
@@ -166,12 +166,12 @@ def worker_of(case: Case, device: str) -> ClientWorker:
 
 def setup_of(case: Case) -> Setup:
     """Return the setup of a case; each client holds other images."""
-    shape, rng = shape_of(case), np.random.default_rng(0)
+    inputs, rng = inputs_of(case), np.random.default_rng(0)
     num_classes = 1 if case.model in AUTOENCODERS else CLASSES
 
     def some(count: int) -> ImageSet:
-        pixels = rng.integers(0, 256, (count, *shape), np.uint8)
-        return ImageSet(pixels, rng.integers(0, num_classes, count))
+        images = random_examples(inputs, count, rng)
+        return ImageSet(images, rng.integers(0, num_classes, count), vocabulary=inputs.vocabulary)
 
     is_normalised = case.settings.normalise == "dataset"
     return Setup(
@@ -190,14 +190,16 @@ def setup_of(case: Case) -> Setup:
 def start_of(case: Case) -> NDArray[np.float32]:
     """Return the initial model of a case."""
     num_classes = 1 if case.model in AUTOENCODERS else CLASSES
-    return initial_vector(case.model, pixels(*shape_of(case)), num_classes, 0)
+    return initial_vector(case.model, inputs_of(case), num_classes, 0)
 
 
-def shape_of(case: Case) -> tuple[int, int, int]:
-    """Return the shape of an image."""
+def inputs_of(case: Case) -> Inputs:
+    """Return what an example is: a small image where the model takes one."""
     entry = MODELS.get(case.model) or AUTOENCODERS[case.model]
     side = max(8, entry.minimum_side)
-    return case.shape or (1, side, side)
+    small = {"pixels": pixels(1, side, side), "numbers": Inputs("numbers", (1, 9))}
+    first = next((small[kind] for kind in small if kind in entry.takes), Inputs("tokens", (6,), 9))
+    return pixels(*case.shape) if case.shape else first
 
 
 def descendants(kind: type) -> set[type]:

@@ -38,11 +38,11 @@ def paragraph(runs: Sequence[RunConfig], versions: Mapping[str, str], data_dir: 
 
     def dataset(run: RunConfig) -> str:
         size = sizes[run.dataset]
-        about = f" (a pool of {size[0]:,} images of {size[2]} classes)" if size else ""
+        about = f" (a pool of {size[0]:,} images of {size[1]} classes)" if size else ""
         return title_of_dataset(run) + about
 
     def model(run: RunConfig) -> str:
-        number = num_parameters(run.model, sizes[run.dataset])
+        number = num_parameters(run.model, run.dataset, data_dir)
         return escape_latex(run.model) + (f" with {number:,} parameters" if number is not None else "")
 
     algorithms = cite_words(runs, lambda run: title(run.algorithm["name"]), of_algorithm)

@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from fedgrid.engine.federation.data.inputs import Inputs
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.runtime.data.datasets import find, is_here
 
-Sizes = tuple[int, Inputs, int]
-"""Images of a pool, what one is, and the number of classes."""
+Sizes = tuple[int, int]
+"""Images of a pool, and the number of classes."""
 
 
 def sizes_of(dataset: str, data_dir: Path) -> Sizes | None:
@@ -20,15 +19,15 @@ def sizes_of(dataset: str, data_dir: Path) -> Sizes | None:
         facts = find(dataset, data_dir)
     except DataError:
         return None
-    return facts.pool_size, facts.inputs, facts.num_classes
+    return facts.pool_size, facts.num_classes
 
 
-def num_parameters(model: str, sizes: Sizes | None) -> int | None:
-    """Return the number of parameters of a model of such images; None if either is not here."""
+def num_parameters(model: str, dataset: str, data_dir: Path) -> int | None:
+    """Return the number of parameters of a model of a data set; None if either is not here."""
     # Imports torch, which takes a second.
     from fedgrid.engine.federation.models.flat_vectors import layout
 
-    if model not in MODELS or sizes is None:
+    if model not in MODELS or sizes_of(dataset, data_dir) is None:
         return None
-    _, inputs, num_classes = sizes
-    return layout(model, inputs, num_classes).num_parameters
+    facts = find(dataset, data_dir)
+    return layout(model, facts.inputs, facts.num_classes).num_parameters

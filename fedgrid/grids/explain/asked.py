@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from fedgrid.engine.federation.data.inputs import ONLY_PIXELS, check_kind
 from fedgrid.engine.federation.errors import hint
 from fedgrid.grids.analyses.analysis import ConfigError, Context, Job, RunConfig
 from fedgrid.grids.explain.compute.layers import named_layer
@@ -117,7 +116,7 @@ def _round(run: RunConfig, asked: ExplainOptions, context: Context) -> int:
 def _check_model(run: RunConfig, asked: ExplainOptions, context: Context) -> None:
     """Check that the model says what is explained, and the image has pixels for the steps."""
     dataset = context.dataset(run)
-    check_kind("explain", ONLY_PIXELS, dataset, "dataset")
+    dataset.check_kind("explain", ("pixels",), "dataset")
     named_layer(run.model, dataset.inputs)
     _, height, width = dataset.inputs.shape
     try:

@@ -5,7 +5,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from fedgrid.engine.federation.data.inputs import Inputs
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.grids.analyses.analysis import Job
 
@@ -29,10 +28,9 @@ def rows_of(jobs: Sequence[Job], todo: Sequence[Job], data_dir: Path, cores: int
     speeds: dict[tuple[str, str], float] = {}
     for (dataset, model, on), members in groups.items():
         left = [job for job in members if job in todo]
-        inputs = find(dataset, data_dir).inputs
-        _, height, width = inputs.shape
+        _, height, width = find(dataset, data_dir).inputs.shape
         if left and (dataset, model) not in speeds:
-            speeds[dataset, model] = _seconds_a_pass(model, inputs)
+            speeds[dataset, model] = _seconds_a_pass(model, dataset, data_dir)
         work = sum(_images(job) * passes(job, height * width) for job in left)
         seconds = work * speeds.get((dataset, model), 0.0) * MARGIN / min(cores, max(1, len(left)))
         yield {
@@ -53,7 +51,7 @@ def _images(job: Job) -> int:
     return images * (clusters if job.settings.as_published else job.config.clients)
 
 
-def _seconds_a_pass(model: str, inputs: Inputs) -> float:
+def _seconds_a_pass(model: str, dataset: str, data_dir: Path) -> float:
     """Return the seconds of a forward pass of one of a batch of images on a core here."""
     # Importing torch takes seconds.
     import torch
@@ -62,6 +60,7 @@ def _seconds_a_pass(model: str, inputs: Inputs) -> float:
     from fedgrid.engine.federation.models.flat_vectors import blank
     from fedgrid.engine.federation.training.evaluation import TEST_BATCH
 
+    inputs = find(dataset, data_dir).inputs
     module = blank(model, inputs, 10).eval()
     images = torch.rand(TEST_BATCH, *inputs.shape)
     with fixed_numerics(tf32=False), torch.inference_mode():

@@ -11,7 +11,7 @@ from fedgrid.engine.federation.clients.messages import ClientData, Setup
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
-from fedgrid.engine.federation.data.inputs import Inputs, random_examples
+from fedgrid.engine.federation.inputs import Inputs, random_examples
 from fedgrid.engine.federation.training.settings import LocalTraining, Schedule
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.plugins import active

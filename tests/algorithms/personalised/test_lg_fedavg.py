@@ -10,8 +10,8 @@ from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.training.confusion import scores
 from fedgrid.engine.runtime.run import checkpoint

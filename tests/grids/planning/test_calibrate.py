@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.federation.training import evaluation
 from fedgrid.engine.federation.training.settings import LocalTraining

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.grids.planning import gpu_probe
 from fedgrid.grids.planning.gpu_probe import Crowd, Probed, Work, probe

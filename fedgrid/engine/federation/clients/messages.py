@@ -15,7 +15,7 @@ from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, O
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.data.images import ChannelStatistics, HeldImages, ImageSet, ImageView
-from fedgrid.engine.federation.data.inputs import Inputs
+from fedgrid.engine.federation.inputs import Inputs
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.uplink.steps import Uplink

@@ -21,11 +21,13 @@ from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.messages import Memory, Setup, TrainTask
 from fedgrid.engine.federation.data.images import HeldImages
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import random_examples
 from fedgrid.engine.federation.models.flat_vectors import blank
 from fedgrid.engine.federation.models.normalisation import MixedPrecision, Normalised
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training.batches import channels_first
 from fedgrid.engine.federation.training.confusion import Counts
+from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.federation.training.layers import draws
 from fedgrid.engine.federation.training.results import LocalResult
 from fedgrid.engine.federation.training.stacked import Member, Stack, train_together
@@ -157,7 +159,7 @@ def module_of(setup: Setup, device: str) -> nn.Module:
     Raises:
         ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
     """
-    setup.training.check_size(setup.inputs)
+    setup.training.check_size(setup.inputs.shape)
     module = _model(setup).to(device)
     if (by := setup.normalised_by) is not None:
         module = Normalised(module, by.means, by.deviations, device)
@@ -230,6 +232,9 @@ def stacks_of(setup: Setup, device: str) -> StackTraining | None:
 
     So do those of a model that draws random numbers itself: `vmap` would draw others than for a client alone.
     """
-    if setup.training.stacked == 1 or draws(_model(setup), setup.inputs):
+    if setup.training.stacked == 1:
+        return None
+    batch = torch.from_numpy(random_examples(setup.inputs, 2, np.random.default_rng(0)))
+    if draws(_model(setup), to_inputs(batch)):
         return None
     return StackTraining(setup, device)

@@ -1,14 +1,14 @@
 """What a data set is; `runtime.data.datasets` lists those with a name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet, Pair
-from fedgrid.engine.federation.data.inputs import Inputs
-from fedgrid.engine.federation.errors import DataError
+from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.inputs import CALLED, Inputs
 from fedgrid.engine.federation.training.settings import Training
 
 Sizes = tuple[int, Inputs, int, int | None]
@@ -52,6 +52,21 @@ class Dataset:
     """The command that makes the files, where there is no download."""
     bibtex: str = field(default="", repr=False)
     """Entries of its papers, apart by blank lines, which `fedgrid cite` prints; empty for the user's own."""
+
+    def check_kind(self, what: str, takes: Collection[str], *key: str) -> None:
+        """Check that a part of a run takes what the examples are.
+
+        Args:
+            what: the part, as in `split rotated`.
+            takes: the kinds that it takes, see `Inputs.kind`.
+            key: where the configuration names it.
+
+        Raises:
+            ConfigError: it does not take them.
+        """
+        if self.inputs.kind not in takes:
+            names = " or ".join(called for kind, called in CALLED.items() if kind in takes)
+            raise ConfigError(f"{what} takes {names}; {self.name} has {self.inputs}", key)
 
 
 def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:

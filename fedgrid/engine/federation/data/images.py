@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.inputs import DTYPES, Inputs
+from fedgrid.engine.federation.inputs import DTYPES, Inputs
 
 Images = NDArray[np.uint8 | np.float32 | np.int64]
 """Pixels, numbers or tokens, see `Inputs`."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.generated import dialects, fedprox, linear_mixture, mnist1d
 from fedgrid.engine.federation.data.images import ClassLabels, ImageSet, Pair
-from fedgrid.engine.federation.data.inputs import Inputs
+from fedgrid.engine.federation.inputs import Inputs
 from fedgrid.engine.federation.training.settings import Training
 
 # Papers of the data sets, as BibTeX. Algorithms cite the first two, too.

@@ -13,8 +13,8 @@ from functools import partial
 
 from fedgrid.engine.federation.data import npz_files, readers
 from fedgrid.engine.federation.data.dataset import Dataset
-from fedgrid.engine.federation.data.inputs import Inputs, pixels
 from fedgrid.engine.federation.data.made_by_code import MADE_BY_CODE
+from fedgrid.engine.federation.inputs import Inputs, pixels
 from fedgrid.engine.federation.training.settings import Training
 
 DIGITS_TRAINING = Training(rounds=15, batch_size=32, optimizer="sgd", learning_rate=0.1)

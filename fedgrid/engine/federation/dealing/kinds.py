@@ -11,7 +11,7 @@ import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet, Positions
 from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.federation.partition import continuum, label_skew, majority, natural, ocfl, shifted
+from fedgrid.engine.federation.partition import label_skew, majority, natural, ocfl, shifted
 from fedgrid.engine.federation.partition.scenarios import (
     CENTRALISED,
     PUBLISHED_SPLITS,
@@ -108,7 +108,7 @@ KINDS: dict[str, SplitKind] = {
     "dimmed": shifted.DIMMED,
     "noisy": shifted.NOISY,
     "two-levels": shifted.TWO_LEVELS,
-    "continuum": continuum.CONTINUUM,
+    "continuum": shifted.CONTINUUM,
     "natural": natural,
     CENTRALISED: shifted.ONE_CLIENT,
 }

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from fedgrid.algorithms.contract.encoder import EncoderKind
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.autoencoders import Autoencoder
 from fedgrid.engine.federation.models.flat_vectors import blank

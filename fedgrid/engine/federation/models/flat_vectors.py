@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedgrid.algorithms.updates.source import Layout, Vector
-from fedgrid.engine.federation.data.inputs import Inputs
+from fedgrid.engine.federation.inputs import Inputs
 from fedgrid.engine.federation.models import registry
 from fedgrid.engine.federation.seeds import all_seeded, generator
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fedgrid.engine.federation.data.inputs import KINDS, ONLY_PIXELS, Inputs, Kind
 from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.federation.inputs import KINDS, ONLY_PIXELS, Inputs, Kind
 
 if TYPE_CHECKING:
     from torch import nn

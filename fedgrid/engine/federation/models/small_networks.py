@@ -3,11 +3,15 @@
 Shapes: N examples, C channels, L classes.
 """
 
+from __future__ import annotations
+
 from math import prod
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from fedgrid.engine.federation.data.inputs import Inputs
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.inputs import Inputs
 
 WIDTH = 64
 """Of hidden layers."""

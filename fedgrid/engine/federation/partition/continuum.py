@@ -17,19 +17,6 @@ from math import cos, radians, sin
 import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.data.inputs import ONLY_PIXELS
-from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.federation.partition.shifted import OneGroup, problem_with_groups
-
-
-class Continuum(OneGroup):
-    """Turn images anticlockwise by client / clients of `arc`, an angle for each client."""
-
-    OPTIONS: tuple[str, ...] = ("arc",)
-
-    def change(self, held: ImageSet, client: int, num_clients: int, split: Split) -> ImageSet:
-        """Return images as a client has them; see `OwnChanges.change`."""
-        return turn(held, split.arc * client / num_clients)
 
 
 def turn(held: ImageSet, degrees: float) -> ImageSet:
@@ -52,6 +39,3 @@ def turn(held: ImageSet, degrees: float) -> ImageSet:
     upper = framed[..., top, left] * (1 - beside) + framed[..., top, left + 1] * beside
     lower = framed[..., top + 1, left] * (1 - beside) + framed[..., top + 1, left + 1] * beside
     return replace(held, images=np.rint(upper * (1 - below) + lower * below).astype(np.uint8))
-
-
-CONTINUUM = Continuum(None, problem_with_groups, ONLY_PIXELS)

@@ -22,8 +22,8 @@ from types import MappingProxyType
 import numpy as np
 
 from fedgrid.engine.federation.data.images import Positions
-from fedgrid.engine.federation.data.inputs import KINDS
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import KINDS
 from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, ImagePool, Rngs, Scenario, Transform
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator

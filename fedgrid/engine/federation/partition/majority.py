@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.inputs import KINDS
 from fedgrid.engine.federation.errors import ConfigError, hint
+from fedgrid.engine.federation.inputs import KINDS
 from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, ImagePool, Rngs, Scenario, Transform
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.images import Positions
-from fedgrid.engine.federation.data.inputs import KINDS
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import KINDS
 from fedgrid.engine.federation.partition.dirichlet import deal_out
 from fedgrid.engine.federation.partition.scenarios import (
     Dealing,

@@ -25,8 +25,9 @@ from types import MappingProxyType
 import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.data.inputs import KINDS, ONLY_PIXELS
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import KINDS, ONLY_PIXELS
+from fedgrid.engine.federation.partition.continuum import turn
 from fedgrid.engine.federation.partition.dirichlet import check_enough, deal_out
 from fedgrid.engine.federation.partition.scenarios import (
     Dealing,
@@ -149,6 +150,16 @@ class OneClient(OneGroup):
             )
 
 
+class Continuum(OneGroup):
+    """Turn images anticlockwise by client / clients of `arc`, an angle for each client."""
+
+    OPTIONS: tuple[str, ...] = ("arc",)
+
+    def change(self, held: ImageSet, client: int, num_clients: int, split: Split) -> ImageSet:
+        """Return images as a client has them; see `OwnChanges.change`."""
+        return turn(held, split.arc * client / num_clients)
+
+
 def rotate(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
     """Turn images anticlockwise by `group` / `num_groups` of a full turn, in whole quarters.
 
@@ -255,6 +266,7 @@ FLIPPED = Shifted(
     ),
 )
 SWAPPED = Shifted(swap, _problem_with_swaps)
+CONTINUUM = Continuum(None, problem_with_groups, ONLY_PIXELS)
 TWO_LEVELS = Shifted(swap_and_turn, _problem_with_levels, ONLY_PIXELS)
 DIMMED = Shifted(dim, takes=ONLY_PIXELS)
 NOISY = Shifted(add_noise, takes=ONLY_PIXELS)

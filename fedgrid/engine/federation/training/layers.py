@@ -13,10 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedgrid.engine.federation.data.inputs import DTYPES, Inputs
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.seeds import seeded
-from fedgrid.engine.federation.training.evaluation import to_inputs
 
 
 class MaskedNorm(nn.Module):
@@ -82,14 +80,14 @@ def reset_norms(module: nn.Module) -> None:
 
 
 @torch.no_grad()
-def draws(module: nn.Module, inputs: Inputs) -> bool:
-    """Return whether a module on the CPU draws random numbers as it trains, after trying it.
+def draws(module: nn.Module, batch: Tensor) -> bool:
+    """Return whether a module on the CPU draws random numbers as it trains, after trying it on a batch.
 
     The module is left in training mode; its buffers may change.
     """
     with seeded("cpu", np.random.default_rng(0)):
         before = torch.default_generator.get_state()
-        module.train()(to_inputs(torch.from_numpy(np.zeros((2, *inputs.shape), DTYPES[inputs.kind]))))
+        module.train()(batch)
         return not torch.equal(before, torch.default_generator.get_state())
 
 

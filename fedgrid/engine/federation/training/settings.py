@@ -1,12 +1,12 @@
 """The sections `training` and `evaluation` of a run's configuration."""
 
+from collections.abc import Sequence
 from math import cos, pi
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from fedgrid.algorithms.contract.section import PositiveInt, Section
-from fedgrid.engine.federation.data.inputs import Inputs
 from fedgrid.engine.federation.errors import ConfigError
 
 Augment = Literal["crop", "flip"]
@@ -167,15 +167,15 @@ class LocalTraining(Section):
             "changes how clients train; set training.stacked=1, or take another algorithm, such as fedavg"
         )
 
-    def check_size(self, inputs: Inputs) -> None:
-        """Check that images are large enough to be cropped.
+    def check_size(self, shape: Sequence[int]) -> None:
+        """Check that images of a shape (channels, height, width) are large enough to be cropped.
 
         Raises:
             ConfigError: a side is no longer than the padding, which therefore has no reflection.
         """
         if "crop" not in self.augment:
             return
-        _, height, width = inputs.shape
+        _, height, width = shape
         if min(height, width) <= PAD:
             raise ConfigError(
                 f"training.augment: crop pads images by {PAD} pixels of their reflection, and these have "

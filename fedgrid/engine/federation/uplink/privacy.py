@@ -10,7 +10,7 @@ from pydantic import Field
 
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.updates.source import UPDATE, Vector
-from fedgrid.engine.federation.data.inputs import Inputs
+from fedgrid.engine.federation.inputs import Inputs
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.uplink.steps import UplinkStep, clip_of, noise_of
 

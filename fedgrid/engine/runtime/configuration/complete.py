@@ -12,10 +12,10 @@ from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_and_settings, nameless, written
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
-from fedgrid.engine.federation.data.inputs import ONLY_PIXELS, check_kind
 from fedgrid.engine.federation.data.names import is_name
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
+from fedgrid.engine.federation.inputs import ONLY_PIXELS
 from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
@@ -122,7 +122,7 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
         from fedgrid.engine.runtime.configuration.own_models import check_own_model  # Imports torch.
 
         check_own_model(*of_model, config.plugin_digests, config.training.stacked > 1)
-    config.training.check_size(dataset.inputs)
+    config.training.check_size(dataset.inputs.shape)
     check_algorithm(config)
     algorithm = create(*name_and_settings(config.algorithm))
     if (message := algorithm.message()) is not None:
@@ -136,16 +136,16 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
 def _check_kinds(config: RunConfig, dataset: Dataset) -> None:
     """Check that all parts of a run take what the examples of its data set are."""
     training, split = config.training, config.split.kind
-    check_kind(f"model {config.model}", MODELS[config.model].takes, dataset, "model")
-    check_kind(f"split {split}", kind_of(split).TAKES, dataset, "split", "kind")
+    dataset.check_kind(f"model {config.model}", MODELS[config.model].takes, "model")
+    dataset.check_kind(f"split {split}", kind_of(split).TAKES, "split", "kind")
     if training.augment:
-        check_kind("training.augment", ONLY_PIXELS, dataset, "training", "augment")
+        dataset.check_kind("training.augment", ONLY_PIXELS, "training", "augment")
     if training.normalise != "none":
-        check_kind("training.normalise", ("pixels", "numbers"), dataset, "training", "normalise")
+        dataset.check_kind("training.normalise", ("pixels", "numbers"), "training", "normalise")
     name, settings = name_and_settings(config.algorithm)
     if (message := create(name, settings).message()) is not None:
         takes = message.takes if message.encoder is None else ONLY_PIXELS
-        check_kind(f"algorithm {name}", takes, dataset, "algorithm")
+        dataset.check_kind(f"algorithm {name}", takes, "algorithm")
 
 
 def check_algorithm(config: RunConfig) -> None:

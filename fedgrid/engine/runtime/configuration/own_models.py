@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from fedgrid.engine.federation.data.inputs import Inputs, random_examples
 from fedgrid.engine.federation.errors import ConfigError, in_plugin, plugin_of
+from fedgrid.engine.federation.inputs import Inputs, random_examples
 from fedgrid.engine.federation.models import flat_vectors, registry
 from fedgrid.engine.federation.models.flat_vectors import blank
 from fedgrid.engine.federation.seeds import all_seeded, generator
@@ -65,7 +65,7 @@ def _problem(of_model: OfModel, is_stacked: bool) -> str | None:
         or _of_outputs(module, again, images, num_classes)
         or _of_training(module, again, images)
     )
-    if problem is None and is_stacked and not draws(again, inputs):
+    if problem is None and is_stacked and not draws(again, images):
         problem = _of_stack(blank(*of_model), blank(*of_model), images)
     return problem
 

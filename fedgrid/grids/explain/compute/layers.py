@@ -1,7 +1,7 @@
 """Which layer of a model Grad-CAM explains, as the model's definition names it."""
 
-from fedgrid.engine.federation.data.inputs import Inputs
 from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.federation.inputs import Inputs
 from fedgrid.engine.federation.models.registry import INPUT, MODELS
 
 

@@ -15,8 +15,8 @@ from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask,
 from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.training import local
 from fedgrid.engine.federation.training.settings import Training

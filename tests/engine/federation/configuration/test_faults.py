@@ -8,8 +8,8 @@ import pytest
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import TrainTask
 from fedgrid.engine.federation.configuration.faults import Faults, flip_labels
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from fedgrid.engine.federation.data import image_folders, names
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.runtime.data import datasets, own_images
 
 

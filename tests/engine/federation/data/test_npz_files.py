@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.data import npz_files
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import DataError
+from fedgrid.engine.federation.inputs import pixels
 
 PARTS = ("train", "val", "test")
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.contract.encoder import EncoderSettings, kind_of
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.encoders.encoder import (
     COMPONENTS,
     MEAN,
@@ -15,6 +14,7 @@ from fedgrid.engine.federation.encoders.encoder import (
     model_of,
     principal,
 )
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models import registry
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 

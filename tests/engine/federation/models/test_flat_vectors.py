@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedgrid.engine.federation.data.inputs import pixels
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models import flat_vectors, registry
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector, initialise
 

@@ -12,7 +12,7 @@ from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import EvaluateTask, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
-from fedgrid.engine.federation.data.inputs import pixels
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector
 from fedgrid.engine.federation.models.normalisation import Normalised

@@ -9,10 +9,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedgrid.engine.federation.data.inputs import Inputs, pixels
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import Inputs, pixels, random_examples
 from fedgrid.engine.federation.models import flat_vectors, registry
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector, layout_of
+from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.federation.training.layers import draws
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import Training
@@ -184,7 +185,8 @@ def test_no_model_draws_random_numbers_while_it_runs(name):
     size = next(iter(registry.MODELS[name].parameters))
     inputs = inputs_of(size)
     module = registry.build(name, inputs, 10)
-    assert not draws(module, inputs)
+    batch = torch.from_numpy(random_examples(inputs, 2, np.random.default_rng(0)))
+    assert not draws(module, to_inputs(batch))
 
 
 def test_pooling_before_the_relu_changes_no_bit_of_outputs_and_gradients():

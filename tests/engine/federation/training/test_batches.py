@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from fedgrid.algorithms.averaging.fedprox import ProximalRule
 from fedgrid.algorithms.contract.orders import Order
+from fedgrid.engine.federation import inputs
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.data import inputs
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, initial_vector
@@ -222,5 +222,5 @@ class TestSettings:
     def test_images_smaller_than_the_reflection_are_refused(self):
         with pytest.raises(ConfigError, match=r"training.augment: crop .* 4x9; take \[flip\], or .* 5x5"):
             worker((1, 4, 9), augment=BOTH)
-        training(augment=("flip",)).check_size(inputs.pixels(1, 4, 9))
-        training(augment=BOTH).check_size(inputs.pixels(1, 5, 5))
+        training(augment=("flip",)).check_size((1, 4, 9))
+        training(augment=BOTH).check_size((1, 5, 5))

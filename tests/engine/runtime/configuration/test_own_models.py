@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector, layout
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining
@@ -255,7 +255,7 @@ def test_two_versions_of_a_model_have_an_answer_each(tmp_path):
     for module in ("nn.Flatten()", "nn.Flatten(), nn.BatchNorm1d(64)"):
         file.write_text(MODEL.replace("nn.Flatten()", module))
         active.use([file])
-        numbers.append(num_parameters("own-model", (1, pixels(1, 8, 8), 10)))
+        numbers.append(num_parameters("own-model", "digits", NOWHERE))
         if len(numbers) == 1:
             complete({"model": "own-model", "uplink": noise}, NOWHERE)
     assert numbers == [650, 650 + 128]

@@ -11,9 +11,9 @@ from PIL import Image
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.data.registry import MNIST_TRAINING
 from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import (
     DATASETS,
@@ -208,7 +208,7 @@ class TestLoad:
         ("labels", "shape", "message"),
         [
             (range(9), (1, 8, 8), "has 9 images to draw from instead of 10; replace its files"),
-            (range(10), (3, 8, 8), r"images of shape \(3, 8, 8\) where \(1, 8, 8\)"),
+            (range(10), (3, 8, 8), "data are images of 3x8x8 pixels where images of 1x8x8"),
             ([*range(9), 10], (1, 8, 8), "label 10 of a training image is not a class; allowed: 0 to 9"),
             ([*range(9), 8], (1, 8, 8), "class 9 has no training images"),
         ],

@@ -193,6 +193,7 @@ OTHER = {
         "group": "photo",
     },
     ImageSet: {
+        "vocabulary": 30,
         "group_names": ("art", "photo"),
         "groups": np.zeros(4, np.int64),
         "images": image_set(32).images,

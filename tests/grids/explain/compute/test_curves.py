@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from fedgrid.engine.federation.data.inputs import pixels
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models import registry
 from fedgrid.grids.explain.compute.curves import (
     auc,

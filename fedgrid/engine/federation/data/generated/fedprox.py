@@ -8,8 +8,8 @@ of x; the paper leaves it open, its release does so.
 alpha changes no class: u_k adds one and the same number, u_k (1 + sum of x), to all ten logits.
 
 Source: Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, Federated Optimization in Heterogeneous Networks, MLSys
-2020, Section 5.1; https://github.com/litian96/FedProx, data/synthetic_*. Here all pairs
-(alpha, beta) share their random numbers, which the release draws anew.
+2020, Section 5.1; https://github.com/litian96/FedProx, data/synthetic_*. Here all pairs (alpha, beta)
+share their random numbers, which the release draws anew.
 
 Shapes: K devices, D inputs, L classes, N examples.
 """

@@ -1,18 +1,10 @@
 """What an example is, as a model is given it: an image's pixels, numbers, or tokens of a text."""
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-
-from fedgrid.engine.federation.errors import ConfigError
-
-if TYPE_CHECKING:
-    from fedgrid.engine.federation.data.dataset import Dataset
 
 Kind = Literal["pixels", "numbers", "tokens"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -62,19 +54,3 @@ def random_examples(inputs: Inputs, count: int, rng: np.random.Generator) -> NDA
 def pixels(*shape: int) -> Inputs:
     """Return what images of these channels, height and width are."""
     return Inputs("pixels", shape)
-
-
-def check_kind(what: str, takes: Collection[str], dataset: Dataset, *key: str) -> None:
-    """Check that a part of a run takes what the examples of its data set are.
-
-    Args:
-        what: the part, as in `split rotated`.
-        takes: the kinds that it takes.
-        key: where the configuration names it.
-
-    Raises:
-        ConfigError: it does not take them.
-    """
-    if dataset.inputs.kind not in takes:
-        names = " or ".join(called for kind, called in CALLED.items() if kind in takes)
-        raise ConfigError(f"{what} takes {names}; {dataset.name} has {dataset.inputs}", key)
