@@ -112,7 +112,7 @@ MADE_BY_CODE = (
         inputs=Inputs("numbers", (1, mnist1d.LENGTH)),
         pool_size=POOL_OF_MNIST1D,
         model="cnn-1d",
-        training=Training(rounds=30, batch_size=32, optimizer="sgd", learning_rate=0.02, momentum=0.9),
+        training=Training(rounds=40, batch_size=32, optimizer="sgd", learning_rate=0.1, momentum=0.9),
         read=lambda _: _mnist1d(),
         bibtex=MNIST1D,
     ),
