@@ -38,7 +38,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedgrid.engine.federation.inputs import pixels
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.base import Diagnostics, State
 from fedgrid.algorithms.updates.updates import Updates

@@ -19,6 +19,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout, read_vector, write
 from fedgrid.engine.federation.training.confusion import scores
+from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.configuration.own_models import check_own_model
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
@@ -221,6 +222,30 @@ class TestAnyModule:
         file.unlink() if weights is None else file.write_bytes(weights)
         with pytest.raises(ConfigError, match=f"line .*: model frozen-backbone: .*{says}"):
             config("fedavg", model="frozen-backbone", training={"rounds": 1, **SEVERAL})
+
+    def test_a_transformer_learns_tokens(self, tmp_path):
+        active.use([EXAMPLES / "my_transformer.py"])
+        labels = np.arange(90) % 3
+        tokens = 2 * labels[:, None] + np.random.default_rng(0).integers(0, 2, (90, 5))
+        parts = {f"{part}_labels": labels for part in ("train", "test")}
+        np.savez(tmp_path / "texts.npz", train_images=tokens, test_images=tokens, **parts)
+        run = complete(
+            {
+                **{"dataset": f"npz:{tmp_path / 'texts.npz'}", "model": "transformer", "split": "iid"},
+                **{"clients": 3, "algorithm": "fedavg", "training": {"rounds": 4, "local_epochs": 3}},
+            },
+            NOWHERE,
+        )
+        play(run, tmp_path)
+        losses = [row["train_loss"] for row in rows(run, tmp_path, "clients")]
+        assert max(losses[-3:]) < min(losses[:3]) / 2
+
+    def test_of_adapters_only_what_trains_is_sent(self, tmp_path):
+        active.use([EXAMPLES / "my_transformer.py"])
+        run = config("fedavg", model="lora", training={"rounds": 1, **SEVERAL})
+        play(run, tmp_path)
+        sent = 128 * 4 + 128 * 10 + 10
+        assert [row["bytes_up"] for row in rows(run, tmp_path, "rounds")] == [4 * sent * run.clients]
 
     def test_a_relative_path_is_refused(self):
         with pytest.raises(ConfigError, match="~/weights.safetensors"):
