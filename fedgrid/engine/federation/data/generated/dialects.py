@@ -1,15 +1,15 @@
-"""Sentences in three dialects of one small language, as characters; the class is what happens in a sentence.
+"""Dialects: sentences in three dialects of one small language, as characters, with their meaning as class.
 
-    sentence -> phrase verb phrase
-    phrase -> noun | adjective noun            with equal probability
-
-Four meanings are the classes, and two verbs have each. The first means the same in all dialects; the second
-is a false friend, whose meaning in dialect g is g places further. Dialects prefer other nouns, and so other
+A sentence is a phrase, a verb and a phrase; a phrase is a noun, after an adjective in half of the cases. Four
+meanings are the classes, and two verbs have each. The first means the same in all dialects; the second is a
+false friend, whose meaning in dialect g is g places further. Dialects prefer other nouns, and so other
 letters: of 12 nouns the one of rank r has a probability in proportion to r^-0.5, and each dialect begins to
 count at another noun. A model of one dialect is right for half of another's sentences. One model for all can
 guess the dialect from the nouns only, and is right for 77 % at best.
 
-Source: ours. Shapes: G dialects, N sentences, T characters.
+Source: ours.
+
+Shapes: G dialects, N sentences, T characters.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""FedProx's synthetic(alpha, beta): thirty devices, each with a linear classifier and inputs of its own.
+"""Synthetic(alpha, beta): FedProx's thirty devices, each with a linear classifier and inputs of its own.
 
 Device k has u_k ~ N(0, alpha) and B_k ~ N(0, beta); v_k ~ N(B_k, 1) for each of the 60 inputs; weights W_k
 and biases b_k ~ N(u_k, 1). Its examples are x ~ N(v_k, diag(j^-1.2)), of class argmax(W_k x + b_k), in number
@@ -8,7 +8,7 @@ of x; the paper leaves it open, its release does so.
 alpha changes no class: u_k adds one and the same number, u_k (1 + sum of x), to all ten logits.
 
 Source: Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, Federated Optimization in Heterogeneous Networks, MLSys
-2020, Section 5.1; https://github.com/litian96/FedProx, data/synthetic_*. Here all pairs (alpha, beta)
+2020, Section 5.1; https://github.com/litian96/FedProx, data/synthetic_1_1. Here all pairs (alpha, beta)
 share their random numbers, which the release draws anew.
 
 Shapes: K devices, D inputs, L classes, N examples.

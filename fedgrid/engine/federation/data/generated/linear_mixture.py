@@ -1,6 +1,6 @@
-"""IFCA's synthetic problem as classes: a mixture of four linear regressions, of which the sign is the class.
+"""Linear mixture: IFCA's synthetic problem, four linear regressions, with the sign of y as class.
 
-The examples of group j are x ~ N(0, I) with y = <x, theta_j> + N(0, sigma^2), and the class is whether y is
+The examples of group j are x ~ N(0, I) with y = x theta_j + N(0, sigma^2), and the class is whether y is
 positive. Entries of theta_j are 0 or 1 with equal probability, times a scale that makes the expected length
 1; two of them have an angle of about 60 degrees. So the best linear model of a group is right for
 1 - arctan(sigma) / pi of its examples, and another group's for about two thirds.
