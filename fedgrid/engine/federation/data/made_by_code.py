@@ -55,10 +55,12 @@ def _grouped(
 
     `drawn` are the examples and the classes of each group, `called` is what a group is.
     """
-    sizes = [len(labels) for labels in drawn[1]]
+    images, labels = drawn
+    sizes = [len(of_group) for of_group in labels]
     is_test = np.concatenate([np.arange(size) >= int((1 - test_share) * size) for size in sizes])
     every = ImageSet(
-        *map(np.concatenate, drawn),
+        np.concatenate(images),
+        np.concatenate(labels),
         np.repeat(np.arange(len(sizes)), sizes),
         tuple(f"{called} {group}" for group in range(len(sizes))),
         vocabulary,
