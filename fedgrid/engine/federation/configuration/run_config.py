@@ -34,9 +34,9 @@ class Move(Section):
     """A client whose data change from one hidden group to another, in the section `drift`.
 
     From its round on, it trains and is tested on images of its new group, and the truth says so. Where groups
-    change images or labels (rotated, flipped, swapped, dimmed, noisy) it keeps its images, changed as in the
-    new group. Where groups are sets of classes (overlapping, nonoverlapping) it draws new images from the new
-    group's classes, by the same rule as its first ones. Other kinds of splits have no images to draw again.
+    change images or labels (rotated, rolled, flipped, ...) it keeps its images, changed as in the new group.
+    Where groups are sets of classes (overlapping, nonoverlapping) it draws new images from the new group's
+    classes, by the same rule as its first ones. Other kinds of splits have no images to draw again.
 
     Source of the idea: Prigent et al., section VII, and Bettinelli et al., section VI, name it as future
     work; how data change is ours.

@@ -103,6 +103,7 @@ KINDS: dict[str, SplitKind] = {
     "dirichlet": shifted.DIRICHLET,
     "iid": shifted.IID,
     "rotated": shifted.ROTATED,
+    "rolled": shifted.ROLLED,
     "flipped": shifted.FLIPPED,
     "swapped": shifted.SWAPPED,
     "dimmed": shifted.DIMMED,

@@ -177,6 +177,15 @@ _ENTRIES = (
         parameters={"3x32x32": 3_217_226},
     ),
     ModelEntry(
+        "linear",
+        "multinomial logistic regression",
+        "as in FedProx (Li et al. 2020) on its synthetic data",
+        module=_small_network("linear"),
+        takes=("pixels", "numbers"),
+        saliency_layer=INPUT,
+        parameters={"60": 610},
+    ),
+    ModelEntry(
         "mlp",
         "two hidden layers (64 wide), for tables and anything else but tokens",
         "ours",

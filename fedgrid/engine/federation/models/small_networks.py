@@ -19,6 +19,11 @@ CODE = 8
 """Numbers that a token becomes."""
 
 
+def linear(inputs: Inputs, num_classes: int) -> nn.Module:
+    """Return multinomial logistic regression."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(prod(inputs.shape), num_classes))
+
+
 def mlp(inputs: Inputs, num_classes: int) -> nn.Module:
     """Return a perceptron with two hidden layers."""
     return nn.Sequential(

@@ -19,12 +19,12 @@ class Split(Section):
 
     kind: str = "nonoverlapping-balanced"
     """Who holds which images: overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced,
-    nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped, dimmed, noisy,
-    two-levels, continuum, natural, file, centralised or one of a plugin's."""
+    nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, rolled, flipped, swapped,
+    dimmed, noisy, two-levels, continuum, natural, file, centralised or one of a plugin's."""
     num_clusters: PositiveInt = 3
-    """Number of hidden groups of clients; 2 with split majority, 4 with rotated, flipped, swapped, dimmed,
-    noisy and two-levels; with `sizes` as many as these are. No effect with label-skew, dirichlet, iid,
-    continuum, natural and file."""
+    """Number of hidden groups of clients; 2 with split majority, 4 with rotated, rolled, flipped, swapped,
+    dimmed, noisy and two-levels; with `sizes` as many as these are. No effect with label-skew, dirichlet,
+    iid, continuum, natural and file."""
     draws: PositiveInt | None = None
     """Draws with replacement per client; None is floor(pool size / clients), the published rule. With split
     majority, images per client without replacement; None is as many as possible."""

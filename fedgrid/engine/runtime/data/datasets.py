@@ -33,6 +33,8 @@ OWN_FORMATS = {
 """Formats of the user's own images: `folder:PATH`, `folder:PATH#WIDTHxHEIGHT` and `npz:PATH`."""
 READER = 2
 """Version of how files become images: digests of what another one has read are not recalled."""
+MAKERS = ("scikit-learn", "numpy", "scipy")
+"""Packages that data sets without files come from, or are drawn and filtered by."""
 
 
 def find(name: str, data_dir: Path) -> Dataset:
@@ -242,7 +244,7 @@ def fingerprint(dataset: Dataset, data_dir: Path) -> str:
     if dataset.is_own:
         return ""
     if not (dataset.files or dataset.location):
-        return version("scikit-learn")
+        return " ".join(map(version, MAKERS))
     return user_files.fingerprint(_files(dataset, data_dir))
 
 

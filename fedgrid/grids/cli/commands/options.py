@@ -143,9 +143,9 @@ class ScenarioOptions:
         str | None,
         typer.Option(
             help="overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced, "
-            "nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, flipped, swapped, "
-            "dimmed, noisy, two-levels, continuum, natural, file or a plugin's: docs/splits.md. Its "
-            "settings: --set split.alpha=0.1."
+            "nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, rolled, flipped, "
+            "swapped, dimmed, noisy, two-levels, continuum, natural, file or a plugin's: docs/splits.md. "
+            "Its settings: --set split.alpha=0.1."
         ),
     ] = None
     clients: Annotated[int | None, typer.Option(help="Number of federated clients.")] = None
