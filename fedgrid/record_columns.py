@@ -7,7 +7,6 @@ documentation follow from the declarations. The engine's first floor writes rows
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -42,11 +41,6 @@ class RecordColumn:
     """What a run needs to have it, with spaces between: keys of `evaluation`, words of `Traits.columns`."""
     section: str = ""
     """Its section among MLflow's metrics; empty: MLflow does not show it."""
-
-
-def run_id_of(folder: Path) -> str:
-    """Return the id of the run whose files lie in a folder: the end of its name."""
-    return folder.name.rpartition("-")[2]
 
 
 def schema_of(columns: Iterable[RecordColumn]) -> pa.Schema:

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedgrid.parquet_files import BadTable, is_number, read_parquet, wrong_type, wrong_value
-from fedgrid.record_columns import DONE, RECALL, RUN, SCORES, TESTS, declared, run_id_of
+from fedgrid.parquet_files import BadTable, is_number, read_parquet, run_id_of, wrong_type, wrong_value
+from fedgrid.record_columns import DONE, RECALL, RUN, SCORES, TESTS, declared
 from fedgrid.regular_files import LARGEST_TABLE, open_file
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.names import nearest_score

@@ -42,9 +42,9 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def test_every_example_is_shown() -> None:
-    """Here, or in the contract or the page of trackers; as it is: test_examples.py."""
+    """Here, or in the contract or another how-to; as it is: test_examples.py."""
     there = {f"examples/{path.name}" for path in (DOCS / "examples").iterdir() if path.is_file()}
-    pages = "".join((DOCS / page).read_text() for page in ("contract.md", "trackers.md"))
+    pages = "".join((DOCS / page).read_text() for page in ("contract.md", "own-module.md", "trackers.md"))
     elsewhere = set(re.findall(r"file=(examples/\S+)", pages))
     assert (set(FILES) | elsewhere, set(FILES) & elsewhere) == (there, set())
 

@@ -8,7 +8,7 @@ from PIL import Image
 
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data import datasets
+from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import find, is_here, load
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.submit import images
@@ -43,7 +43,7 @@ def here(tmp_path, monkeypatch):
 @pytest.fixture
 def job(tmp_path, monkeypatch):
     """Return a job's working directory, which the code of this process seems to lie in."""
-    monkeypatch.setattr(datasets, "SHIPPED_FOLDER", tmp_path / "job" / "images")
+    monkeypatch.setattr(own_images, "SHIPPED_FOLDER", tmp_path / "job" / "images")
     return tmp_path / "job"
 
 
@@ -66,7 +66,7 @@ def test_run_has_one_id_in_every_job_until_the_images_change(here, tmp_path, mon
     ids = []
     for job, seed in (("first", 0), ("second", 0), ("third", 1)):
         write_npz(here / "mine.npz", seed)
-        monkeypatch.setattr(datasets, "SHIPPED_FOLDER", tmp_path / job / "images")
+        monkeypatch.setattr(own_images, "SHIPPED_FOLDER", tmp_path / job / "images")
         shipment = Shipment(tmp_path / job)
         shipment.take("npz:mine.npz")
         run = complete({"dataset": shipment.rewrite("npz:mine.npz"), "split": "majority"}, tmp_path)

@@ -8,11 +8,8 @@ import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet, Pair
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.federation.inputs import CALLED, Inputs
+from fedgrid.engine.federation.inputs import CALLED, Inputs, Sizes
 from fedgrid.engine.federation.training.settings import Training
-
-Sizes = tuple[int, Inputs, int, int | None]
-"""Classes; what an image is; images in the pool; groups, None if there are none."""
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,7 @@ import numpy as np
 from fedgrid.engine.federation.data.images import ImageSet, Positions
 from fedgrid.engine.federation.dealing.own import OwnKind
 from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.federation.partition import (
-    from_file,
-    label_skew,
-    majority,
-    natural,
-    ocfl,
-    shifted,
-)
+from fedgrid.engine.federation.partition import from_file, label_skew, majority, natural, ocfl, shifted
 from fedgrid.engine.federation.partition.scenarios import (
     CENTRALISED,
     PUBLISHED_SPLITS,

@@ -96,8 +96,8 @@ def test(
     logits = of_parts[0] if len(of_parts) == 1 else torch.cat(of_parts)
     if logits.shape != (len(labels), num_classes):
         raise ValueError(
-            f"a test of {len(labels)} images has logits of shape {tuple(logits.shape)}; expected "
-            f"{(len(labels), num_classes)}"
+            f"{'the model' if logits_of is None else 'LocalSteps.test'} returned logits of shape "
+            f"{tuple(logits.shape)}; expected {(len(labels), num_classes)}"
         )
     loss_sum = functional.cross_entropy(logits.double(), labels, reduction="sum")
     cells = labels * num_classes + logits.argmax(dim=1)

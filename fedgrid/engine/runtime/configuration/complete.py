@@ -11,16 +11,13 @@ from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_and_settings, nameless, written
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
-from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
-from fedgrid.engine.federation.inputs import ONLY_PIXELS
 from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.uplink import privacy
-from fedgrid.engine.runtime.configuration.conditions import check_algorithm
-from fedgrid.engine.runtime.configuration.section_split import complete_split
+from fedgrid.engine.runtime.configuration.conditions import check_algorithm, check_kinds
+from fedgrid.engine.runtime.configuration.split_section import clients_in, complete_split
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
-from fedgrid.engine.runtime.data.partition_files import assigned_in, name_of_file, path_in
 from fedgrid.engine.runtime.plugins import active
 
 INNER = inner_keys(RunConfig)
@@ -49,10 +46,8 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)
     filled = _fill_defaults(values, dataset, data_dir)
-    if (path := path_in(filled["split"])) is not None:
-        filled["split"] = {**filled["split"], "path": name_of_file(path)}
-    if "clients" not in given and (assigned := assigned_in(path_in(filled["split"]))) is not None:
-        filled["clients"] = assigned.num_clients
+    if "clients" not in given and (number := clients_in(filled["split"])) is not None:
+        filled["clients"] = number
     try:
         config = RunConfig(**filled)
     except ValidationError as error:
@@ -84,7 +79,7 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
         "training": {**dataset.training.model_dump(), **instead, **training},
         "model": model,
         "algorithm": algorithm,
-        "split": complete_split(values["split"], dataset, str(values["dataset"])),
+        "split": complete_split(values["split"], str(values["dataset"]), dataset),
     }
 
 
@@ -109,7 +104,7 @@ def _algorithm(given: object) -> dict[str, Any]:
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     """Check what parts of a configuration say of one another."""
     of_model = config.model, dataset.inputs, dataset.num_classes
-    _check_kinds(config, dataset)
+    check_kinds(config, dataset)
     check_size(config.model, dataset.inputs)
     if ("model", config.model) not in active.BUILT_IN or MODELS[config.model].module is not None:
         from fedgrid.engine.runtime.configuration.own_models import check_own_model  # Imports torch.
@@ -124,21 +119,6 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
     if problem is not None:
         raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
-
-
-def _check_kinds(config: RunConfig, dataset: Dataset) -> None:
-    """Check that all parts of a run take what the examples of its data set are."""
-    training, split = config.training, config.split.kind
-    dataset.check_kind(f"model {config.model}", MODELS[config.model].takes, "model")
-    dataset.check_kind(f"split {split}", kind_of(split).TAKES, "split", "kind")
-    if training.augment:
-        dataset.check_kind("training.augment", ONLY_PIXELS, "training", "augment")
-    if training.normalise != "none":
-        dataset.check_kind("training.normalise", ("pixels", "numbers"), "training", "normalise")
-    name, settings = name_and_settings(config.algorithm)
-    if (message := create(name, settings).message()) is not None:
-        takes = message.takes if message.encoder is None else ONLY_PIXELS
-        dataset.check_kind(f"algorithm {name}", takes, "algorithm")
 
 
 def _check_encoder(

@@ -1,4 +1,4 @@
-"""Whether an algorithm fits the rest of a configuration."""
+"""Whether the parts of a configuration fit one another, and the data set."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,12 +6,34 @@ from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.registry import create, name_and_settings
+from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import ONLY_PIXELS
+from fedgrid.engine.federation.models.registry import MODELS
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.updates.source import Layout
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.federation.data.dataset import Dataset
+
+
+def check_kinds(config: "RunConfig", dataset: "Dataset") -> None:
+    """Check that all parts of a run take what the examples of its data set are.
+
+    Raises:
+        ConfigError: one does not.
+    """
+    training, split = config.training, config.split.kind
+    dataset.check_kind(f"model {config.model}", MODELS[config.model].takes, "model")
+    dataset.check_kind(f"split {split}", kind_of(split).TAKES, "split", "kind")
+    if training.augment:
+        dataset.check_kind("training.augment", ONLY_PIXELS, "training", "augment")
+    if training.normalise != "none":
+        dataset.check_kind("training.normalise", ("pixels", "numbers"), "training", "normalise")
+    name, settings = name_and_settings(config.algorithm)
+    if (message := create(name, settings).message()) is not None:
+        takes = message.takes if message.encoder is None else ONLY_PIXELS
+        dataset.check_kind(f"algorithm {name}", takes, "algorithm")
 
 
 def check_algorithm(config: "RunConfig", find_dataset: "Callable[[], Dataset]") -> None:

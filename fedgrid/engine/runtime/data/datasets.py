@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 
 from fedgrid.engine.federation.data import image_folders, names, npz_files, readers
-from fedgrid.engine.federation.data.dataset import Dataset, Sizes, check_images
+from fedgrid.engine.federation.data.dataset import Dataset, check_images
 from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.names import Size, mark, place_and_size
 from fedgrid.engine.federation.data.registry import DATASETS, default_of
 from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
+from fedgrid.engine.federation.inputs import Sizes
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.storage import user_files
-from fedgrid.engine.runtime.storage.user_files import absolute, cache
+from fedgrid.engine.runtime.storage.user_files import cache
 
 OWN_FORMATS = {
     "folder": (image_folders, "image folder: train/<class>/* and test/<class>/*, or <group>/<class>/*"),
@@ -32,10 +33,6 @@ OWN_FORMATS = {
 """Formats of the user's own images: `folder:PATH`, `folder:PATH#WIDTHxHEIGHT` and `npz:PATH`."""
 READER = 2
 """Version of how files become images: digests of what another one has read are not recalled."""
-SHIPPED = "@"
-"""Begins the PATH of images that `fedgrid submit` has sent with a job: its name says what is in them."""
-SHIPPED_FOLDER = Path(__file__).parents[4] / "images"
-"""Where they lie: beside the code, which travels with the job too."""
 
 
 def find(name: str, data_dir: Path) -> Dataset:
@@ -52,7 +49,7 @@ def find(name: str, data_dir: Path) -> Dataset:
     if kind not in OWN_FORMATS or not given_path:
         raise unknown("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
     path, size = _place_and_size(name)
-    if given_path.startswith(SHIPPED) and not path.exists():
+    if given_path.startswith(own_images.SHIPPED) and not path.exists():
         raise DataError(
             f"{name}: these images came with a job; `fedgrid submit` it again from the machine that has "
             "them, or give their location as an absolute path"
@@ -180,14 +177,7 @@ def _place_and_size(name: str) -> tuple[Path, Size | None]:
     given, size = place_and_size(names.without_digest(name).partition(":")[2])
     if names.is_name(name):
         return own_images.place(name), size
-    return place_of_own(given), size
-
-
-def place_of_own(given: str) -> Path:
-    """Return the place of a path that a user gives, or that a job does."""
-    if given.startswith(SHIPPED):
-        return SHIPPED_FOLDER / given.removeprefix(SHIPPED)
-    return absolute(given, "images in")
+    return own_images.place_given(given), size
 
 
 def _missing(dataset: Dataset, data_dir: Path) -> list[str]:

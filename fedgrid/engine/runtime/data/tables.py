@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedgrid.engine.federation.data.readers import check_is_file
+from fedgrid.engine.federation.data.files import check_is_file
 from fedgrid.engine.federation.errors import DataError
 
 if TYPE_CHECKING:
