@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from docs.reference.markdown import code, page, paragraphs, table
+from fedgrid.engine.federation.data.generated import dialects, fedprox, linear_mixture, mnist1d
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.kinds import KINDS, SplitKind
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS
@@ -24,6 +25,7 @@ def pages() -> dict[str, str]:
             "### Default training",
             "What a run takes that names no other; local epochs are 3 unless the row says otherwise.",
             table(("data set", "rounds", "optimizer, rate", "batch", "others"), _training()),
+            *_sections(fedprox, linear_mixture, mnist1d, dialects),
             "## Models",
             "On the terminal: `fedgrid models`. Any of them runs on any data set whose images are large "
             "enough. They return logits.",
@@ -101,9 +103,15 @@ def _sentence(module: ModuleType) -> str:
 
 def _rules() -> Iterator[str]:
     """Yield the rule of each module of splits, with its source."""
-    modules = dict.fromkeys(
-        inspect.getmodule(kind if isinstance(kind, ModuleType) else type(kind)) for kind in KINDS.values()
+    yield from _sections(
+        *dict.fromkeys(
+            inspect.getmodule(kind if isinstance(kind, ModuleType) else type(kind)) for kind in KINDS.values()
+        )
     )
+
+
+def _sections(*modules: ModuleType) -> Iterator[str]:
+    """Yield what modules say of themselves, each under its title."""
     for module in modules:
         title, *texts = paragraphs(module)
         yield f"### {title.partition(':')[0]}"

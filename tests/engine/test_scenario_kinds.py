@@ -29,6 +29,7 @@ TRUTH = {
     "dirichlet": [0] * 8,
     "iid": [0] * 8,
     "rotated": [0, 1, 2, 3] * 2,
+    "rolled": [0, 1, 2, 3] * 2,
     "flipped": [0, 1, 2, 3] * 2,
     "swapped": [0, 1, 2, 3] * 2,
     "dimmed": [0, 1, 2, 3] * 2,

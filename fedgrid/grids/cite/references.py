@@ -57,6 +57,6 @@ def list_uncited(runs: Sequence[RunConfig]) -> list[str]:
         if not of_algorithm(run):
             origin = ALGORITHMS[name].source if name in ALGORITHMS else "--plugin FILE loads its plugin"
             lines[f"{title(name)} ({origin})"] = None
-        if not of_dataset(run):
+        if run.dataset not in DATASETS:
             lines[f"{run.short_dataset} (your own images)"] = None
     return list(lines)

@@ -29,6 +29,10 @@ SERVER_IMAGES = {
     "cifar100": 10_000,
     "svhn": 26_032,
     "femnist": 79_000,
+    **dict.fromkeys(("synthetic-0-0", "synthetic-0.5-0.5", "synthetic-1-1"), 718),
+    "linear-mixture": 2_400,
+    "mnist1d": 1_000,
+    "dialects": 1_500,
 }
 """Sizes of the official test sets, which may not be downloaded yet; others count as a fifth of the pool."""
 

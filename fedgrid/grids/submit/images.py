@@ -10,9 +10,9 @@ from typing import Any
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.data.names import place_and_mark
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import files_of, find
 from fedgrid.engine.runtime.data.own_images import OWN_FORMATS, SHIPPED, SHIPPED_FOLDER
-from fedgrid.engine.runtime.data.partition_files import name_of_file
 
 TABLES = (".csv", ".parquet")
 LIMIT = 64 << 20
@@ -50,14 +50,14 @@ class Shipment:
         return text
 
     def _ship(self, name: str) -> str:
-        kind, _, given = name.rpartition(":")
+        kind, given = _kind_and_path(name)
+        _, mark = place_and_mark(given)
         if kind in OWN_FORMATS:
-            _, mark = place_and_mark(given)
             dataset = find(name, Path())
             by_content, place = dataset.name, Path(dataset.location)
         else:
-            kind, mark = names.PARTITION, ""
-            by_content, place = name_of_file(given), Path(given)
+            place = own_images.place_given(given)
+            by_content = own_images.name(kind, place, mark, [place])
         files = files_of(place)
         self._size += sum(file.stat().st_size for file in files)
         if self._size > LIMIT:
@@ -88,7 +88,12 @@ def relative_names(value: Any) -> Iterator[str]:
     elif isinstance(value, str):
         for word in re.split(r",(?![a-z]+=)", value):  # Options of a table have commas between them.
             name = word.strip(" []'\"")
-            kind, _, path = name.rpartition(":")
-            is_table = kind in ("", names.PARTITION) and Path(path).suffix in TABLES and Path(path).is_file()
+            kind, path = _kind_and_path(name)
+            is_table = kind == names.PARTITION and Path(path).suffix in TABLES and Path(path).is_file()
             if (is_table or kind in OWN_FORMATS) and path and not path.startswith(("/", "~", SHIPPED)):
                 yield name
+
+
+def _kind_and_path(name: str) -> tuple[str, str]:
+    kind, colon, path = name.partition(":")
+    return (kind, path) if colon else (names.PARTITION, name)

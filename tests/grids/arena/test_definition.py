@@ -270,7 +270,9 @@ def six_classes(tmp_path):
 def test_methods_that_take_images_are_left_out_for_tables_and_named(tmp_path):
     (tmp_path / "t.csv").write_text("a,label\n" + "1,x\n2,y\n" * 400)
     few = arena(dataset=f"csv:{tmp_path}/t.csv", only=["iid"])
-    assert few.left_out[0].startswith("method embeddings is left out: algorithm embeddings takes images; csv:t")
+    assert few.left_out[0].startswith(
+        "method embeddings is left out: algorithm embeddings takes images; csv:t"
+    )
     assert "embeddings" not in few.methods
 
 

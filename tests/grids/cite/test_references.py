@@ -57,8 +57,8 @@ def test_algorithms_of_our_own_have_no_entry():
 
 
 @pytest.mark.parametrize("dataset", DATASETS.values(), ids=lambda dataset: dataset.name)
-def test_every_data_set_has_a_citation(dataset):
-    assert entries([dataset.bibtex])
+def test_every_data_set_but_ours_has_a_citation(dataset):
+    assert bool(entries([dataset.bibtex])) != dataset.source.startswith("ours")
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,7 @@ def setup_of(
         server_set=server_set,
         server_parts=server_parts(len(server_set), config.clients),
         reference_set=reference_set,
+        probabilities=config.evaluation.probabilities,
         normalised_by=_statistics(config, pool_set, sets_K),
         uplink=config.uplink if sends else (),
         plugins=config.plugin_digests,

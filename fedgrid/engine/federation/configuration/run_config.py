@@ -13,13 +13,13 @@ from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.engine.federation.configuration.faults import Faults
 from fedgrid.engine.federation.configuration.held_out import held_out_problem, never_held_out
 from fedgrid.engine.federation.data import names
-from fedgrid.engine.federation.dealing.kinds import KINDS, Movable, kind_of
+from fedgrid.engine.federation.dealing.kinds import BUILT_IN, KINDS, Movable, kind_of
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.partition.from_file import FILE
 from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.scenarios import CENTRALISED, Scenario, scenario_of, seed_text
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.federation.record_names import EPSILON, FAULT, GROUP
+from fedgrid.engine.federation.record_names import EPSILON, FAULT, GLOBAL_MODEL, GROUP, PROBABILITIES
 from fedgrid.engine.federation.seeds import root_seed
 from fedgrid.engine.federation.training.settings import Evaluation, Training
 from fedgrid.engine.federation.uplink.privacy import Privacy, is_private
@@ -34,9 +34,9 @@ class Move(Section):
     """A client whose data change from one hidden group to another, in the section `drift`.
 
     From its round on, it trains and is tested on images of its new group, and the truth says so. Where groups
-    change images or labels (rotated, flipped, swapped, dimmed, noisy) it keeps its images, changed as in the
-    new group. Where groups are sets of classes (overlapping, nonoverlapping) it draws new images from the new
-    group's classes, by the same rule as its first ones. Other kinds of splits have no images to draw again.
+    change images or labels (rotated, rolled, flipped, ...) it keeps its images, changed as in the new group.
+    Where groups are sets of classes (overlapping, nonoverlapping) it draws new images from the new group's
+    classes, by the same rule as its first ones. Other kinds of splits have no images to draw again.
 
     Source of the idea: Prigent et al., section VII, and Bettinelli et al., section VI, name it as future
     work; how data change is ours.
@@ -71,8 +71,8 @@ class RunConfig(Section):
     joins: dict[Annotated[int, Field(ge=0)], PositiveInt] = {}
     """Newcomers: client -> the first round, from 1, in which it is present."""
     plugin_digests: tuple[Digest, ...] = ()
-    """Of the plugins that the algorithm, its clusterer and the model come from, sorted. Their code is part of
-    what the run's numbers depend on, so a changed plugin makes another run."""
+    """Of the plugins that the algorithm, its parts, the model and the kind of split come from, sorted. Their
+    code is part of what the run's numbers depend on, so a changed plugin makes another run."""
 
     uplink: Uplink = ()
     """What happens to an update between client and server, in this order, as in `[{clip: 1.0}]`."""
@@ -98,6 +98,13 @@ class RunConfig(Section):
         *("participation", "dropout", "joins", "uplink", "privacy", PLUGINS, "faults", "drift"),
         "held_out",
     )
+
+    @field_validator("split")
+    @classmethod
+    def _further_keys_are_of_a_plugin(cls, split: Split) -> Split:
+        if split.kind in BUILT_IN:
+            Section.model_validate(split.model_extra)  # Which has no key.
+        return split
 
     @field_validator("joins")
     @classmethod
@@ -198,7 +205,7 @@ class RunConfig(Section):
         """Return the columns of the run's records that not all records have.
 
         They are the algorithm's own, `fault` under attack, `epsilon` with noise, `centralised` for its norms,
-        `group` where the data set, or a file, names the groups.
+        `group` where the data set, or a file, names the groups, and those of what `evaluation` asks for.
         `traits` are the algorithm's, None if it is not known here.
         """
         own = traits.columns if traits is not None else frozenset()
@@ -206,7 +213,8 @@ class RunConfig(Section):
         private = {EPSILON} if is_private(self.uplink, self.privacy) else set()
         centralised = {CENTRALISED} if self.split.kind == CENTRALISED else set()
         named = {GROUP} if self.split.kind in (NATURAL, FILE) else set()
-        return own | attacked | private | centralised | named
+        tested = {word for word in (GLOBAL_MODEL, PROBABILITIES) if getattr(self.evaluation, word)}
+        return own | attacked | private | centralised | named | tested
 
     def written(self) -> dict[str, Any]:
         """Return the configuration and its format, as in the file `config.json`."""

@@ -89,7 +89,8 @@ class ImageSet:
     def take(self, positions: Positions | slice) -> "ImageSet":
         """Return the images at `positions`."""
         groups = None if self.groups is None else self.groups[positions]
-        return replace(self, images=self.images[positions], labels=self.labels[positions], groups=groups)
+        images, labels = self.images[positions], self.labels[positions]
+        return replace(self, images=images, labels=labels, groups=groups, assigned=None)
 
     def without_groups(self) -> "ImageSet":
         """Return images and classes alone: what clients and the server get to see."""

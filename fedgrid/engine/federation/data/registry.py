@@ -13,6 +13,7 @@ from functools import partial
 
 from fedgrid.engine.federation.data import npz_files, readers
 from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.data.made_by_code import MADE_BY_CODE
 from fedgrid.engine.federation.inputs import Inputs, pixels
 from fedgrid.engine.federation.training.settings import Training
 
@@ -267,5 +268,6 @@ DATASETS: dict[str, Dataset] = {
         made_by="fedgrid convert femnist SOURCE",
         bibtex=FEMNIST,
     ),
+    **{one.name: one for one in MADE_BY_CODE},
 }
 """Data sets by name. A new one is an entry here and, for a new format, a reader."""

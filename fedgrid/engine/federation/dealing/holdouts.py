@@ -4,9 +4,9 @@ Either each client has a cut of its own (`cut_each`), or one cut of the pool hol
 (`cut_for_all`): a seeded share of each class is for scores, wherever those images are. With
 `split.tested_on='official'` there is no cut for tests: clients train on all their images.
 
-Where hidden groups change images or labels (rotated, flipped, swapped, dimmed, noisy, two-levels), an equal,
-seeded share of the server's images is as each group would have it; with a continuum, as each client would.
-With flipped or swapped labels no single model can be right on all.
+Where hidden groups change images or labels (rotated, rolled, flipped, ...), an equal, seeded share of the
+server's images is as each group would have it; with a continuum, as each client would. With flipped or
+swapped labels no single model can be right on all.
 
 Shapes: K clients, L classes, N images.
 """

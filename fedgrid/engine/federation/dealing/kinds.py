@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet, Positions
+from fedgrid.engine.federation.dealing.own import OwnKind
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.federation.partition import from_file, label_skew, majority, natural, ocfl, shifted
 from fedgrid.engine.federation.partition.scenarios import (
@@ -102,6 +103,7 @@ KINDS: dict[str, SplitKind] = {
     "dirichlet": shifted.DIRICHLET,
     "iid": shifted.IID,
     "rotated": shifted.ROTATED,
+    "rolled": shifted.ROLLED,
     "flipped": shifted.FLIPPED,
     "swapped": shifted.SWAPPED,
     "dimmed": shifted.DIMMED,
@@ -119,6 +121,10 @@ ALSO_CALLED = {
 }
 
 
+BUILT_IN = frozenset(KINDS)
+"""Those of the package; plugins add others."""
+
+
 def kind_of(split: str) -> SplitKind:
     """Return a kind by its name.
 
@@ -130,13 +136,19 @@ def kind_of(split: str) -> SplitKind:
     return KINDS[split]
 
 
+def own_kinds() -> list[OwnKind]:
+    """Return those of the plugins in use."""
+    return [kind for kind in KINDS.values() if isinstance(kind, OwnKind)]
+
+
 def idle_options(split: str) -> list[str]:
     """Return the fields of `Split` that have no effect on a kind, but on others.
 
-    Raises:
-        ConfigError: no kind has that name.
+    None of a plugin's kind that is not loaded.
     """
-    acting = kind_of(split).OPTIONS
+    if split not in KINDS:
+        return []
+    acting = KINDS[split].OPTIONS
     every = dict.fromkeys(option for kind in KINDS.values() for option in kind.OPTIONS)
     return [option for option in every if option not in acting]
 

@@ -3,16 +3,16 @@
 Client i is in group i mod G, unless `split.sizes` says otherwise. The images of the pool are dealt to all
 clients, evenly or by a Dirichlet distribution (`split.alpha`), so that every image has one client. A group's
 change is made to the training and the test images of its clients; IID and centralised have one group and no
-change, centralised one client. No label distribution gives the groups away: only images (rotated, dimmed,
-noisy), the meaning of labels (flipped, swapped) or both (two-levels) differ.
+change, centralised one client. No label distribution gives the groups away: only images (rotated, rolled,
+dimmed, noisy), the meaning of labels (flipped, swapped) or both (two-levels) differ.
 
 Sources: rotated, Ghosh et al., An Efficient Framework for Clustered Federated Learning, NeurIPS 2020 (there
 each group has a copy of all images; here the groups share them out, as in Prigent et al.); flipped, the code
 of Prigent et al. (cedricprigent/efficient-fl-clustering); swapped, Sattler, Mueller, Samek, Clustered
-Federated Learning, 2021 (which pair a group exchanges is our choice). Dimmed and noisy are ours: brightness
-and Gaussian noise are corruptions of Hendrycks and Dietterich, ICLR 2019, in steps of our own. Two-levels is
-ours too: two coarse groups that differ in their images, each of fine groups that differ in their labels; the
-fine ones are the hidden groups.
+Federated Learning, 2021 (which pair a group exchanges is our choice). Rolled is ours, for series, which
+cannot be turned. Dimmed and noisy are ours: brightness and Gaussian noise are corruptions of Hendrycks and
+Dietterich, ICLR 2019, in steps of our own. Two-levels is ours too: two coarse groups that differ in their
+images, each of fine groups that differ in their labels; the fine ones are the hidden groups.
 
 Shapes: K clients, G groups, L classes, N images.
 """
@@ -169,6 +169,12 @@ def rotate(held: ImageSet, group: int, num_groups: int, num_classes: int) -> Ima
     return replace(held, images=np.ascontiguousarray(np.rot90(held.images, quarters, axes=(2, 3))))
 
 
+def roll(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+    """Move all values along the last axis, round its end, by `group` / `num_groups` of its length."""
+    length = held.images.shape[-1]
+    return replace(held, images=np.roll(held.images, group * length // num_groups, axis=-1))
+
+
 def flip(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
     """Replace each label by (label - `group`) mod L."""
     return replace(held, labels=(held.labels - group) % num_classes)
@@ -215,6 +221,12 @@ def _problem_with_turns(num_groups: int, facts: Facts) -> str:
     return ""
 
 
+def _problem_with_rolls(num_groups: int, facts: Facts) -> str:
+    if facts.shape is not None and num_groups > facts.shape[-1]:
+        return f"moves {facts.shape[-1]} values by whole places; take at most as many groups"
+    return ""
+
+
 def _problem_with_swaps(num_groups: int, facts: Facts) -> str:
     if 2 * num_groups > facts.num_classes:
         return (
@@ -244,6 +256,7 @@ DIRICHLET = Mixed()
 IID = OneGroup(None, problem_with_groups)
 ONE_CLIENT = OneClient()
 ROTATED = Shifted(rotate, _problem_with_turns, ONLY_PIXELS)
+ROLLED = Shifted(roll, _problem_with_rolls)
 FLIPPED = Shifted(
     flip,
     lambda num_groups, facts: (

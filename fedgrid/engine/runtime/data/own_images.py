@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from fedgrid.engine.federation.data.files import check_is_file
 from fedgrid.engine.federation.data.images import Images
 from fedgrid.engine.federation.data.names import PARTITION
-from fedgrid.engine.federation.data.readers import check_is_file
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.engine.runtime.storage.user_files import absolute, fingerprint, recall_digest, remember_digest
@@ -59,11 +59,15 @@ def name(kind: str, place: Path, mark: str, files: Sequence[Path]) -> str:
     return dataset
 
 
-def place_of_own(given: str) -> Path:
-    """Return the place of a path that a user gives, or that a job does."""
-    if given.startswith(SHIPPED):
-        return SHIPPED_FOLDER / given.removeprefix(SHIPPED)
-    return absolute(given, "images in")
+def place_given(path: str) -> Path:
+    """Return the absolute path that a user gives, or the place of what has come with a job.
+
+    Raises:
+        ConfigError: there can be nothing of that name.
+    """
+    if path.startswith(SHIPPED):
+        return SHIPPED_FOLDER / path.removeprefix(SHIPPED)
+    return absolute(path, "images in")
 
 
 def place(dataset: str) -> Path:

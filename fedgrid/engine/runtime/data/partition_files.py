@@ -5,7 +5,6 @@ The columns are `client` and, if the file has them, `group`, `part` and `example
 and content: `partition:mine.csv@3f2a91c0d4e5`.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +14,6 @@ from fedgrid.engine.federation.data.assigned import are_numbers, assign
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import Assigned, Pair
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.federation.partition.from_file import FILE
 from fedgrid.engine.federation.partition.scenarios import Facts
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.data import own_images
@@ -23,12 +21,6 @@ from fedgrid.engine.runtime.data.tables import PARQUET, read_table, texts
 
 PREFIX = f"{names.PARTITION}:"
 CLIENT, GROUP, PART, EXAMPLE = COLUMNS = ("client", "group", "part", "example")
-
-
-def path_in(split: object) -> str | None:
-    """Return what a section `split` as a user gives it says of a file; None without one."""
-    path = split.get("path") if isinstance(split, Mapping) and split.get("kind") == FILE else None
-    return path if isinstance(path, str) else None
 
 
 def name_of_file(given: str) -> str:
@@ -39,7 +31,7 @@ def name_of_file(given: str) -> str:
     """
     if names.is_name(given):
         return given
-    path = own_images.place_of_own(given.removeprefix(PREFIX))
+    path = own_images.place_given(given.removeprefix(PREFIX))
     if not path.is_file():
         raise ConfigError(
             f"split.path = {given}: {path} is no file; name a csv or Parquet file with a column {CLIENT}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.readers import check_is_file, check_memory
+from fedgrid.engine.federation.data.files import check_is_file, check_memory
 from fedgrid.engine.federation.errors import DataError
 
 if TYPE_CHECKING:

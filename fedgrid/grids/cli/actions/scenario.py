@@ -43,7 +43,7 @@ def show_scenario(
             split is more than who holds what.
     """
     _check_outputs(config, find(config.dataset, data_dir).num_classes, export, figure)
-    (pool, _), _ = images_of(config.dataset, data_dir)
+    (pool, _), _ = images_of(config, data_dir)
     for note in (*image_notes(config.dataset, pool, data_dir), *group_notes([config], data_dir)):
         warn(note)
     setup, groups_K = prepare(config, data_dir)

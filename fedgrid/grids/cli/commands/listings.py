@@ -32,14 +32,16 @@ def data(
     figure: Annotated[
         Path | None, typer.Option(help="Draw the classes of each client here: .pdf, .png or .svg.")
     ] = None,
+    plugins: Plugins = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the data sets, or show the class counts per client of one scenario."""
+    """List the data sets and splits, or show the class counts per client of one scenario."""
     from fedgrid.grids.cli.actions.listings import list_datasets
     from fedgrid.grids.cli.actions.scenario import show_scenario
     from fedgrid.grids.presets.load import is_scenario, load_grid, scenario_values
 
+    use_plugins(plugins)
     folder = data_folder(data_dir)
     axes = scenario.axes()
     if dataset is None:

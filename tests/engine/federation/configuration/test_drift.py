@@ -127,7 +127,7 @@ def test_moved_clients_are_found_when_all_are_met_again_and_the_messages_are_pai
             {"split": {"kind": "dirichlet", "alpha": 0.5}},
             "drift: clients of split dirichlet cannot move to another group, only those of: "
             "nonoverlapping-balanced, nonoverlapping-imbalanced, overlapping-balanced, "
-            "overlapping-imbalanced, rotated, flipped, swapped",
+            "overlapping-imbalanced, rotated, rolled, flipped, swapped",
         ),
     ],
     ids=str,

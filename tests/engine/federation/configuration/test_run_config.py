@@ -209,6 +209,7 @@ OF_THE_SHARED_PREFIX = [
     {"evaluation": {"clients": "asked"}},
     {"evaluation": {"local_server": True}},
     {"evaluation": {"global_model": True}},
+    {"evaluation": {"probabilities": True}},
     {"participation": 0.5},
     {"dropout": 0.1},
     {"joins": {14: 2}},

@@ -21,6 +21,7 @@ DRAWN_FROM = {
     "dirichlet": ("digits-15-dirichlet-balanced", 119763741578012443892452609794311623244),
     "iid": ("digits-15-iid-balanced", 944272532691660360150867182344456688),
     "rotated": ("digits-15-rotated-balanced", 334671000849339369618179212354573526117),
+    "rolled": ("digits-15-rolled-balanced", 243226094065076890882036352997089109983),
     "flipped": ("digits-15-flipped-balanced", 326273739117493525109849780787381836749),
     "swapped": ("digits-15-swapped-balanced", 195642511606332801347834356075540535477),
     "dimmed": ("digits-15-dimmed-balanced", 147623247991765603610269322055929586224),
@@ -33,7 +34,7 @@ DRAWN_FROM = {
 }
 """Kind -> `seed_text` with 15 clients of digits, and the root seed of such a run with seed 3, both as in
 commit 66eb98e, where a split was a pair of overlap and balance, and a centralised training no run; dimmed,
-noisy, two-levels, continuum and file came later. They stay what they are."""
+noisy, two-levels, continuum, rolled and file came later. They stay what they are."""
 
 
 def test_every_kind_is_pinned():

@@ -14,12 +14,14 @@ from fedgrid.engine.federation.partition.shifted import (
     DIMMED,
     FLIPPED,
     NOISY,
+    ROLLED,
     ROTATED,
     SWAPPED,
     TWO_LEVELS,
     add_noise,
     dim,
     flip,
+    roll,
     rotate,
     swap,
     swap_and_turn,
@@ -31,6 +33,7 @@ from fedgrid.engine.runtime.run.prepare import prepare
 NOWHERE = Path("no-data-needed")
 KINDS = {
     "rotated": ROTATED,
+    "rolled": ROLLED,
     "flipped": FLIPPED,
     "swapped": SWAPPED,
     "dimmed": DIMMED,
@@ -209,6 +212,13 @@ def test_impossible_numbers_of_groups_are_refused(split, groups, says):
     with pytest.raises(ConfigError, match=f"split.num_clusters = {groups}: split {split} {says}") as raised:
         KINDS[split].check(Scenario("digits", split, 20), Facts(10, 1000), Split(num_clusters=groups), 0)
     assert raised.value.key == ("split", "num_clusters")
+
+
+def test_rolled_series_are_moved_round_their_end():
+    series = ImageSet(np.arange(8, dtype=np.float32).reshape(1, 2, 4), np.array([0]))
+    assert roll(series, 1, 2, 10).images.tolist() == [[[2, 3, 0, 1], [6, 7, 4, 5]]]
+    with pytest.raises(ConfigError, match="split rolled moves 4 values by whole places; take at most"):
+        ROLLED.check(Scenario("npz", "rolled", 9), Facts(10, 1000, (2, 4)), Split(num_clusters=5), 0)
 
 
 def test_images_that_are_not_square_cannot_be_turned_by_90_degrees():

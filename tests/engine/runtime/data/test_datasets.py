@@ -40,6 +40,8 @@ class TestRegistry:
         assert list(DATASETS) == [
             *("digits", "mnist", "fmnist", "cifar10", "pathmnist", "bloodmnist"),
             *("cifar100", "svhn", "femnist"),
+            *("synthetic-0-0", "synthetic-0.5-0.5", "synthetic-1-1"),
+            *("linear-mixture", "mnist1d", "dialects"),
         ]
         assert all(dataset.name == name for name, dataset in DATASETS.items())
 

@@ -1,0 +1,134 @@
+"""Data sets made by code, the same for every run: nothing is downloaded.
+
+Clients follow their groups (devices, dialects) with `split natural`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.data.generated import dialects, fedprox, linear_mixture, mnist1d
+from fedgrid.engine.federation.data.images import ClassLabels, ImageSet, Pair
+from fedgrid.engine.federation.inputs import Inputs
+from fedgrid.engine.federation.training.settings import Training
+
+# Papers of the data sets, as BibTeX. Algorithms cite the first two, too.
+FEDPROX = r"""@inproceedings{li2020federated,
+  author = {Li, Tian and Sahu, Anit Kumar and Zaheer, Manzil and Sanjabi, Maziar and Talwalkar, Ameet and
+    Smith, Virginia},
+  title = {Federated Optimization in Heterogeneous Networks},
+  booktitle = {Proceedings of Machine Learning and Systems (MLSys)},
+  year = {2020},
+  eprint = {1812.06127},
+  archiveprefix = {arXiv}
+}"""
+IFCA = r"""@inproceedings{ghosh2020efficient,
+  author = {Ghosh, Avishek and Chung, Jichan and Yin, Dong and Ramchandran, Kannan},
+  title = {An Efficient Framework for Clustered Federated Learning},
+  booktitle = {Advances in Neural Information Processing Systems (NeurIPS)},
+  year = {2020},
+  eprint = {2006.04088},
+  archiveprefix = {arXiv}
+}"""
+MNIST1D = r"""@inproceedings{greydanus2024scaling,
+  author = {Greydanus, Sam and Kobak, Dmitry},
+  title = {Scaling Down Deep Learning with {MNIST-1D}},
+  booktitle = {Proceedings of the 41st International Conference on Machine Learning (ICML)},
+  year = {2024},
+  eprint = {2011.14439},
+  archiveprefix = {arXiv}
+}"""
+POOL_OF_MNIST1D = 4000
+"""As in its release; the other thousand are the server's."""
+
+
+def _grouped(
+    drawn: tuple[Sequence[NDArray[Any]], Sequence[ClassLabels]],
+    called: str,
+    test_share: float,
+    vocabulary: int = 0,
+) -> Pair:
+    """Return the pool and the server's test set: the last `test_share` of each group, rounded up.
+
+    `drawn` are the examples and the classes of each group, `called` is what a group is.
+    """
+    images, labels = drawn
+    sizes = [len(of_group) for of_group in labels]
+    is_test = np.concatenate([np.arange(size) >= int((1 - test_share) * size) for size in sizes])
+    every = ImageSet(
+        np.concatenate(images),
+        np.concatenate(labels),
+        np.repeat(np.arange(len(sizes)), sizes),
+        tuple(f"{called} {group}" for group in range(len(sizes))),
+        vocabulary,
+    )
+    return every.take(np.flatnonzero(~is_test)), every.take(np.flatnonzero(is_test))
+
+
+def _mnist1d() -> Pair:
+    series_NT, labels_N = mnist1d.mnist1d()
+    every = ImageSet(series_NT[:, None], labels_N)
+    return every.take(slice(None, POOL_OF_MNIST1D)), every.take(slice(POOL_OF_MNIST1D, None))
+
+
+def _synthetic(alpha: float, beta: float) -> Dataset:
+    """Return FedProx's data, with the paper's training in 30 rounds in place of 200."""
+    return Dataset(
+        f"synthetic-{alpha:g}-{beta:g}",
+        f"synthetic({alpha:g}, {beta:g})",
+        "made by code, after FedProx; its 30 devices are natural groups; a tenth of each is test",
+        num_classes=fedprox.CLASSES,
+        inputs=Inputs("numbers", (fedprox.INPUTS,)),
+        pool_size=6329,
+        model="linear",
+        training=Training(rounds=30, local_epochs=20, batch_size=10, optimizer="sgd", learning_rate=0.01),
+        read=lambda _: _grouped(fedprox.synthetic(alpha, beta), "device", 0.1),
+        num_groups=fedprox.DEVICES,
+        bibtex=FEDPROX,
+    )
+
+
+MADE_BY_CODE = (
+    *(_synthetic(alpha, beta) for alpha, beta in ((0, 0), (0.5, 0.5), (1, 1))),
+    Dataset(
+        "linear-mixture",
+        "linear mixture",
+        "made by code, after IFCA's regressions, with the sign as class; they are natural groups",
+        num_classes=2,
+        inputs=Inputs("numbers", (linear_mixture.INPUTS,)),
+        pool_size=9600,
+        model="linear",
+        training=Training(rounds=15, batch_size=32, optimizer="sgd", learning_rate=0.1),
+        read=lambda _: _grouped(linear_mixture.linear_mixture(), "theta", 0.2),
+        num_groups=linear_mixture.GROUPS,
+        bibtex=IFCA,
+    ),
+    Dataset(
+        "mnist1d",
+        "MNIST-1D",
+        "made by code, after github.com/greydanus/mnist1d",
+        num_classes=10,
+        inputs=Inputs("numbers", (1, mnist1d.LENGTH)),
+        pool_size=POOL_OF_MNIST1D,
+        model="cnn-1d",
+        training=Training(rounds=40, batch_size=32, optimizer="sgd", learning_rate=0.1, momentum=0.9),
+        read=lambda _: _mnist1d(),
+        bibtex=MNIST1D,
+    ),
+    Dataset(
+        "dialects",
+        "dialects",
+        "ours: sentences of a small grammar; three dialects are natural groups",
+        num_classes=dialects.MEANINGS,
+        inputs=Inputs("tokens", (dialects.LENGTH,), len(dialects.CHARACTERS)),
+        pool_size=4500,
+        model="lstm",
+        training=Training(rounds=10, batch_size=32, optimizer="adam", learning_rate=0.01),
+        read=lambda _: _grouped(dialects.dialects(), "dialect", 0.25, len(dialects.CHARACTERS)),
+        num_groups=dialects.DIALECTS,
+    ),
+)
+"""In the order of listings."""
