@@ -20,7 +20,6 @@ from fedgrid.grids.presets.key_docs import settings_rows
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.presets.preset_files import comment, preset_names, source
 
-
 YOUR_OWN = (
     "\nYour own data: folder:PATH (train/<class>/*, test/<class>/*), npz:PATH (MedMNIST's keys), "
     "csv:PATH or parquet:PATH (columns label, client, group, subject, test)."
