@@ -42,6 +42,10 @@ class Shipment:
             if name not in self._names:
                 self._names[name] = self._ship(name)
 
+    def take_argument(self, argument: str) -> None:
+        """Copy what an argument of the command line names, as in `--dataset=npz:mine.npz`; see `take`."""
+        self.take(re.sub(r"^[^:#]*=", "", argument))
+
     def rewrite(self, text: str) -> str:
         """Return `text` with the names that these images have in the job."""
         for name, shipped in self._names.items():

@@ -109,7 +109,7 @@ def stage(arguments: Sequence[str], folder: Path) -> list[str]:
     checked = list(_checked(arguments))
     shipment = Shipment(folder)
     for argument in checked:
-        shipment.take(argument.rpartition("=")[2])
+        shipment.take_argument(argument)
     with_plugins = grid_files.stage_options(checked, folder)
     return [
         grid_files.stage_argument(shipment.rewrite(argument), folder, shipment, is_first=index == 0)

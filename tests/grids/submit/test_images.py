@@ -27,7 +27,7 @@ def write_npz(path, seed=0):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """Return the folder of the command: `mine.npz`, the folder `cats`, and `drawn`, which has a group."""
+    """Return the folder of the command: `mine.npz`, `mine.csv`, folder `cats`, and `drawn` with a group."""
     folder = tmp_path / "here"
     for part in ("train", "test"):
         for name in ("ape", "bee"):
@@ -36,6 +36,7 @@ def here(tmp_path, monkeypatch):
             (folder / "drawn" / part / "ink" / name).mkdir(parents=True)
             Image.new("L", (8, 8), len(name)).save(folder / "drawn" / part / "ink" / name / "1.png")
     write_npz(folder / "mine.npz")
+    (folder / "mine.csv").write_text("a,site,y\n" + "1,r,0\n2,s,1\n" * 4)
     monkeypatch.chdir(folder)
     return folder
 
@@ -48,12 +49,16 @@ def job(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["npz:mine.npz", "folder:cats", "folder:../here/cats", "folder:cats#4", "folder:drawn"]
+    "name",
+    [
+        *("npz:mine.npz", "folder:cats", "folder:../here/cats", "folder:cats#4", "folder:drawn"),
+        "csv:mine.csv#label=y,client=site",
+    ],
 )
 def test_shipped_images_are_the_same(here, job, tmp_path, monkeypatch, name):
     pool, server = load(name, tmp_path)
     shipment = Shipment(job)
-    shipment.take([name, "digits"])
+    shipment.take_argument(f"--dataset=digits,{name}")
     there = shipment.rewrite(name)
     monkeypatch.chdir(tmp_path)
     found_pool, found_server = load(there, tmp_path)
@@ -112,7 +117,7 @@ def test_file_of_a_split_is_shipped_from_a_grid_and_an_option(here, job, tmp_pat
 )
 def test_name_is_changed_wherever_an_option_has_it(here, job, argument):
     shipment = Shipment(job)
-    shipment.take(argument.rpartition("=")[2])
+    shipment.take_argument(argument)
     [place] = (job / "images").iterdir()
     assert shipment.rewrite(argument) == argument.replace("npz:", f"npz:@{place.name}/")
     assert shipment.rewrite("npz:mine.npz2") == "npz:mine.npz2"
